@@ -1,0 +1,78 @@
+"""Every error Tercet raises on purpose.
+
+::
+
+    TercetError
+    ├── InputError          (ValueError)  an argument or a value in it is wrong; says which and where
+    │   ├── ParameterError                a constructor parameter is wrong or unknown
+    │   └── FormatError                   a data file is wrong: path, line, what was found, what would be right
+    ├── BundleError                       a saved model cannot be read
+    │   ├── MissingBundleError            there is none at that path
+    │   ├── DamagedBundleError            its bytes are not those that were written
+    │   └── VersionError                  it was written by a version this one cannot read
+    ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
+    └── MissingExtraError   (ImportError) an optional package is needed; says which to install
+
+Anything else that escapes is a defect.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+
+class TercetError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class InputError(TercetError, ValueError):
+    """An argument is wrong. The message names it, the first offending position and what would be right."""
+
+
+class ParameterError(InputError, TypeError):
+    """A constructor parameter is wrong or unknown."""
+
+
+class FormatError(InputError):
+    """A data file is wrong.
+
+    Parameters
+    ----------
+    path : the file
+    line : 1-based line number, or None when the file as a whole is meant
+    message : what was found and what would be right
+    """
+
+    def __init__(self, path: str | PathLike[str], line: int | None, message: str) -> None:
+        self.path = str(path)
+        self.line = line
+        self.message = message
+        where = self.path if line is None else f"{self.path}:{line}"
+        super().__init__(f"{where}: {message}")
+
+
+class BundleError(TercetError):
+    """A saved model cannot be read."""
+
+
+class MissingBundleError(BundleError, FileNotFoundError):
+    """There is no saved model at that path."""
+
+
+class DamagedBundleError(BundleError):
+    """The bytes on disk are not those that were written."""
+
+
+class VersionError(BundleError):
+    """The bundle was written in a format this version cannot read."""
+
+
+class MemoryLimitError(TercetError, MemoryError):
+    """The work would need more memory than allowed."""
+
+
+class MissingExtraError(TercetError, ImportError):
+    """An optional package is needed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}: pip install 'tercet[{extra}]'")
