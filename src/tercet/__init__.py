@@ -1,3 +1,42 @@
-"""Tercet learns to rank from preferences: a query, a better document, a worse one."""
+"""Tercet learns to rank from preferences: a query, a better document, a worse one.
+
+>>> import tercet as tc
+>>> docs = {"a": "cheap flights to rome", "b": "roman history"}
+>>> round(tc.Vectoriser().fit(docs.values()).transform_docs(["rome"]).nnz)
+1
+"""
+
+import logging
+
+from tercet.data.preferences import Preferences
+from tercet.learn import (
+    Checkpoint,
+    CosineRanker,
+    DenseRanker,
+    DiagonalRanker,
+    HardSource,
+    LowRankRanker,
+    SampledSource,
+)
+from tercet.loading import load
+from tercet.measure import evaluate
+from tercet.weights import Explanation, Weights
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Checkpoint",
+    "CosineRanker",
+    "DenseRanker",
+    "DiagonalRanker",
+    "Explanation",
+    "HardSource",
+    "LowRankRanker",
+    "Preferences",
+    "SampledSource",
+    "Weights",
+    "evaluate",
+    "load",
+]
+
+logging.getLogger("tercet").addHandler(logging.NullHandler())

@@ -1,0 +1,267 @@
+"""BEIR folders: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``, each plain or gzipped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tercet.data.lines import (
+    FilePath,
+    find_line,
+    json_field,
+    json_text,
+    open_lines,
+    parse_json_object,
+    read_id,
+    surrogate_problem,
+    writable_id,
+    write_atomically,
+)
+from tercet.data.trec import (
+    BEIR_HEADER,
+    Judgement,
+    checked_judgements,
+    gather_judgements,
+    iterate_judgements,
+)
+from tercet.errors import FormatError, InputError
+
+LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain or with .gz"
+
+
+@dataclass(frozen=True)
+class BeirCollection:
+    """Documents, queries and judgements of a BEIR folder, each in file order.
+
+    Attributes
+    ----------
+    docs : ``{doc_id: text}``, title and text joined by a line break when there is a title
+    queries : ``{qid: text}``
+    qrels : ``{split: {qid: {doc_id: grade}}}``, a split being a file of the folder ``qrels``
+    path : where they were read
+    """
+
+    docs: dict[str, str]
+    queries: dict[str, str]
+    qrels: dict[str, dict[str, dict[str, int]]]
+    path: Path
+
+
+def read_beir(folder: FilePath) -> BeirCollection:
+    """Read a BEIR folder and check that every judgement names a query and a document of it.
+
+    Parameters
+    ----------
+    folder : holds ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/*.tsv``, each plain or gzipped
+
+    Returns
+    -------
+    BeirCollection. All texts are held in memory; 500,000 judgements or 100 MB of text take about a second.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_beir(folder, {"d1": "green fields"}, {"q1": "field"}, {"train": {"q1": {"d1": 1}}})
+    ...     read_beir(folder).qrels
+    {'train': {'q1': {'d1': 1}}}
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise FormatError(folder, None, f"there is no such folder; {LAYOUT}")
+    corpus_file = plain_or_packed(root, "corpus.jsonl")
+    queries_file = plain_or_packed(root, "queries.jsonl")
+    split_files = _split_files(root / "qrels")
+    docs = read_corpus(corpus_file)
+    queries = read_queries(queries_file)
+    qrels: dict[str, dict[str, dict[str, int]]] = {}
+    for split, file in split_files.items():
+        judgements = iterate_judgements(file, header_needed=True)
+        qrels[split] = gather_judgements(file, _known(file, judgements, docs, queries))
+    return BeirCollection(docs=docs, queries=queries, qrels=qrels, path=root)
+
+
+def plain_or_packed(folder: Path, name: str) -> Path:
+    """Return the file of that name, or of that name with ``.gz``; neither and both are errors."""
+    found = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
+    if len(found) == 2:
+        raise FormatError(folder, None, f"both {name} and {name}.gz are here; remove one of them")
+    if not found:
+        raise FormatError(folder / name, None, f"there is no such file; {LAYOUT}")
+    return found[0]
+
+
+def _split_files(folder: Path) -> dict[str, Path]:
+    names = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
+    tables = {name.removesuffix(".gz") for name in names if name.endswith((".tsv", ".tsv.gz"))}
+    visible = sorted(name for name in tables if not name.startswith("."))
+    if not visible:
+        raise FormatError(folder, None, f"there is no file of judgements, *.tsv, here; {LAYOUT}")
+    return {name.removesuffix(".tsv"): plain_or_packed(folder, name) for name in visible}
+
+
+def _known(
+    path: Path, judgements: Iterable[Judgement], docs: Mapping[str, str], queries: Mapping[str, str]
+) -> Iterator[Judgement]:
+    for line, qid, doc_id, grade in judgements:
+        if qid not in queries:
+            raise FormatError(path, line, f"query {qid!r} is judged here and is not in queries.jsonl")
+        if doc_id not in docs:
+            raise FormatError(path, line, f"document {doc_id!r} is judged here and is not in corpus.jsonl")
+        yield line, qid, doc_id, grade
+
+
+def read_corpus(path: FilePath) -> dict[str, str]:
+    """Read ``corpus.jsonl``: one object a line with ``_id``, ``text`` and perhaps ``title``.
+
+    Other keys are left out.
+
+    Returns
+    -------
+    ``{doc_id: text}`` in file order. A text may be empty; an id may occur once.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "corpus.jsonl")
+    ...     _ = file.write_text('{"_id": "007", "title": "Bond", "text": "A spy."}')
+    ...     read_corpus(file)
+    {'007': 'Bond\\nA spy.'}
+    """
+    docs: dict[str, str] = {}
+    for line, text in open_lines(path):
+        if not text.strip():
+            continue
+        record = parse_json_object(text, path, line)
+        doc_id = read_id(json_field(record, "_id", path, line), path, line, '"_id"')
+        body = json_text(record, "text", path, line)
+        title = "" if record.get("title") is None else json_text(record, "title", path, line)
+        if doc_id in docs:
+            raise _repeated(path, line, doc_id)
+        docs[doc_id] = f"{title}\n{body}" if title.strip() else body
+    if not docs:
+        raise FormatError(path, None, "the file holds no documents")
+    return docs
+
+
+def read_queries(path: FilePath) -> dict[str, str]:
+    """Read ``queries.jsonl``: one object a line with ``_id`` and a ``text`` that is not empty.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "queries.jsonl")
+    ...     _ = file.write_text('{"_id": "1e5", "text": "avocado eyes"}')
+    ...     read_queries(file)
+    {'1e5': 'avocado eyes'}
+    """
+    queries: dict[str, str] = {}
+    for line, text in open_lines(path):
+        if not text.strip():
+            continue
+        record = parse_json_object(text, path, line)
+        qid = read_id(json_field(record, "_id", path, line), path, line, '"_id"')
+        words = json_text(record, "text", path, line)
+        if not words.strip():
+            raise FormatError(path, line, f"query {qid!r} has an empty text; a query needs words")
+        if qid in queries:
+            raise _repeated(path, line, qid)
+        queries[qid] = words
+    if not queries:
+        raise FormatError(path, None, "the file holds no queries")
+    return queries
+
+
+def _repeated(path: FilePath, line: int, identifier: str) -> FormatError:
+    first = find_line(path, lambda text: bool(text.strip()) and json.loads(text)["_id"] == identifier)
+    return FormatError(path, line, f'"_id" {identifier!r} is already used at line {first}')
+
+
+def write_beir(
+    folder: FilePath,
+    docs: Mapping[str, str],
+    queries: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+) -> None:
+    """Write a BEIR folder that `read_beir` reads back unchanged.
+
+    Parameters
+    ----------
+    folder : new or empty; anything in it is an error, since an old split would be read with the new ones
+    docs, queries : id -> text
+    qrels : ``{split: {qid: {doc_id: grade}}}``; a split becomes the file ``qrels/<split>.tsv``
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_beir(folder, {"d1": "green"}, {"q1": "field"}, {"train": {"q1": {"d1": 1}}})
+    ...     pathlib.Path(folder, "qrels", "train.tsv").read_text()
+    'query-id\\tcorpus-id\\tscore\\nq1\\td1\\t1\\n'
+    """
+    root = Path(folder)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise InputError(f"{folder}: cannot write: a new or an empty folder is needed")
+    _check_texts(folder, docs, "document")
+    _check_texts(folder, queries, "query")
+    for qid, text in queries.items():
+        if not text.strip():
+            raise InputError(f"{folder}: cannot write: query {qid!r} has an empty text; a query needs words")
+    rows = {split: _checked_split(folder, split, qrels[split], docs, queries) for split in qrels}
+    if not rows:
+        raise InputError(f"{folder}: cannot write: there is no split of judgements")
+
+    try:
+        (root / "qrels").mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write: {error.strerror}") from error
+    for name, texts in (("corpus.jsonl", docs), ("queries.jsonl", queries)):
+        titled = {"title": ""} if name == "corpus.jsonl" else {}  # other readers of BEIR want the key
+        with write_atomically(root / name) as stream:
+            for identifier, text in texts.items():
+                record = {"_id": identifier, **titled, "text": text}
+                stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    for split, judgements in rows.items():
+        with write_atomically(root / "qrels" / f"{split}.tsv") as stream:
+            stream.write(BEIR_HEADER + "\n")
+            stream.writelines(f"{qid}\t{doc_id}\t{grade}\n" for qid, doc_id, grade in judgements)
+
+
+def _check_texts(folder: FilePath, texts: Mapping[str, str], what: str) -> None:
+    if not texts:
+        raise InputError(f"{folder}: cannot write: there is no {what}")
+    for identifier, text in texts.items():
+        writable_id(identifier, folder, f"{what} id")
+        if not isinstance(text, str):
+            found = f"the text of {what} {identifier!r} is {text!r}"
+            raise InputError(f"{folder}: cannot write: {found}; a string is needed")
+        problem = None if text.isascii() else surrogate_problem(text)
+        if problem is not None:  # found before anything is written
+            raise InputError(f"{folder}: cannot write: the text of {what} {identifier!r} {problem}")
+
+
+def _checked_split(
+    folder: FilePath,
+    split: str,
+    qrels: Mapping[str, Mapping[str, int]],
+    docs: Mapping[str, str],
+    queries: Mapping[str, str],
+) -> list[tuple[str, str, int]]:
+    if re.fullmatch(r"[\w-][\w.-]*", split) is None:
+        raise InputError(
+            f"{folder}: cannot write: split {split!r}; it becomes a file name: letters, digits, . _ -"
+        )
+    rows = list(checked_judgements(folder, qrels, blanks=True))
+    if not rows:
+        raise InputError(f"{folder}: cannot write: split {split!r} has no judgements")
+    for qid, doc_id, _ in rows:
+        if qid not in queries:
+            raise InputError(f"{folder}: cannot write: query {qid!r} of split {split!r} is not in queries")
+        if doc_id not in docs:
+            raise InputError(f"{folder}: cannot write: document {doc_id!r} of split {split!r} is not in docs")
+    return rows

@@ -1,0 +1,192 @@
+"""Labelled texts: a folder for each class with a file for each text; 20 Newsgroups is such a set, packed."""
+
+from __future__ import annotations
+
+import codecs
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from tercet.data.lines import FilePath, decoding_error, open_bytes
+from tercet.errors import FormatError, InputError
+
+NEWSGROUPS_TRAIN = "20news-bydate-train"
+NEWSGROUPS_TEST = "20news-bydate-test"
+# The largest real post has 160 kB and all posts 35 MB; these bound what a hostile archive can make us hold.
+LARGEST_POST = 1 << 24
+LARGEST_ARCHIVE = 1 << 30
+_DRAIN_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts with a class each, sorted by class and then by file name.
+
+    Attributes
+    ----------
+    texts : the files' contents, whole
+    labels : the class of each text
+    names : ``class/file`` of each text
+    """
+
+    texts: list[str]
+    labels: list[str]
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTexts:
+    """Read a folder that has a subfolder for each class and in it a file for each text.
+
+    Hidden files and folders are skipped, and so are files beside the class folders. Texts are kept whole,
+    line ends included; a gzipped file is unpacked.
+
+    Parameters
+    ----------
+    path : the folder
+    encoding : of every file
+
+    Returns
+    -------
+    LabelledTexts
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for label in ("cats", "dogs"):
+    ...         pathlib.Path(folder, label).mkdir()
+    ...         _ = pathlib.Path(folder, label, "1.txt").write_text(f"about {label}")
+    ...     read = read_labelled_folder(folder)
+    >>> read.texts, read.labels, read.names
+    (['about cats', 'about dogs'], ['cats', 'dogs'], ['cats/1.txt', 'dogs/1.txt'])
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise FormatError(
+            path, None, "there is no such folder; a folder with a subfolder for each class is needed"
+        )
+    found: list[tuple[str, str, str]] = []
+    for class_folder in _visible(root):
+        if not class_folder.is_dir():
+            continue
+        files = _visible(class_folder)
+        if not files:
+            raise FormatError(class_folder, None, "the class has no texts; remove the folder or add a file")
+        for file in files:
+            if not file.is_file():
+                raise FormatError(file, None, "this is not a file; a class folder holds a file for each text")
+            with open_bytes(file) as stream:
+                content = stream.read()
+            found.append((class_folder.name, file.name, decode_text(content, file, encoding)))
+    return _gather(found, path)
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted((file for file in folder.iterdir() if not file.name.startswith(".")), key=lambda f: f.name)
+
+
+def decode_text(content: bytes, path: FilePath, encoding: str) -> str:
+    """Decode a whole text; the error names the line and the byte. A UTF-8 byte order mark is left out."""
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise InputError(f"unknown encoding {encoding!r}; for instance utf-8 or latin-1") from error
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        advice = 'name the encoding the texts are in, for instance encoding="latin-1"'
+        raise decoding_error(path, line, content[error.start], error.start, encoding, advice) from error
+    return text.removeprefix("\ufeff") if name == "utf-8" else text
+
+
+def _gather(found: Iterable[tuple[str, str, str]], path: FilePath) -> LabelledTexts:
+    ordered = sorted(found, key=lambda item: item[:2])
+    classes = {label for label, _, _ in ordered}
+    if not classes:
+        raise FormatError(path, None, "there is no text here; a subfolder for each class is needed")
+    if len(classes) == 1:
+        raise FormatError(path, None, f"only one class, {classes.pop()!r}; at least two are needed")
+    return LabelledTexts(
+        texts=[text for _, _, text in ordered],
+        labels=[label for label, _, _ in ordered],
+        names=[f"{label}/{name}" for label, name, _ in ordered],
+    )
+
+
+def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
+    """Read the bydate split of 20 Newsgroups, from ``20news-bydate.tar.gz`` or from where it was extracted.
+
+    Posts are Latin-1 and are kept whole, with headers, quotes and signatures. The archive is read in memory;
+    nothing is extracted.
+
+    Parameters
+    ----------
+    path : the archive, or the folder that holds ``20news-bydate-train`` and ``20news-bydate-test``
+
+    Returns
+    -------
+    train, test : LabelledTexts, each sorted by group and file name. Takes about a second.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in ("20news-bydate-train", "20news-bydate-test"):
+    ...         for group in ("sci.med", "sci.space"):
+    ...             pathlib.Path(folder, part, group).mkdir(parents=True)
+    ...             _ = pathlib.Path(folder, part, group, "1").write_text(f"{group} in {part[14:]}")
+    ...     train, test = read_20newsgroups(folder)
+    >>> test.texts
+    ['sci.med in test', 'sci.space in test']
+    """
+    root = Path(path)
+    if root.is_dir():
+        for part in (NEWSGROUPS_TRAIN, NEWSGROUPS_TEST):
+            if not (root / part).is_dir():
+                raise FormatError(root / part, None, "there is no such folder; 20 Newsgroups has both parts")
+        return (
+            read_labelled_folder(root / NEWSGROUPS_TRAIN, encoding="latin-1"),
+            read_labelled_folder(root / NEWSGROUPS_TEST, encoding="latin-1"),
+        )
+    with open_bytes(path) as stream:
+        posts = _posts_in_archive(stream, path)
+    for part, found in posts.items():
+        if not found:
+            raise FormatError(path, None, f"the archive has no posts {part}/<group>/<file>")
+    return _gather(posts[NEWSGROUPS_TRAIN], path), _gather(posts[NEWSGROUPS_TEST], path)
+
+
+def _posts_in_archive(stream: BinaryIO, path: FilePath) -> dict[str, list[tuple[str, str, str]]]:
+    posts: dict[str, list[tuple[str, str, str]]] = {NEWSGROUPS_TRAIN: [], NEWSGROUPS_TEST: []}
+    seen: set[tuple[str, ...]] = set()
+    total = 0
+    try:
+        # As a stream: one member after the other, nothing is sought and nothing written.
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                parts = PurePosixPath(member.name).parts
+                if member.isdir() or len(parts) != 3 or parts[0] not in posts or parts[2].startswith("."):
+                    continue
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is None:
+                    raise FormatError(path, None, f"{member.name} in the archive is not an ordinary file")
+                total += member.size
+                if member.size > LARGEST_POST or total > LARGEST_ARCHIVE:
+                    message = f"{member.name} in the archive brings it beyond any real copy of 20 Newsgroups"
+                    raise FormatError(path, None, message)
+                if parts in seen:
+                    raise FormatError(path, None, f"{member.name} is in the archive twice")
+                seen.add(parts)
+                posts[parts[0]].append((parts[1], parts[2], content.read().decode("latin-1")))
+    except tarfile.TarError as error:
+        message = f"the tar archive is broken ({error}); fetch it again"
+        raise FormatError(path, None, message) from error
+    while stream.read(_DRAIN_CHUNK):  # the gzip checksum is only compared at the very end
+        pass
+    return posts

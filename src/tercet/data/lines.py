@@ -1,0 +1,341 @@
+"""What every reader and writer of text files shares: opening, lines with their numbers, numbers, ids.
+
+Bytes are UTF-8 and nothing else. A file may be gzipped, whatever its name says, may begin with a byte order
+mark and may end its lines in CRLF. Ids are strings and are never trimmed, folded or converted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, TypeAlias, cast
+
+from tercet.errors import FormatError, InputError
+
+FilePath: TypeAlias = str | PathLike[str]
+
+GZIP_MAGIC = b"\x1f\x8b"
+UTF8_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# A longer line is a binary file or a decompression bomb; without a bound, one readline could fill the memory.
+LONGEST_LINE = 1 << 28
+GZIP_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
+
+_ASCII_BLANKS = re.compile(r"[ \t\r\f\v]+")
+_BREAKS_A_ROW = re.compile(r"[\t\n\r]")
+
+
+def gzip_damage_message(error: BaseException) -> str:
+    """Say what is wrong with a gzip stream, given the error that reading it raised."""
+    if isinstance(error, EOFError):
+        return "the gzip data ends in the middle; the file is truncated, fetch or compress it again"
+    return f"the gzip data is damaged ({error}); fetch or compress the file again"
+
+
+@contextmanager
+def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
+    """Open a file for reading bytes, decompressed when it begins with the gzip magic.
+
+    A missing or unreadable file and a damaged gzip stream raise `FormatError` without a line number.
+
+    Examples
+    --------
+    >>> import gzip, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "packed")
+    ...     _ = file.write_bytes(gzip.compress(b"abc"))
+    ...     with open_bytes(file) as stream:
+    ...         stream.read()
+    b'abc'
+    """
+    try:
+        raw = open(path, "rb")  # noqa: SIM115  (closed below; the two failures need different messages)
+    except FileNotFoundError as error:
+        raise FormatError(path, None, "there is no such file") from error
+    except IsADirectoryError as error:
+        raise FormatError(path, None, "this is a folder; a file is needed") from error
+    except OSError as error:
+        raise FormatError(path, None, f"the file cannot be opened: {error.strerror}") from error
+    with raw:
+        if raw.peek(2)[:2] != GZIP_MAGIC:
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw, mode="rb") as unpacked:
+            try:
+                yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unpacked), 1 << 17))
+            except GZIP_DAMAGE as error:
+                raise FormatError(path, None, gzip_damage_message(error)) from error
+
+
+def decoding_error(
+    path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str
+) -> FormatError:
+    """Build the error for a byte that is not of the encoding; `offset` counts from the file's start."""
+    found = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
+    return FormatError(path, line, f"{found}; {advice}")
+
+
+def open_lines(path: FilePath) -> Generator[tuple[int, str], None, None]:
+    r"""Yield `(line_number, text)` for each line of a UTF-8 file, without its line end, as it is read.
+
+    Lines end at ``\n`` or ``\r\n`` only, so that other Unicode separators stay inside ids and texts.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "ids.txt")
+    ...     _ = file.write_bytes(b"007\r\n1e5")
+    ...     list(open_lines(file))
+    [(1, '007'), (2, '1e5')]
+    """
+    number, offset = 0, 0
+    with open_bytes(path) as stream:
+        while True:
+            try:
+                raw = stream.readline(LONGEST_LINE + 1)
+            except GZIP_DAMAGE as error:
+                raise FormatError(path, number + 1, gzip_damage_message(error)) from error
+            if not raw:
+                return
+            number += 1
+            if len(raw) > LONGEST_LINE:
+                message = f"the line is longer than {LONGEST_LINE} bytes; is this a text file?"
+                raise FormatError(path, number, message)
+            start = 0
+            if number == 1:
+                if raw.startswith(UTF16_MARKS):
+                    advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
+                    raise FormatError(path, 1, advice)
+                start = len(UTF8_MARK) if raw.startswith(UTF8_MARK) else 0
+            end = len(raw)
+            if raw.endswith(b"\n"):
+                end -= 2 if raw.endswith(b"\r\n") else 1
+            try:
+                text = raw[start:end].decode("utf-8")
+            except UnicodeDecodeError as error:
+                at = start + error.start
+                advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
+                raise decoding_error(path, number, raw[at], offset + at, "UTF-8", advice) from error
+            yield number, text
+            offset += len(raw)
+
+
+def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
+    """Return the number of the first line for which `matches` is true, by reading the file again.
+
+    Used to name the first of two conflicting lines, so that good files pay nothing for it.
+    """
+    for number, text in open_lines(path):
+        if matches(text):
+            return number
+    raise FormatError(path, None, "the file changed while it was read; read it again")
+
+
+def split_columns(text: str) -> list[str]:
+    """Split at runs of ASCII blanks, as the TREC tools do, so that other Unicode spaces stay inside ids."""
+    if text.isascii():
+        return text.split()
+    stripped = text.strip(" \t\r\f\v")
+    return _ASCII_BLANKS.split(stripped) if stripped else []
+
+
+def parse_float(text: str, path: FilePath, line: int, what: str) -> float:
+    """Parse a finite decimal number; `what` names it in the error.
+
+    Examples
+    --------
+    >>> parse_float("0.5", "run.txt", 1, "score")
+    0.5
+    """
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise FormatError(path, line, f"{what} {text!r}; a number is needed") from error
+    if "_" in text or not text.isascii():  # float() takes 1_000 and ١; no other tool would
+        raise FormatError(path, line, f"{what} {text!r}; a number in plain digits is needed")
+    if not math.isfinite(value):
+        raise FormatError(path, line, f"{what} {text!r}; a finite number is needed")
+    return value
+
+
+def parse_int(text: str, path: FilePath, line: int, what: str) -> int:
+    """Parse a whole number that fits 64 bits; `what` names it in the error.
+
+    Examples
+    --------
+    >>> parse_int("-1", "qrels.txt", 1, "grade")
+    -1
+    """
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise FormatError(path, line, f"{what} {text[:40]!r}; a whole number is needed") from error
+    if "_" in text or not text.isascii():
+        raise FormatError(path, line, f"{what} {text!r}; a whole number in plain digits is needed")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise FormatError(path, line, f"{what} {text}; a whole number within 64 bits is needed")
+    return value
+
+
+def id_problem(identifier: object) -> str | None:
+    """Say why a value cannot be an id, or None when it can."""
+    if not isinstance(identifier, str):
+        if isinstance(identifier, int | float) and not isinstance(identifier, bool):
+            return (
+                f'is the number {identifier}; a number would lose digits, write it in quotes: "{identifier}"'
+            )
+        return f"is {identifier!r}; a string is needed"
+    if not identifier:
+        return "is empty; every id needs at least one character"
+    if _BREAKS_A_ROW.search(identifier):
+        return f"{identifier!r} holds a tab or a line break, which would break a row of a file"
+    if identifier[0] == "\ufeff":
+        return f"{identifier!r} begins with a byte order mark; were two files joined?"
+    return None if identifier.isascii() else surrogate_problem(identifier)
+
+
+def surrogate_problem(text: str) -> str | None:
+    """Say that a string holds half a surrogate pair, which UTF-8 cannot write, or None when it does not."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"holds half a surrogate pair, \\u{ord(text[error.start]):04x}, which is no character"
+    return None
+
+
+def read_id(identifier: object, path: FilePath, line: int, what: str) -> str:
+    """Return the id as it is, or raise `FormatError` naming `what` it is the id of."""
+    problem = id_problem(identifier)
+    if problem is not None:
+        raise FormatError(path, line, f"the {what} {problem}")
+    return cast(str, identifier)
+
+
+def writable_id(identifier: object, path: FilePath, what: str, *, blanks: bool = True) -> str:
+    """Return the id as it is, or raise `InputError` when a reader could not give it back.
+
+    `blanks=False` is for files whose columns are separated by blanks.
+    """
+    problem = id_problem(identifier)
+    if problem is None and not blanks and cast(str, identifier).split() != [identifier]:
+        problem = f"{identifier!r} holds a blank, which separates columns in this format; use another id"
+    if problem is not None:
+        raise InputError(f"{path}: cannot write: the {what} {problem}")
+    return cast(str, identifier)
+
+
+def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
+    """Parse one line that holds one JSON object; a key given twice is an error, since a value would be lost.
+
+    Examples
+    --------
+    >>> parse_json_object('{"query": "007"}', "prefs.jsonl", 1)
+    {'query': '007'}
+    """
+    repeated: str | None = None
+
+    def gather(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Objects are finished innermost first, so what the last call leaves belongs to the outer object.
+        nonlocal repeated
+        gathered = dict(pairs)
+        repeated = None
+        if len(gathered) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated = next(key for key in keys if keys.count(key) > 1)
+        return gathered
+
+    try:
+        record = json.loads(text, object_pairs_hook=gather)
+    except json.JSONDecodeError as error:
+        raise FormatError(path, line, f"column {error.colno}: broken JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; nesting without end
+        raise FormatError(path, line, f"the JSON cannot be taken in: {error}") from error
+    if not isinstance(record, dict):
+        raise FormatError(path, line, f"found a JSON {_json_name(record)}; each line holds one object, {{…}}")
+    if repeated is not None:
+        raise FormatError(path, line, f'the key "{repeated}" occurs twice')
+    return record
+
+
+def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> Any:
+    """Return a key's value; a missing key is an error that lists the keys there are."""
+    if key not in record:
+        found = ", ".join(f'"{name}"' for name in record) or "none"
+        raise FormatError(path, line, f'the key "{key}" is missing; found {found}')
+    return record[key]
+
+
+def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> str:
+    """Return a key's value, which must be a string of real characters."""
+    value = json_field(record, key, path, line)
+    if not isinstance(value, str):
+        raise FormatError(path, line, f'"{key}" is a JSON {_json_name(value)}; a string is needed')
+    problem = None if value.isascii() else surrogate_problem(value)
+    if problem is not None:
+        raise FormatError(path, line, f'"{key}" {problem}')
+    return value
+
+
+def _json_name(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "truth value"
+    names = {str: "string", int: "number", float: "number", list: "array", dict: "object"}
+    return names[type(value)]
+
+
+@contextmanager
+def write_atomically(path: FilePath) -> Iterator[TextIO]:
+    """Open a UTF-8 text file for writing that appears whole or not at all; gzipped when named ``.gz``.
+
+    The text goes to a temporary file in the same folder, which takes the name once it is on disk. If the
+    block raises, the temporary file is removed and whatever had the name before is untouched.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "greeting.txt")
+    ...     with write_atomically(file) as stream:
+    ...         _ = stream.write("hello")
+    ...     file.read_text()
+    'hello'
+    """
+    target = Path(os.path.realpath(path))  # through a link: the link stays, what it names is replaced
+    if target.exists() and not target.is_file():
+        raise InputError(f"{path}: cannot write: this is not an ordinary file")
+    temporary = target.with_name(f".tercet-{secrets.token_hex(8)}.tmp")
+    with ExitStack() as opened:
+        try:
+            binary: BinaryIO = opened.enter_context(open(temporary, "xb"))
+        except OSError as error:
+            raise InputError(f"{path}: cannot write: {error.strerror}") from error
+        try:
+            if target.suffix == ".gz":
+                # No name and no time inside, so that the same text gives the same bytes.
+                packed = gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0)
+                binary = cast(BinaryIO, opened.enter_context(packed))
+            yield opened.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+            opened.close()
+            with open(temporary, "rb+") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, target)
+        except UnicodeEncodeError as error:
+            temporary.unlink(missing_ok=True)
+            near = error.object[max(0, error.start - 20) : error.end + 20]
+            raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,197 @@
+"""The value every learner takes: a query, a better document and a worse one, as row numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.data.sampling import JudgementSampler, LabelSampler
+from tercet.errors import InputError
+
+Rows = NDArray[np.int32]
+
+
+def _rows(values: ArrayLike, name: str) -> Rows:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional; got shape {array.shape}")
+    if array.size == 0:
+        return np.empty(0, dtype=np.int32)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name} must hold integer row numbers; got dtype {array.dtype}")
+    bad = (array < 0) | (array > np.iinfo(np.int32).max)
+    if bad.any():
+        at = int(bad.argmax())
+        raise InputError(f"{name}[{at}] is {array[at]}; row numbers run from 0 to {np.iinfo(np.int32).max}")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Preferences:
+    """Preferences as arrays of row numbers.
+
+    Parameters
+    ----------
+    query, better, worse : integer arrays of one length
+        Rows of Q, D and D. ``better`` and ``worse`` differ everywhere.
+    weight : positive floats, optional
+        How much each preference counts; 1 when left out.
+
+    Examples
+    --------
+    >>> prefs = Preferences([0, 0], [1, 2], [3, 3])
+    >>> len(prefs)
+    2
+    """
+
+    query: Rows
+    better: Rows
+    worse: Rows
+    weight: NDArray[np.float32] | None = None
+
+    def __init__(
+        self, query: ArrayLike, better: ArrayLike, worse: ArrayLike, weight: ArrayLike | None = None
+    ) -> None:
+        columns = [_rows(query, "query"), _rows(better, "better"), _rows(worse, "worse")]
+        lengths = [len(c) for c in columns]
+        if len(set(lengths)) > 1:
+            raise InputError(
+                "query, better and worse must have one length; got {}, {} and {}".format(*lengths)
+            )
+        same = columns[1] == columns[2]
+        if same.any():
+            at = int(same.argmax())
+            raise InputError(f"better[{at}] and worse[{at}] are both {columns[1][at]}; they must differ")
+        if weight is not None:
+            weights = np.asarray(weight, dtype=np.float32)
+            if weights.shape != columns[0].shape:
+                raise InputError(f"weight must have shape {columns[0].shape}; got {weights.shape}")
+            bad = ~(np.isfinite(weights) & (weights > 0))
+            if bad.any():
+                at = int(bad.argmax())
+                raise InputError(f"weight[{at}] is {weights[at]}; weights are positive and finite")
+            weights = np.ascontiguousarray(weights)
+            weights.flags.writeable = False
+            object.__setattr__(self, "weight", weights)
+        else:
+            object.__setattr__(self, "weight", None)
+        for name, column in zip(("query", "better", "worse"), columns, strict=True):
+            column = column.view()
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def __getitem__(self, at: slice | NDArray[Any]) -> Preferences:
+        """A slice, or the preferences picked by an integer or boolean array, in that order."""
+        return Preferences(
+            self.query[at],
+            self.better[at],
+            self.worse[at],
+            None if self.weight is None else self.weight[at],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Preferences):
+            return NotImplemented
+        return self.fingerprint() == other.fingerprint()
+
+    def __repr__(self) -> str:
+        return f"Preferences({len(self):,}{', weighted' if self.weight is not None else ''})"
+
+    def fingerprint(self) -> str:
+        """A digest of the content."""
+        digest = hashlib.sha256()
+        for column in (self.query, self.better, self.worse, self.weight):
+            digest.update(b"none" if column is None else column.tobytes())
+        return digest.hexdigest()
+
+    def check_rows(self, n_queries: int, n_docs: int) -> None:
+        """Raise an InputError when a row number does not exist in Q or D."""
+        for name, column, limit, matrix in (
+            ("query", self.query, n_queries, "Q"),
+            ("better", self.better, n_docs, "D"),
+            ("worse", self.worse, n_docs, "D"),
+        ):
+            bad = column >= limit
+            if bad.any():
+                at = int(bad.argmax())
+                raise InputError(
+                    f"{name}[{at}] is row {column[at]}, but {matrix} has {limit} rows (0 to {limit - 1})"
+                )
+
+    @classmethod
+    def from_labels(cls, y: ArrayLike, n: int, random_state: int = 0) -> Preferences:
+        """Draw preferences by class: a document of the query's class is better than one of another class.
+
+        Queries are drawn uniformly from the rows whose class has another member. Cost: O(n).
+
+        Examples
+        --------
+        >>> prefs = Preferences.from_labels(["a", "a", "b", "b"], 5)
+        >>> len(prefs)
+        5
+        """
+        return cls(*LabelSampler(y).draw(np.random.default_rng(random_state), n))
+
+    @classmethod
+    def from_qrels(
+        cls,
+        qrels: Mapping[Hashable, Mapping[Hashable, int]],
+        n: int,
+        random_state: int = 0,
+        *,
+        n_docs: int | None = None,
+        query_rows: Mapping[Any, int] | None = None,
+        doc_rows: Mapping[Any, int] | None = None,
+        uniform_over: Literal["queries", "judgements"] = "queries",
+    ) -> Preferences:
+        """Draw preferences from graded judgements.
+
+        Parameters
+        ----------
+        qrels : query -> document -> grade
+            Keys are row numbers, or ids when ``query_rows`` and ``doc_rows`` say which row each id has.
+        n_docs : int, optional
+            With it, the worse document is drawn uniformly from all documents of a lower grade, where unjudged ones
+            have grade 0. Without it, only from the query's judged documents of a lower grade.
+        uniform_over : draw a query first and then one of its relevant documents, or a judgement at once
+
+        Examples
+        --------
+        >>> prefs = Preferences.from_qrels({0: {3: 2, 4: 0}}, 2)
+        >>> prefs.better.tolist(), prefs.worse.tolist()
+        ([3, 3], [4, 4])
+        """
+        sampler = JudgementSampler.from_qrels(
+            qrels, n_docs=n_docs, query_rows=query_rows, doc_rows=doc_rows, uniform_over=uniform_over
+        )
+        return cls(*sampler.draw(np.random.default_rng(random_state), n))
+
+    @classmethod
+    def from_links(
+        cls,
+        links: ArrayLike | Sequence[tuple[int, int]],
+        n_docs: int,
+        n: int,
+        random_state: int = 0,
+        *,
+        uniform_over: Literal["queries", "judgements"] = "judgements",
+    ) -> Preferences:
+        """Draw preferences from links (from, to): a linked document is better than an unlinked one.
+
+        The linking document itself is never the better or the worse one.
+
+        Examples
+        --------
+        >>> len(Preferences.from_links([(0, 1), (1, 2)], n_docs=5, n=4))
+        4
+        """
+        sampler = JudgementSampler.from_links(links, n_docs, uniform_over=uniform_over)
+        return cls(*sampler.draw(np.random.default_rng(random_state), n))

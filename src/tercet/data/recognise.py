@@ -1,0 +1,213 @@
+"""Tell what kind of data a path holds, from what is in it rather than from its name alone."""
+
+from __future__ import annotations
+
+import tarfile
+from contextlib import closing
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+from tercet.data.beir import plain_or_packed
+from tercet.data.idx import IDX_TYPES, mnist_file
+from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
+from tercet.data.lines import FilePath, open_bytes, open_lines, parse_json_object, split_columns
+from tercet.data.preference_files import TSV_HEADER, TSV_WEIGHTED_HEADER
+from tercet.data.trec import BEIR_HEADER
+from tercet.errors import FormatError, InputError
+
+Kind: TypeAlias = Literal[
+    "beir", "labelled-folder", "20newsgroups", "svmlight", "mnist", "qrels", "run", "preferences"
+]
+
+LINES_LOOKED_AT = 20
+_TAR_MAGIC = slice(257, 262)
+_FOLDERS = (
+    "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
+    "train-images-idx3-ubyte and its three companions (MNIST), "
+    f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
+    "at least two subfolders of text files (labelled texts)"
+)
+_FILES = (
+    "target id:value lines (SVMlight, LETOR), 4-column or BEIR judgements, 6-column runs, "
+    "query/better/worse preferences as TSV or JSONL, the 20 Newsgroups archive"
+)
+
+
+def recognise(path: FilePath) -> Kind:
+    """Return the kind of data at a path, or raise `InputError` saying what was looked for.
+
+    Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"labelled-folder"``. Files: ``"svmlight"``,
+    ``"qrels"``, ``"run"``, ``"preferences"``, ``"20newsgroups"`` (its archive). Looks at a few lines only; a
+    file recognised may still be refused by its reader.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "mystery")
+    ...     _ = file.write_text("2 qid:1 1:0.5 2:0.25\\n")
+    ...     recognise(file)
+    'svmlight'
+    """
+    where = Path(path)
+    if not where.exists():
+        raise InputError(f"{path}: there is no such file or folder")
+    return _recognise_folder(where) if where.is_dir() else _recognise_file(where)
+
+
+def _recognise_folder(folder: Path) -> Kind:
+    kinds: list[Kind] = []
+    if _has_corpus(folder):
+        kinds.append("beir")
+    if _has_images(folder):
+        kinds.append("mnist")
+    if (folder / NEWSGROUPS_TRAIN).is_dir() and (folder / NEWSGROUPS_TEST).is_dir():
+        kinds.append("20newsgroups")
+    if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
+        kinds.append("labelled-folder")
+    if not kinds:
+        raise InputError(f"{folder}: this folder is of no known kind; looked for {_FOLDERS}")
+    return _the_only(kinds, folder, "give a folder that holds one of them")
+
+
+def _the_only(kinds: list[Kind], path: Path, advice: str) -> Kind:
+    if len(kinds) > 1:
+        raise InputError(f"{path}: this could be {' or '.join(kinds)}; {advice}")
+    return kinds[0]
+
+
+def _has_corpus(folder: Path) -> bool:
+    if not any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
+        return False
+    corpus = plain_or_packed(folder, "corpus.jsonl")
+    numbered = _first_lines(corpus)
+    return bool(numbered) and "_id" in parse_json_object(numbered[0][1], corpus, numbered[0][0])
+
+
+def _has_images(folder: Path) -> bool:
+    try:
+        file = mnist_file(folder, "train", "images", 3)
+    except FormatError:  # its only meaning here: there is none
+        return False
+    with open_bytes(file) as stream:
+        return stream.read(4) == b"\0\0\x08\x03"
+
+
+def _has_class_folders(folder: Path) -> bool:
+    subfolders = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    return len(subfolders) >= 2 and all(_holds_texts(subfolder) for subfolder in subfolders)
+
+
+def _holds_texts(folder: Path) -> bool:
+    files = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    if not files or not all(file.is_file() for file in files):
+        return False
+    with open_bytes(files[0]) as stream:
+        start = stream.read(1 << 16)
+    # In whatever encoding, a text has no zero bytes. The folds of a LETOR set look like classes, and are not.
+    return b"\0" not in start and not _is_svmlight(start.decode("latin-1").split("\n")[:LINES_LOOKED_AT])
+
+
+def _recognise_file(path: Path) -> Kind:
+    with open_bytes(path) as stream:
+        start = stream.read(512)
+    if start[_TAR_MAGIC] == b"ustar":
+        return _recognise_archive(path)
+    if start[:2] == b"\0\0" and start[2:3] and start[2] in IDX_TYPES:
+        raise InputError(f"{path}: this is one IDX file; give the folder that holds the four files of MNIST")
+    if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{path}: this is not a text file; looked for {_FILES}")
+    numbered = _first_lines(path)
+    if not numbered:
+        raise InputError(f"{path}: the file is empty; looked for {_FILES}")
+    line, first = numbered[0]
+    if first == BEIR_HEADER:
+        return "qrels"
+    if first in (TSV_HEADER, TSV_WEIGHTED_HEADER):
+        return "preferences"
+    if first.lstrip().startswith("{"):
+        record = parse_json_object(first, path, line)
+        if {"query", "better", "worse"} <= record.keys():
+            return "preferences"
+        if "_id" in record:
+            raise InputError(f"{path}: this looks like one file of a BEIR folder; give the folder")
+        raise InputError(
+            f'{path}: JSON of no known kind; preferences have the keys "query", "better", "worse"'
+        )
+    kinds = _kinds_of_table([text for _, text in numbered])
+    if not kinds:
+        raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
+    advice = f"a header as the first line decides: {TSV_HEADER!r} or {BEIR_HEADER!r}"
+    return _the_only(kinds, path, advice)
+
+
+def _recognise_archive(path: Path) -> Kind:
+    try:
+        with open_bytes(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in islice(archive, LINES_LOOKED_AT):
+                if PurePosixPath(member.name).parts[:1] in ((NEWSGROUPS_TRAIN,), (NEWSGROUPS_TEST,)):
+                    return "20newsgroups"
+    except tarfile.TarError as error:
+        raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
+    raise InputError(
+        f"{path}: an archive of no known kind; only 20 Newsgroups ({NEWSGROUPS_TRAIN}/…) is read packed, "
+        "extract any other and give the folder"
+    )
+
+
+def _first_lines(path: Path) -> list[tuple[int, str]]:
+    with closing(open_lines(path)) as lines:
+        return list(islice(((line, text) for line, text in lines if text.strip()), LINES_LOOKED_AT))
+
+
+def _kinds_of_table(lines: list[str]) -> list[Kind]:
+    kinds: list[Kind] = []
+    if _is_svmlight(lines):
+        kinds.append("svmlight")
+    rows = [split_columns(text) for text in lines]
+    if all(len(row) == 6 and _is_number(row[3]) and _is_number(row[4]) for row in rows):
+        kinds.append("run")
+    judged = all(len(row) == 4 and _is_whole(row[3]) for row in rows)
+    if judged:
+        kinds.append("qrels")
+    tabbed = [text.split("\t") for text in lines]
+    if judged and all(row[1] in ("0", "Q0") for row in rows):
+        return kinds  # the usual second column of judgements; nobody prefers document 0 in every line
+    widths = {len(row) for row in tabbed}
+    if widths == {3}:
+        kinds.append("preferences")
+        if all(_is_whole(row[2]) for row in tabbed):  # judgements of a BEIR folder that lost their header?
+            kinds.append("qrels")
+    elif widths == {4} and all(_is_number(row[3]) for row in tabbed):
+        kinds.append("preferences")
+    return kinds
+
+
+def _is_svmlight(lines: list[str]) -> bool:
+    any_feature = False
+    for text in lines:
+        tokens = split_columns(text.partition("#")[0])
+        if not tokens:
+            continue
+        features = tokens[2:] if len(tokens) > 1 and tokens[1].startswith("qid:") else tokens[1:]
+        if not _is_number(tokens[0]):
+            return False
+        for token in features:
+            key, _, value = token.partition(":")
+            if not (_is_whole(key) and _is_number(value)):
+                return False
+        any_feature = any_feature or bool(features)
+    return any_feature
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()

@@ -1,0 +1,257 @@
+"""Drawing preferences at random from labels, graded judgements and links.
+
+A sampler is a pure function of the generator it is given: ``draw(rng, n)`` returns three int32 arrays
+``(query, better, worse)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.errors import InputError
+
+Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+UniformOver = Literal["queries", "judgements"]
+
+# Rejection sampling stops after this many rounds: by then a document of a lower grade practically does not exist.
+_MAX_ROUNDS = 1000
+
+
+def _check_count(n: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise InputError(f"n must be a positive number of preferences; got {n!r}")
+
+
+class LabelSampler:
+    """The same class is better, another class is worse."""
+
+    def __init__(self, y: ArrayLike) -> None:
+        labels = np.asarray(y)
+        if labels.ndim != 1 or labels.size == 0:
+            raise InputError(f"y must be a non-empty one-dimensional array of labels; got shape {labels.shape}")
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            at = int((~np.isfinite(labels)).argmax())
+            raise InputError(f"y[{at}] is {labels[at]}; labels are finite")
+        classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        if len(classes) < 2:
+            raise InputError(
+                f"y has the single class {classes[0]!r}; at least two are needed, since the worse document is of "
+                "another class"
+            )
+        if counts.max() < 2:
+            raise InputError(
+                "every class in y has one member; a class needs two, a query and a better document"
+            )
+        self._by_class = np.argsort(codes, kind="stable").astype(np.int32)
+        self._start = np.concatenate([[0], np.cumsum(counts)])
+        self._counts = counts
+        self._codes = codes
+        self._position = np.empty(labels.size, dtype=np.int64)  # of each row within its class
+        self._position[self._by_class] = np.arange(labels.size) - np.repeat(self._start[:-1], counts)
+        self._queries = np.flatnonzero(counts[codes] >= 2)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
+        _check_count(n)
+        query = self._queries[rng.integers(0, self._queries.size, n)]
+        own = self._codes[query]
+        # One of the class's other members: skip over the query's own place.
+        place = rng.integers(0, self._counts[own] - 1)
+        place += place >= self._position[query]
+        better = self._by_class[self._start[own] + place]
+        # One of the rows outside the class: skip over the class's block.
+        place = rng.integers(0, self._codes.size - self._counts[own])
+        place += np.where(place >= self._start[own], self._counts[own], 0)
+        worse = self._by_class[place]
+        return query.astype(np.int32), better, worse
+
+
+class JudgementSampler:
+    """A document of a higher grade is better than one of a lower grade, for the same query.
+
+    Parameters
+    ----------
+    query, doc, grade : one judgement per position; repeats of a (query, doc) pair are refused
+    n_docs : draw the worse document from all of these (unjudged ones have grade 0), or None for judged ones only
+    exclude_self : a query row is never its own better or worse document (documents that link to documents)
+    """
+
+    def __init__(
+        self,
+        query: NDArray[Any],
+        doc: NDArray[Any],
+        grade: NDArray[Any],
+        *,
+        n_docs: int | None = None,
+        uniform_over: UniformOver = "queries",
+        exclude_self: bool = False,
+    ) -> None:
+        if uniform_over not in ("queries", "judgements"):
+            raise InputError(f"uniform_over must be 'queries' or 'judgements'; got {uniform_over!r}")
+        if query.size == 0:
+            raise InputError("there are no judgements to draw preferences from")
+        if min(query.min(), doc.min()) < 0:
+            at = int(((query < 0) | (doc < 0)).argmax())
+            raise InputError(f"judgement {at} names row ({query[at]}, {doc[at]}); rows start at 0")
+        if n_docs is not None and doc.max() >= n_docs:
+            at = int((doc >= n_docs).argmax())
+            raise InputError(f"judgement {at} names document row {doc[at]}, but n_docs is {n_docs}")
+        self.n_docs = n_docs
+        self.uniform_over = uniform_over
+        self.exclude_self = exclude_self
+        width = int(max(doc.max() + 1, n_docs or 0))
+        order = np.lexsort((doc, -grade, query))
+        self._query, self._doc, self._grade = query[order], doc[order], grade[order]
+        self._width = width
+        keys = self._query.astype(np.int64) * width + self._doc
+        self._key_order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._key_order]
+        if (self._keys[1:] == self._keys[:-1]).any():
+            at = int((self._keys[1:] == self._keys[:-1]).argmax())
+            raise InputError(f"query {self._keys[at] // width} judges document {self._keys[at] % width} twice")
+        self._find_eligible()
+
+    def _find_eligible(self) -> None:
+        """Judgements that can be the better side, and for each query where its lower grades start."""
+        queries, start, count = np.unique(self._query, return_index=True, return_counts=True)
+        self._end = np.repeat(start + count, count)
+        # Within a query grades fall, so the first position with a lower grade follows the run of equal grades.
+        new_run = np.ones(self._query.size, dtype=bool)
+        new_run[1:] = (self._query[1:] != self._query[:-1]) | (self._grade[1:] != self._grade[:-1])
+        run_end = np.append(np.flatnonzero(new_run)[1:], self._query.size)
+        self._lower = run_end[np.cumsum(new_run) - 1]
+        has_lower_judged = self._lower < self._end
+        if self.n_docs is None:
+            eligible = has_lower_judged
+        else:
+            judged = np.repeat(count, count)
+            eligible = (self._grade > 0) & (has_lower_judged | (judged + self.exclude_self < self.n_docs))
+        if self.exclude_self:
+            eligible &= self._query != self._doc
+        self._better_at = np.flatnonzero(eligible)
+        if self._better_at.size == 0:
+            raise InputError(
+                "no judgement can be the better side: "
+                + (
+                    "no query has two different grades; give n_docs to draw unjudged documents as worse"
+                    if self.n_docs is None
+                    else "no document has a grade above 0"
+                )
+            )
+        owners, self._first, self._count = np.unique(
+            self._query[self._better_at], return_index=True, return_counts=True
+        )
+        self.queries = owners.astype(np.int32)
+
+    def fingerprint(self) -> str:
+        """A digest of the judgements and of how they are drawn."""
+        digest = hashlib.sha256(repr((self.n_docs, self.uniform_over, self.exclude_self)).encode())
+        for column in (self._query, self._doc, self._grade):
+            digest.update(np.ascontiguousarray(column, dtype=np.int64).tobytes())
+        return digest.hexdigest()
+
+    def grade_of(self, query: NDArray[Any], doc: NDArray[Any]) -> NDArray[np.int64]:
+        """Grades of (query, doc) pairs, 0 for unjudged ones."""
+        keys = query.astype(np.int64) * self._width + doc
+        at = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
+        found = self._keys[at] == keys
+        return np.where(found, self._grade[self._key_order[at]], 0)
+
+    def draw_better(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """Positions of n judgements for the better side."""
+        if self.uniform_over == "judgements":
+            return self._better_at[rng.integers(0, self._better_at.size, n)]
+        owner = rng.integers(0, self.queries.size, n)
+        return self._better_at[self._first[owner] + rng.integers(0, self._count[owner])]
+
+    def draw_worse(self, rng: np.random.Generator, at: NDArray[np.int64]) -> NDArray[np.int32]:
+        """One document of a lower grade for each judgement position, uniformly."""
+        if self.n_docs is None:
+            return self._doc[rng.integers(self._lower[at], self._end[at])].astype(np.int32)
+        query, grade = self._query[at], self._grade[at]
+        worse = np.empty(at.size, dtype=np.int32)
+        open_ = np.arange(at.size)
+        for _ in range(_MAX_ROUNDS):
+            worse[open_] = rng.integers(0, self.n_docs, open_.size)
+            taken = self.grade_of(query[open_], worse[open_]) >= grade[open_]
+            if self.exclude_self:
+                taken |= worse[open_] == query[open_]
+            open_ = open_[taken]
+            if open_.size == 0:
+                return worse
+        raise InputError(
+            f"found no document of a lower grade for query {query[open_[0]]} in {_MAX_ROUNDS} draws; "
+            f"nearly all of the {self.n_docs} documents are relevant to it"
+        )
+
+    def pair(self, at: NDArray[np.int64], worse: NDArray[np.int32]) -> Drawn:
+        """Put judgement positions and worse documents together."""
+        return self._query[at].astype(np.int32), self._doc[at].astype(np.int32), worse
+
+    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
+        _check_count(n)
+        at = self.draw_better(rng, n)
+        return self.pair(at, self.draw_worse(rng, at))
+
+    @classmethod
+    def from_qrels(
+        cls,
+        qrels: Mapping[Hashable, Mapping[Hashable, int]],
+        *,
+        n_docs: int | None = None,
+        query_rows: Mapping[Any, int] | None = None,
+        doc_rows: Mapping[Any, int] | None = None,
+        uniform_over: UniformOver = "queries",
+    ) -> JudgementSampler:
+        """Judgements as query -> document -> grade; ids are looked up when their rows are given."""
+        triples = [
+            (_row(qid, query_rows, "query"), _row(doc_id, doc_rows, "document"), _grade(qid, doc_id, grade))
+            for qid, judged in qrels.items()
+            for doc_id, grade in judged.items()
+        ]
+        columns = np.array(triples, dtype=np.int64).reshape(-1, 3)
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2], n_docs=n_docs, uniform_over=uniform_over)
+
+    @classmethod
+    def from_links(
+        cls, links: ArrayLike, n_docs: int, *, uniform_over: UniformOver = "judgements"
+    ) -> JudgementSampler:
+        """Links (from, to); repeated links count once, a link to itself is ignored."""
+        pairs = np.asarray(links)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise InputError(f"links must be integer pairs (from, to); got shape {pairs.shape}, {pairs.dtype}")
+        bad = (pairs < 0) | (pairs >= n_docs)
+        if bad.any():
+            at = int(bad.any(axis=1).argmax())
+            raise InputError(f"links[{at}] is {tuple(pairs[at].tolist())}; rows run from 0 to {n_docs - 1}")
+        pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64), axis=0)
+        return cls(
+            pairs[:, 0],
+            pairs[:, 1],
+            np.ones(len(pairs), dtype=np.int64),
+            n_docs=n_docs,
+            uniform_over=uniform_over,
+            exclude_self=True,
+        )
+
+
+def _row(key: Hashable, rows: Mapping[Any, int] | None, what: str) -> int:
+    if rows is not None:
+        if key not in rows:
+            raise InputError(f"qrels name {what} {key!r}, which is not among the {what} ids")
+        return int(rows[key])
+    if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
+        raise InputError(
+            f"qrels name {what} {key!r}; without {what.replace('ument', '')}_rows keys are integer row numbers"
+        )
+    return int(key)
+
+
+def _grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:
+    if isinstance(grade, bool) or not isinstance(grade, (int, np.integer)):
+        raise InputError(f"the grade of document {doc_id!r} for query {qid!r} is {grade!r}; grades are integers")
+    return int(grade)

@@ -1,0 +1,214 @@
+"""TREC files: judgements (qrels) and runs. Judgements may also be in BEIR's three-column form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from tercet.data.lines import (
+    FilePath,
+    find_line,
+    open_lines,
+    parse_float,
+    parse_int,
+    read_id,
+    split_columns,
+    writable_id,
+    write_atomically,
+)
+from tercet.errors import FormatError, InputError
+
+BEIR_HEADER = "query-id\tcorpus-id\tscore"
+
+# line number, qid, doc_id, grade
+Judgement = tuple[int, str, str, int]
+
+
+def read_qrels(path: FilePath) -> dict[str, dict[str, int]]:
+    """Read judgements, ``qid iteration doc_id grade`` or a BEIR file that begins with its header line.
+
+    Parameters
+    ----------
+    path : a text file, gzipped or not
+
+    Returns
+    -------
+    ``{qid: {doc_id: grade}}`` in file order. A line given twice counts once; two grades for one pair are an
+    error.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "qrels.txt")
+    ...     _ = file.write_text("q1 0 d1 2\\nq1 0 d2 0\\n")
+    ...     read_qrels(file)
+    {'q1': {'d1': 2, 'd2': 0}}
+    """
+    return gather_judgements(path, iterate_judgements(path))
+
+
+def iterate_judgements(path: FilePath, *, header_needed: bool = False) -> Iterator[Judgement]:
+    """Yield the judgements of a file one by one; `header_needed` refuses the four-column form."""
+    beir: bool | None = None
+    for line, text in open_lines(path):
+        if not text.strip():
+            continue
+        if beir is None:
+            beir = text == BEIR_HEADER
+            if header_needed and not beir:
+                message = f"found {text[:80]!r}; the first line must be the header {BEIR_HEADER!r}"
+                raise FormatError(path, line, message)
+            if beir:
+                continue
+        columns = text.split("\t") if beir else split_columns(text)
+        if len(columns) != (3 if beir else 4):
+            raise FormatError(path, line, _wrong_columns(columns, beir))
+        qid = read_id(columns[0], path, line, "query id")
+        doc_id = read_id(columns[-2], path, line, "document id")
+        yield line, qid, doc_id, parse_int(columns[-1], path, line, "grade")
+
+
+def _wrong_columns(columns: list[str], beir: bool) -> str:
+    if beir:
+        return f"{len(columns)} columns; after this header there are 3, separated by tabs"
+    return (
+        f"{len(columns)} columns; TREC judgements have 4 (qid, iteration, document id, grade), "
+        f"and BEIR judgements begin with the line {BEIR_HEADER!r}"
+    )
+
+
+def gather_judgements(path: FilePath, judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
+    """Collect judgements into ``{qid: {doc_id: grade}}``, refusing contradictions and an empty file."""
+    qrels: dict[str, dict[str, int]] = {}
+    for line, qid, doc_id, grade in judgements:
+        first = qrels.setdefault(qid, {}).setdefault(doc_id, grade)
+        if first != grade:
+            before = next(number for number, q, d, _ in iterate_judgements(path) if (q, d) == (qid, doc_id))
+            message = (
+                f"query {qid!r}, document {doc_id!r} has grade {grade} here and {first} at line {before}"
+            )
+            raise FormatError(path, line, message)
+    if not qrels:
+        raise FormatError(path, None, "the file holds no judgements")
+    return qrels
+
+
+def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
+    """Write judgements in TREC's four columns, the second always 0.
+
+    Ids with blanks are refused, since blanks separate the columns; `write_beir` takes them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "qrels.txt")
+    ...     write_qrels(file, {"q1": {"d1": 2}})
+    ...     file.read_text()
+    'q1 0 d1 2\\n'
+    """
+    with write_atomically(path) as stream:
+        written = 0
+        for qid, doc_id, grade in checked_judgements(path, qrels, blanks=False):
+            stream.write(f"{qid} 0 {doc_id} {grade}\n")
+            written += 1
+        if not written:
+            raise InputError(f"{path}: cannot write: there are no judgements")
+
+
+def checked_judgements(
+    path: FilePath, qrels: Mapping[str, Mapping[str, int]], *, blanks: bool
+) -> Iterator[tuple[str, str, int]]:
+    """Yield `(qid, doc_id, grade)`, refusing what a reader could not give back."""
+    for qid, grades in qrels.items():
+        writable_id(qid, path, "query id", blanks=blanks)
+        for doc_id, grade in grades.items():
+            writable_id(doc_id, path, "document id", blanks=blanks)
+            if not isinstance(grade, int | np.integer) or not -(1 << 63) <= int(grade) < 1 << 63:
+                found = f"grade {grade!r} of query {qid!r}, document {doc_id!r}"
+                raise InputError(f"{path}: cannot write: {found}; a whole number within 64 bits is needed")
+            yield qid, doc_id, int(grade)
+
+
+def read_run(path: FilePath) -> dict[str, dict[str, float]]:
+    """Read a run, ``qid Q0 doc_id rank score tag`` on each line.
+
+    The score decides the order; rank and tag are checked and left out.
+
+    Parameters
+    ----------
+    path : a text file, gzipped or not
+
+    Returns
+    -------
+    ``{qid: {doc_id: score}}`` in file order.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "run.txt")
+    ...     _ = file.write_text("q1 Q0 d7 1 2.5 tercet\\n")
+    ...     read_run(file)
+    {'q1': {'d7': 2.5}}
+    """
+    run: dict[str, dict[str, float]] = {}
+    for line, text in open_lines(path):
+        columns = split_columns(text)
+        if not columns:
+            continue
+        if len(columns) != 6:
+            message = f"{len(columns)} columns; a run has 6 (qid, Q0, document id, rank, score, tag)"
+            raise FormatError(path, line, message)
+        qid = read_id(columns[0], path, line, "query id")
+        doc_id = read_id(columns[2], path, line, "document id")
+        parse_int(columns[3], path, line, "rank")
+        scores = run.setdefault(qid, {})
+        if doc_id in scores:
+            message = f"query {qid!r} already has document {doc_id!r} at line {_line_of(path, qid, doc_id)}"
+            raise FormatError(path, line, message)
+        scores[doc_id] = parse_float(columns[4], path, line, "score")
+    if not run:
+        raise FormatError(path, None, "the file holds no results")
+    return run
+
+
+def _line_of(path: FilePath, qid: str, doc_id: str) -> int:
+    return find_line(path, lambda text: split_columns(text)[:3:2] == [qid, doc_id])
+
+
+def write_run(path: FilePath, run: Mapping[str, Mapping[str, float]], tag: str = "tercet") -> None:
+    """Write a run in TREC's six columns, best first; equal scores stay in the order given.
+
+    Scores are written with every digit, so reading gives the same floats. A query without documents has no
+    line.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "run.txt")
+    ...     write_run(file, {"q1": {"d7": 0.5, "d3": 2.0}})
+    ...     print(file.read_text(), end="")
+    q1 Q0 d3 1 2.0 tercet
+    q1 Q0 d7 2 0.5 tercet
+    """
+    writable_id(tag, path, "tag", blanks=False)
+    with write_atomically(path) as stream:
+        written = 0
+        for qid, scores in run.items():
+            writable_id(qid, path, "query id", blanks=False)
+            for doc_id, score in scores.items():
+                writable_id(doc_id, path, "document id", blanks=False)
+                if not math.isfinite(score):
+                    pair = f"query {qid!r}, document {doc_id!r}"
+                    raise InputError(f"{path}: cannot write: score {score} of {pair}; it must be finite")
+            best_first = sorted(scores.items(), key=lambda item: -float(item[1]))
+            for rank, (doc_id, score) in enumerate(best_first, start=1):
+                stream.write(f"{qid} Q0 {doc_id} {rank} {float(score)!r} {tag}\n")
+            written += len(best_first)
+        if not written:
+            raise InputError(f"{path}: cannot write: the run holds no results")

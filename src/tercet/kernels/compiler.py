@@ -1,0 +1,72 @@
+"""How kernels are compiled, and where the machine code is kept between runs.
+
+Numba notices an edit in the file of a cached function, but not one in a helper that lives in another file. The
+cache folder is therefore named after a fingerprint of the whole room: any edit gives a new folder, so cached code is
+never stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+
+# Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
+FAST_MATH = {"reassoc", "contract", "nsz"}
+
+
+@cache
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: NUMBA_CACHE_DIR if set, else the user's cache, else a private folder."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    name = digest.hexdigest()[:16]
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR) / f"tercet-{name}"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet" / name
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            return home
+    except OSError:
+        # A read-only home: code is compiled again in each process, in a folder nobody else can write to.
+        return Path(tempfile.mkdtemp(prefix="tercet-kernels-"))
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function over arrays on first call; cached on disk, releases the GIL, no Python objects."""
+    previous = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())  # read once, when the dispatcher is made; other Numba users keep theirs
+    try:
+        return numba.njit(cache=True, nogil=True, fastmath=FAST_MATH, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = previous
+
+
+@contextmanager
+def announce_compilation(kernels: tuple[Any, ...], say: Callable[[str], None]) -> Iterator[None]:
+    """Say "compiling once" when the first call of a kernel is still not done after a moment.
+
+    A kernel found in the cache loads faster than that and nothing is said.
+    """
+    if all(k.signatures for k in kernels):
+        yield
+        return
+    timer = threading.Timer(0.7, say, args=("compiling once …",))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,46 @@
+"""Margin rank loss on a dense W (Chen et al. 2010, equation 4; Bai et al. 2010, section 2.3.1)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.rows import difference
+
+
+@kernel
+def dense_advance(W, Q, D, query, better, worse, step_size, margin, cols, vals, tally):
+    """One pass over the preferences; changes ``W`` (n_query_terms, n_doc_terms) in place.
+
+    A step adds ``step_size * q (d+ - d-)'`` to W when ``q'W(d+ - d-) < margin``. ``tally`` gains the number of
+    violations and the sum of the losses.
+    """
+    q_indptr, q_indices, q_data = Q
+    for s in range(query.size):
+        n = difference(D, better[s], worse[s], cols, vals)
+        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        z = np.float32(0)
+        # Four rows of W at a time: the step waits for memory, and four misses can be under way at once.
+        mid = lo + (hi - lo) // 4 * 4
+        for a in range(lo, mid, 4):
+            r0, r1, r2, r3 = W[q_indices[a]], W[q_indices[a + 1]], W[q_indices[a + 2]], W[q_indices[a + 3]]
+            z0, z1, z2, z3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+            for j in range(n):
+                c, v = cols[j], vals[j]
+                z0 += r0[c] * v
+                z1 += r1[c] * v
+                z2 += r2[c] * v
+                z3 += r3[c] * v
+            z += z0 * q_data[a] + z1 * q_data[a + 1] + z2 * q_data[a + 2] + z3 * q_data[a + 3]
+        for a in range(mid, hi):
+            row = W[q_indices[a]]
+            z0 = np.float32(0)
+            for j in range(n):
+                z0 += row[cols[j]] * vals[j]
+            z += z0 * q_data[a]
+        if not z >= margin:  # so that NaN counts as a violation and shows in the loss
+            tally[0] += 1
+            tally[1] += margin - z
+            for a in range(lo, hi):
+                row = W[q_indices[a]]
+                e = step_size[s] * q_data[a]
+                for j in range(n):
+                    row[cols[j]] += e * vals[j]

@@ -1,0 +1,73 @@
+"""Margin rank loss on ``W = U'V + diag(w)`` (Bai et al. 2010, sections 2.2.1 and 2.3.2)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.rows import difference, product
+
+
+@kernel
+def lowrank_advance(
+    U,
+    V,
+    diagonal,
+    learn_diagonal,
+    Q,
+    D,
+    query,
+    better,
+    worse,
+    step_size,
+    margin,
+    cols,
+    vals,
+    shared_cols,
+    shared_vals,
+    tally,
+):
+    """One pass over the preferences; changes ``U``, ``V`` and, when learned, ``diagonal`` in place.
+
+    ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; for
+    the tied model both are the same array. ``diagonal`` (n_terms,) is empty when there is none. Both gradients are
+    taken at the old U and V. ``tally`` as in ``dense_advance``.
+    """
+    q_indptr, q_indices, q_data = Q
+    width = U.shape[1]
+    uq = np.empty(width, dtype=np.float32)  # U q
+    vd = np.empty(width, dtype=np.float32)  # V (d+ - d-)
+    for s in range(query.size):
+        n = difference(D, better[s], worse[s], cols, vals)
+        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        uq[:] = 0
+        for a in range(lo, hi):
+            row, x = U[q_indices[a]], q_data[a]
+            for k in range(width):
+                uq[k] += x * row[k]
+        vd[:] = 0
+        for j in range(n):
+            row, x = V[cols[j]], vals[j]
+            for k in range(width):
+                vd[k] += x * row[k]
+        z = np.float32(0)
+        for k in range(width):
+            z += uq[k] * vd[k]
+        m = 0
+        if diagonal.size:
+            m = product(Q, query[s], cols, vals, n, shared_cols, shared_vals)
+        for i in range(m):
+            z += diagonal[shared_cols[i]] * shared_vals[i]
+        if not z >= margin:
+            tally[0] += 1
+            tally[1] += margin - z
+            e = step_size[s]
+            for a in range(lo, hi):
+                row, x = U[q_indices[a]], e * q_data[a]
+                for k in range(width):
+                    row[k] += x * vd[k]
+            for j in range(n):
+                row, x = V[cols[j]], e * vals[j]
+                for k in range(width):
+                    row[k] += x * uq[k]
+            if learn_diagonal:
+                for i in range(m):
+                    diagonal[shared_cols[i]] += e * shared_vals[i]

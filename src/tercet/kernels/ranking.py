@@ -1,0 +1,87 @@
+"""Where chosen documents stand in a ranking, without sorting the whole ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+
+
+@kernel
+def count_greater(sorted_scores, value):
+    """How many of `sorted_scores` (falling, not empty) are greater than `value`; nothing to mispredict."""
+    first = 0
+    left = sorted_scores.shape[0]
+    while left > 1:
+        half = left // 2
+        first += half if sorted_scores[first + half - 1] > value else 0
+        left -= half
+    return first + (1 if sorted_scores[first] > value else 0)
+
+
+@kernel
+def count_before(sorted_scores, sorted_columns, first, value, column):
+    """Like `count_greater`, from `first` on, and an equal score counts as before when its column is lower."""
+    last = sorted_scores.shape[0]
+    while first < last:
+        middle = (first + last) // 2
+        score = sorted_scores[middle]
+        if score > value or (score == value and sorted_columns[middle] < column):
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@kernel
+def rank_chosen(scores, row_starts, exclude, starts, columns, order, rank, at_least):
+    """Rank the chosen documents of every query; equal scores stand in column order.
+
+    scores     (n_scores,)     the rows of scores, one after another, no NaN
+    row_starts (n_q + 1,)      where each query's scores begin
+    exclude    (n_q,)          column left out of the query's ranking, -1 for none; never a chosen one
+    starts     (n_q + 1,)      where each query's chosen documents begin
+    columns    (n_chosen,)     their columns within the row, ascending per query
+    Filled in, per query and best first:
+    order      (n_chosen,)     which of the query's chosen documents this is
+    rank       (n_chosen,)     how many documents stand before it
+    at_least   (n_chosen,)     how many documents, itself included, score at least as high
+    """
+    for q in range(starts.shape[0] - 1):
+        start, stop = starts[q], starts[q + 1]
+        n_chosen = stop - start
+        if n_chosen == 0:
+            continue
+        row = scores[row_starts[q] : row_starts[q + 1]]
+        chosen = columns[start:stop]
+        best_first = np.argsort(-row[chosen], kind="mergesort")  # stable, so ties keep column order
+        sorted_columns = chosen[best_first]
+        sorted_scores = row[sorted_columns]
+        lowest = sorted_scores[n_chosen - 1]
+        between = np.zeros(n_chosen + 1, np.int64)  # others with i chosen documents before them
+        not_below = np.zeros(n_chosen + 1, np.int64)  # others with i chosen documents of a greater score
+        upcoming = 0
+        for column in range(row.shape[0]):
+            if upcoming < n_chosen and chosen[upcoming] == column:
+                upcoming += 1
+                continue
+            value = row[column]
+            if value < lowest or column == exclude[q]:
+                continue
+            greater = count_greater(sorted_scores, value)
+            before = greater
+            if greater < n_chosen and sorted_scores[greater] == value:
+                before = count_before(sorted_scores, sorted_columns, greater, value, column)
+            between[before] += 1
+            not_below[greater] += 1
+        others = 0
+        others_not_below = 0
+        tie_end = 0
+        for i in range(n_chosen):
+            others += between[i]
+            others_not_below += not_below[i]
+            while tie_end < n_chosen and sorted_scores[tie_end] == sorted_scores[i]:
+                tie_end += 1
+            order[start + i] = best_first[i]
+            rank[start + i] = i + others
+            at_least[start + i] = tie_end + others_not_below

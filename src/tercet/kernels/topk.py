@@ -1,0 +1,61 @@
+"""The best k of each row of scores."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+
+
+@kernel
+def _comes_after(score_a, row_a, score_b, row_b):
+    """True when a ranks below b: a lower score, or the same score and a higher row."""
+    return score_a < score_b or (score_a == score_b and row_a > row_b)
+
+
+@kernel
+def top_k(scores, k, docs, best):
+    """Fill ``docs`` (n, k) int32 and ``best`` (n, k) with each row's k largest scores, best first; ties by lower row.
+
+    A heap whose root is the worst kept entry; O(m log k) a row, far less when most scores fall below the root.
+    """
+    for i in range(scores.shape[0]):
+        heap_row, heap_score = docs[i], best[i]
+        size = 0
+        for d in range(scores.shape[1]):
+            score = scores[i, d]
+            if size < k:
+                at = size
+                size += 1
+                while at > 0:
+                    up = (at - 1) // 2
+                    if not _comes_after(score, d, heap_score[up], heap_row[up]):
+                        break
+                    heap_score[at], heap_row[at] = heap_score[up], heap_row[up]
+                    at = up
+                heap_score[at], heap_row[at] = score, d
+            elif score > heap_score[0]:  # an equal score has a higher row than all kept ones, so it stays out
+                _sift_down(heap_score, heap_row, size, score, d)
+        # Take the worst off again and again, filling the row from its end.
+        for last in range(size - 1, 0, -1):
+            worst_score, worst_row = heap_score[0], heap_row[0]
+            _sift_down(heap_score, heap_row, last, heap_score[last], heap_row[last])
+            heap_score[last], heap_row[last] = worst_score, worst_row
+
+
+@kernel
+def _sift_down(heap_score, heap_row, size, score, row):
+    """Put an entry at the root of a heap of that size and let it sink to its place."""
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and _comes_after(
+            heap_score[right], heap_row[right], heap_score[child], heap_row[child]
+        ):
+            child = right
+        if not _comes_after(heap_score[child], heap_row[child], score, row):
+            break
+        heap_score[at], heap_row[at] = heap_score[child], heap_row[child]
+        at = child
+    heap_score[at], heap_row[at] = score, np.int32(row)

@@ -1,0 +1,286 @@
+"""What every term-pair ranker can do; a method only says how its state starts and which parts it fills."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.preferences import Preferences
+from tercet.errors import BundleError, InputError, ParameterError
+from tercet.learn.loop import Callback, Event, Run, Stopping
+from tercet.learn.matrices import check_matrix
+from tercet.learn.schedules import SCHEDULES
+from tercet.learn.sources import ArraySource, Source, as_source
+from tercet.learn.state import Sgd, State
+from tercet.store import Bundle, Fields, write_bundle
+from tercet.weights import Explanation, Weights
+
+KIND = "ranker"
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+SEED = Interval(Integral, 0, None, closed="left")
+
+
+class TermPairRanker(BaseEstimator):
+    """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    @property
+    @abstractmethod
+    def weights_(self) -> Weights:
+        """The learned weights: a value that further training does not change."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_features_in_")
+
+    # -- using --------------------------------------------------------------------------------------------------
+
+    def margins(self, Q: Any, prefs: Preferences, D: Any = None) -> NDArray[np.float64]:
+        """``score(better) - score(worse)``, one per preference."""
+        check_is_fitted(self)
+        Q, D = self._check_pair(Q, D)
+        prefs.check_rows(Q.shape[0], D.shape[0])
+        margins = np.empty(len(prefs))
+        for start in range(0, len(prefs), 4096):
+            part = prefs[start : start + 4096]
+            queries = Q[part.query]
+            margins[start : start + 4096] = self.weights_.score_rows(
+                queries, D[part.better]
+            ) - self.weights_.score_rows(queries, D[part.worse])
+        return margins
+
+    def score_matrix(self, Q: Any, D: Any) -> NDArray[np.float64]:
+        """Scores of all documents for all queries, dense (n_q, n_d); for small blocks."""
+        check_is_fitted(self)
+        Q, D = self._check_pair(Q, D)
+        return self.weights_.score(Q, D)
+
+    def rank(self, Q: Any, D: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The k best documents of each query and their scores, best first; ties by lower row."""
+        check_is_fitted(self)
+        Q, D = self._check_pair(Q, D)
+        return self.weights_.rank(Q, D, k)
+
+    def explain(self, q: Any, d: Any) -> Explanation:
+        """The term pairs whose contributions sum to the score of the one-row matrices q and d."""
+        check_is_fitted(self)
+        return self.weights_.explain(check_matrix(q, "q"), check_matrix(d, "d"))
+
+    def related(self, column: int, k: int = 10) -> list[tuple[int, float]]:
+        """The k document columns that count most for a query column, with their weights."""
+        check_is_fitted(self)
+        return self.weights_.related(column, k)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
+        meta, arrays = self._saved()
+        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+
+    @abstractmethod
+    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
+
+    @classmethod
+    @abstractmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self: ...
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = self.get_params(deep=False)
+        for name, value in params.items():
+            if isinstance(value, np.generic):
+                params[name] = value.item()
+        return params
+
+    # -- checking -----------------------------------------------------------------------------------------------
+
+    def _check_params(self) -> None:
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise ParameterError(str(error)) from None
+
+    def _check_pair(self, Q: Any, D: Any) -> tuple[sparse.csr_array, sparse.csr_array]:
+        queries = check_matrix(Q, "Q")
+        docs = queries if D is None or D is Q else check_matrix(D, "D")
+        if hasattr(self, "n_features_in_"):
+            for matrix, name, width in (
+                (queries, "Q", self.n_features_in_),
+                (docs, "D", self.n_doc_features_),
+            ):
+                if matrix.shape[1] != width:
+                    raise InputError(
+                        f"{name} has {matrix.shape[1]} columns, but this {type(self).__name__} was fitted with {width}"
+                    )
+        return queries, docs
+
+    def _note_widths(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
+        self.n_features_in_ = Q.shape[1]
+        self.n_doc_features_ = D.shape[1]
+
+
+class SgdRanker(TermPairRanker):
+    """A term-pair ranker that learns by stochastic gradient descent on the margin rank loss.
+
+    Subclasses set ``_state_class`` and ``_start``.
+    """
+
+    _state_class: ClassVar[type[State]]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rate": [POSITIVE],
+        "schedule": [StrOptions(set(SCHEDULES))],
+        "margin": [POSITIVE],
+        "epochs": [COUNT],
+        "shuffle": ["boolean"],
+        "validate_every": [COUNT, None],
+        "patience": [COUNT, None],
+        "random_state": [SEED],
+        "verbose": ["boolean", None],
+    }
+
+    @abstractmethod
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
+        """The state before the first step."""
+
+    def fit(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        validation: Callable[[Weights], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn from the start.
+
+        Parameters
+        ----------
+        Q, D : query and document matrices, CSR; ``D=None`` means D is Q
+        prefs : Preferences, or a source of them
+        validation : callable ``Weights -> float``, higher is better
+            Called every ``validate_every`` steps. The best weights are kept, the start included, and training ends
+            after ``patience`` calls without a better value.
+        callbacks : callables that get an Event after each chunk and end the training by returning True;
+            a ``Checkpoint`` among them makes the run resumable
+        """
+        self._check_params()
+        self._forget()
+        queries, docs = self._check_pair(Q, D)
+        source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
+        if isinstance(source, ArraySource):
+            source.prefs.check_rows(queries.shape[0], docs.shape[0])
+        total = None if source.n_steps is None else source.n_steps * self.epochs
+        every = self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1))
+        run = Run(
+            self._start(queries, docs),
+            source,
+            queries,
+            docs,
+            self._sgd(),
+            total=total,
+            validation=validation,
+            stopping=Stopping(every=every, patience=self.patience),
+        )
+        self.history_: list[Event] = []
+        state = run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose)
+        self._keep(state, queries, docs)
+        return self
+
+    def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
+        """Go on from where the ranker is, one step per preference, in their order.
+
+        Two halves give the same bits as the whole.
+        """
+        self._check_params()
+        queries, docs = self._check_pair(Q, D)
+        if not isinstance(prefs, Preferences):
+            raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
+        prefs.check_rows(queries.shape[0], docs.shape[0])
+        if self.schedule == "linear":
+            raise ParameterError(
+                "schedule='linear' falls to zero over a known number of steps, which partial_fit does not know; "
+                "use 'constant' or 'inverse-sqrt'"
+            )
+        # The state is advanced in place; should it diverge, the ranker counts as not fitted.
+        state = vars(self).pop("_state", None) or self._start(queries, docs)
+        self._forget()
+        run = Run(
+            state,
+            ArraySource(prefs),
+            queries,
+            docs,
+            self._sgd(),
+            total=len(prefs),
+            validation=None,
+            stopping=Stopping(every=1, patience=None),
+        )
+        self._keep(run.go((), type(self).__name__, self.verbose), queries, docs)
+        return self
+
+    def _sgd(self) -> Sgd:
+        return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
+
+    def _keep(self, state: State, Q: sparse.csr_array, D: sparse.csr_array) -> None:
+        self._note_widths(Q, D)
+        self._state = state
+        self.n_steps_ = state.step
+
+    def _forget(self) -> None:
+        for name in ("_state", "_snapshot", "n_steps_", "n_features_in_", "n_doc_features_"):
+            vars(self).pop(name, None)
+
+    @property
+    def weights_(self) -> Weights:
+        # Made when first asked for: a snapshot of a dense W costs more than the steps of a short partial_fit.
+        check_is_fitted(self)
+        if not hasattr(self, "_snapshot"):
+            self._snapshot: Weights = self._state.snapshot()
+        return self._snapshot
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        check_is_fitted(self)
+        meta = {
+            "class": type(self).__name__,
+            "params": self._saved_params(),
+            "state": self._state.meta(),
+        }
+        return meta, self._state.arrays()
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        ranker = cls(**params)
+        ranker._check_params()
+        state_fields = Fields(fields.take("state", dict), f"{fields.where} state")
+        ranker._state = cls._state_class.from_state(state_fields, arrays)
+        state_fields.done()
+        ranker.n_steps_ = ranker._state.step
+        ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
+        return ranker
+
+
+def load_ranker(bundle: Bundle, classes: dict[str, type[TermPairRanker]]) -> TermPairRanker:
+    """A ranker from its bundle; ``classes`` says which names are known."""
+    fields = bundle.fields()
+    name = fields.take("class", str)
+    if name not in classes:
+        raise BundleError(f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}")
+    params = fields.take("params", dict)
+    known = set(classes[name]._get_param_names())
+    unknown, missing = sorted(set(params) - known), sorted(known - set(params))
+    if unknown or missing:
+        raise BundleError(f"{bundle.path}: parameters of {name} do not fit: unknown {unknown}, missing {missing}")
+    ranker = classes[name]._from_bundle(params, fields, bundle.arrays)
+    fields.done()
+    return ranker

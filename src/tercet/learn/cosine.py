@@ -1,0 +1,58 @@
+"""W = I: the start every learner must beat."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.errors import InputError
+from tercet.learn.base import TermPairRanker
+from tercet.store import Fields
+from tercet.weights import Identity, Weights
+
+
+class CosineRanker(TermPairRanker):
+    """The inner product of query and document; cosine similarity when rows have unit length.
+
+    Nothing is learned; ``fit`` notes the number of terms.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.6, 0.8]])
+    >>> CosineRanker().fit(X).score_matrix(X, X).round(2).tolist()
+    [[1.0, 0.6], [0.6, 1.0]]
+    """
+
+    def fit(
+        self, Q: Any, prefs: Any = None, D: Any = None, validation: Any = None, callbacks: Any = ()
+    ) -> Self:
+        for name in ("n_features_in_", "n_doc_features_"):
+            vars(self).pop(name, None)
+        queries, docs = self._check_pair(Q, D)
+        if queries.shape[1] != docs.shape[1]:
+            raise InputError(
+                f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; cosine pairs each word with itself, so "
+                "they must agree"
+            )
+        self._note_widths(queries, docs)
+        return self
+
+    partial_fit = fit
+
+    @property
+    def weights_(self) -> Weights:
+        check_is_fitted(self)
+        return Weights([Identity(n_terms=self.n_features_in_)])
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        check_is_fitted(self)
+        return {"class": type(self).__name__, "params": {}, "n_terms": self.n_features_in_}, {}
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        ranker = cls(**params)
+        ranker.n_features_in_ = ranker.n_doc_features_ = fields.take("n_terms", int)
+        return ranker

@@ -1,0 +1,123 @@
+"""W diagonal: a learned weight for each word."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.preferences import Preferences
+from tercet.errors import InputError
+from tercet.kernels.diagonal import diagonal_advance
+from tercet.learn.base import SgdRanker
+from tercet.learn.matrices import Problem
+from tercet.learn.state import State
+from tercet.store import Fields, take_array
+from tercet.weights import Diagonal, Weights
+
+
+class DiagonalState(State):
+    kernels = (diagonal_advance,)
+
+    def __init__(self, weights: NDArray[np.float32], step: int = 0) -> None:
+        self.weights = weights
+        self.step = step
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.weights.size, self.weights.size
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        return Problem.of(Q, D)
+
+    def run(
+        self,
+        problem: Problem,
+        chunk: Preferences,
+        step_size: NDArray[np.float32],
+        margin: np.float32,
+        tally: NDArray[np.float64],
+    ) -> None:
+        diagonal_advance(
+            self.weights,
+            problem.Q,
+            problem.D,
+            chunk.query,
+            chunk.better,
+            chunk.worse,
+            step_size,
+            margin,
+            problem.cols,
+            problem.vals,
+            problem.shared_cols,
+            problem.shared_vals,
+            tally,
+        )
+
+    def snapshot(self) -> Weights:
+        return Weights([Diagonal(weights=self.weights)])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"weights": self.weights}
+
+    def copy(self) -> Self:
+        return type(self)(self.weights.copy(), self.step)
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(take_array(arrays, "weights", np.float32, 1).copy(), fields.take("step", int))
+
+
+class DiagonalRanker(SgdRanker):
+    """A learned weight for each word; words are never paired with other words (Bai et al. 2010, section 2.2.1).
+
+    Cost of a step: the words of the three texts.
+
+    Parameters
+    ----------
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import Preferences
+    >>> X = sparse.csr_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> ranker = DiagonalRanker(rate=0.5).fit(X, Preferences([0], [1], [2]))
+    >>> ranker.weights_.diagonal.tolist()
+    [1.5, 0.5]
+    """
+
+    _state_class = DiagonalState
+
+    def __init__(
+        self,
+        *,
+        rate: float = 10.0,
+        schedule: str = "inverse-sqrt",
+        margin: float = 1.0,
+        epochs: int = 1,
+        shuffle: bool = False,
+        validate_every: int | None = None,
+        patience: int | None = 3,
+        random_state: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.rate = rate
+        self.schedule = schedule
+        self.margin = margin
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.validate_every = validate_every
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DiagonalState:
+        if Q.shape[1] != D.shape[1]:
+            raise InputError(
+                f"Q has {Q.shape[1]} columns and D {D.shape[1]}; a diagonal pairs each word with itself, so they must "
+                "agree"
+            )
+        return DiagonalState(np.ones(Q.shape[1], dtype=np.float32))

@@ -1,0 +1,176 @@
+"""The training loop: it owns time, kernels own arrays.
+
+Chunk after chunk: draw preferences, advance the state, validate when due, tell the callbacks, checkpoint last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from tercet.errors import InputError, TercetError
+from tercet.kernels.compiler import announce_compilation
+from tercet.learn.progress import ProgressBar
+from tercet.learn.schedules import rates
+from tercet.learn.sources import Source
+from tercet.learn.state import Sgd, State
+from tercet.weights import Weights
+
+CHUNK = 4096
+
+
+class DivergedError(TercetError, ArithmeticError):
+    """The weights grew beyond what a float32 holds."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a callback is told after a chunk.
+
+    A callback that returns True ends the training.
+    """
+
+    step: int
+    total: int | None
+    seconds: float
+    violation_rate: float
+    loss: float
+    validation: float | None
+    weights: Callable[[], Weights] = field(repr=False, compare=False)
+
+
+Callback = Callable[[Event], Any]
+
+
+@dataclass
+class Stopping:
+    """When to validate and when to give up.
+
+    every : steps between validations
+    patience : validations without a better one before training stops; None never stops early
+    """
+
+    every: int
+    patience: int | None
+    best: float = -np.inf
+    best_step: int = -1
+    since_best: int = 0
+
+    def note(self, value: float, step: int) -> bool:
+        """Take a validation value; True when it is the best so far."""
+        if not np.isfinite(value):
+            raise InputError(f"validation returned {value} at step {step}; it must return a finite number")
+        if value > self.best:
+            self.best, self.best_step, self.since_best = float(value), step, 0
+            return True
+        self.since_best += 1
+        return False
+
+    @property
+    def exhausted(self) -> bool:
+        return self.patience is not None and self.since_best > self.patience
+
+
+class Run:
+    """One call of fit: everything that must be kept to go on after a kill."""
+
+    def __init__(
+        self,
+        state: State,
+        source: Source,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        sgd: Sgd,
+        *,
+        total: int | None,
+        validation: Callable[[Weights], float] | None,
+        stopping: Stopping,
+        first: int | None = None,
+    ) -> None:
+        self.state = state
+        self.source = source
+        self.Q, self.D = Q, D
+        self.sgd = sgd
+        self.total = total
+        self.validation = validation
+        self.stopping = stopping
+        self.first = state.step if first is None else first
+        self.best_state: State | None = None
+        self.finished = False
+
+    @property
+    def done(self) -> int:
+        """Steps of this run."""
+        return self.state.step - self.first
+
+    def go(self, callbacks: Sequence[Callback], title: str, verbose: bool | None) -> State:
+        """Train to the end; returns the best validated state, or the last one without validation."""
+        from tercet.learn.checkpoint import Checkpoint
+
+        checkpoints = [c for c in callbacks if isinstance(c, Checkpoint)]
+        listeners = [c for c in callbacks if not isinstance(c, Checkpoint)]
+        for checkpoint in checkpoints:
+            checkpoint.restore(self)
+        problem = self.state.problem(self.Q, self.D)
+        started = time.perf_counter()
+        with ProgressBar(title, self.total, self.done, verbose) as bar:
+            if self.validation is not None and self.stopping.best_step < 0:
+                self._validate()  # the start counts: learning must beat it
+            with announce_compilation(self.state.kernels, bar.say):
+                self._step(problem, 0)
+            while not self.finished:
+                limit = CHUNK if self.total is None else min(CHUNK, self.total - self.done)
+                if self.validation is not None:
+                    limit = min(limit, self.stopping.every - self.done % self.stopping.every)
+                violation_rate, loss = self._step(problem, limit)
+                validation = None
+                if self.validation is not None and (
+                    self.done % self.stopping.every == 0 or self.done == self.total
+                ):
+                    validation = self._validate()
+                    self.finished |= self.stopping.exhausted
+                self.finished |= self.done == self.total
+                event = Event(
+                    step=self.done,
+                    total=self.total,
+                    seconds=time.perf_counter() - started,
+                    violation_rate=violation_rate,
+                    loss=loss,
+                    validation=validation,
+                    weights=self.state.snapshot,
+                )
+                bar.update(self.done, violation_rate, loss, validation)
+                for listener in listeners:
+                    self.finished |= listener(event) is True
+                for checkpoint in checkpoints:
+                    checkpoint.after_chunk(self)
+        return self.state if self.best_state is None else self.best_state
+
+    def _step(self, problem: Any, limit: int) -> tuple[float, float]:
+        """Advance by at most ``limit`` preferences; a limit of 0 only compiles."""
+        chunk = self.source.draw(self.done, self.state.snapshot)[:limit]
+        if limit and not len(chunk):
+            self.finished = True
+            return 0.0, 0.0
+        chunk.check_rows(self.Q.shape[0], self.D.shape[0])
+        step_size = rates(self.sgd.schedule, self.sgd.rate, self.state.step, len(chunk), self.total)
+        tally = np.zeros(2)
+        self.state.advance(problem, chunk, step_size, self.sgd.margin, tally)
+        if not np.isfinite(tally).all():
+            raise DivergedError(
+                f"the loss is no longer finite after {self.done} steps; a rate below {self.sgd.rate:g} is needed"
+            )
+        n = max(len(chunk), 1)
+        return float(tally[0] / n), float(tally[1] / n)
+
+    def _validate(self) -> float:
+        assert self.validation is not None
+        value = float(self.validation(self.state.snapshot()))
+        if self.stopping.note(value, self.done):
+            self.best_state = self.state.copy()
+        return value

@@ -1,0 +1,86 @@
+"""What a learner carries while it trains: private, changing, resumable. ``snapshot()`` gives the value."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.preferences import Preferences
+from tercet.learn.matrices import Problem
+from tercet.store import Fields
+from tercet.weights import Weights
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """How to step: the rate, how it falls, and the margin a preference must reach."""
+
+    rate: float
+    schedule: str
+    margin: float
+
+
+class State(ABC):
+    """The arrays of one learner and the number of steps they have seen."""
+
+    kernels: ClassVar[tuple[Any, ...]]
+    step: int = 0
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(n_query_terms, n_doc_terms)"""
+
+    @abstractmethod
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        """Q and D laid out as this learner's kernel wants them."""
+
+    @abstractmethod
+    def run(
+        self,
+        problem: Problem,
+        chunk: Preferences,
+        step_size: NDArray[np.float32],
+        margin: np.float32,
+        tally: NDArray[np.float64],
+    ) -> None:
+        """Call the kernel: one step for each preference of the chunk; ``tally`` gains violations and loss."""
+
+    def advance(
+        self,
+        problem: Problem,
+        chunk: Preferences,
+        step_size: NDArray[np.float32],
+        margin: float,
+        tally: NDArray[np.float64],
+    ) -> int:
+        """Learn from a chunk; returns the number of steps done."""
+        if chunk.weight is not None:
+            step_size = step_size * chunk.weight
+        self.run(problem, chunk, step_size, np.float32(margin), tally)
+        self.step += len(chunk)
+        return len(chunk)
+
+    @abstractmethod
+    def snapshot(self) -> Weights:
+        """The current weights as a value that later steps do not change."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name, not copied."""
+
+    def meta(self) -> dict[str, Any]:
+        return {"step": self.step}
+
+    @abstractmethod
+    def copy(self) -> Self: ...
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        """The inverse of ``meta`` and ``arrays``; arrays are copied, so that training can go on."""

@@ -1,0 +1,200 @@
+"""Evaluate a run of ids against judgements, as trec_eval and ir_measures do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from tercet.errors import InputError
+from tercet.measure.formulas import compute, find_standing
+from tercet.measure.names import Measure, parse_measure, parse_measures
+
+Qrels = Mapping[str, Mapping[str, int]]
+Run = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Every measure of every judged query; made by :func:`evaluate`.
+
+    Attributes
+    ----------
+    measures : the measures, one per column of `values`
+    qids : the judged queries, one per row of `values`, in the order of the judgements
+    values : (n_q, n_measures) float64, read-only
+    missing : how many of them the run has no document for; they count with the worst value
+    unjudged : how many queries of the run have no judgements; they are left out
+    """
+
+    measures: tuple[Measure, ...]
+    qids: tuple[str, ...]
+    values: NDArray[np.float64]
+    missing: int = 0
+    unjudged: int = 0
+
+    def __post_init__(self) -> None:
+        shape = (len(self.qids), len(self.measures))
+        if self.values.shape != shape:
+            raise InputError(
+                f"Values must have one row per query and one column per measure, {shape}. "
+                f"Got {self.values.shape}."
+            )
+        frozen = np.array(self.values, dtype=np.float64)
+        frozen.flags.writeable = False
+        object.__setattr__(self, "values", frozen)
+
+    def __getitem__(self, name: str | Measure) -> NDArray[np.float64]:
+        """One measure, a value per query."""
+        measure = parse_measure(name)
+        if measure not in self.measures:
+            have = ", ".join(map(str, self.measures))
+            raise InputError(f"{measure} was not evaluated here; there are {have}.")
+        return self.values[:, self.measures.index(measure)]
+
+    def mean(self, name: str | Measure) -> float:
+        """Mean of a measure over the queries."""
+        return float(self[name].mean())
+
+    def standard_error(self, name: str | Measure) -> float:
+        """Standard error of the mean; NaN when there is one query only."""
+        values = self[name]
+        return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+    def interval(self, name: str | Measure, level: float = 0.95) -> tuple[float, float]:
+        """Student's t interval of the mean; both ends NaN when there is one query only."""
+        if not 0 < level < 1:
+            raise InputError(f"'level' must be between 0 and 1, as in 0.95. Got {level!r}.")
+        mean, n_queries = self.mean(name), len(self.qids)
+        half = float(stats.t.ppf((1 + level) / 2, n_queries - 1)) if n_queries > 1 else float("nan")
+        half *= self.standard_error(name)
+        return mean - half, mean + half
+
+    def __str__(self) -> str:
+        rows = [("measure", "mean", "s.e.", "95% interval")]
+        for measure in self.measures:
+            error, (low, high) = self.standard_error(measure), self.interval(measure)
+            known = not np.isnan(error)
+            spread = (f"{error:.4f}", f"{low:.4f} to {high:.4f}") if known else ("-", "-")
+            rows.append((str(measure), f"{self.mean(measure):.4f}", *spread))
+        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"{a:<{width[0]}}  {b:>{width[1]}}  {c:>{width[2]}}  {d:>{width[3]}}" for a, b, c, d in rows]
+        about = f"{len(self.qids)} {'query' if len(self.qids) == 1 else 'queries'}"
+        if self.missing:
+            about += f", {self.missing} without results (counted as worst)"
+        if self.unjudged:
+            about += f", {self.unjudged} unjudged left out"
+        return "\n".join([*lines, about])
+
+
+def evaluate(
+    qrels: Qrels, run: Run, measures: str | Measure | Iterable[str | Measure] = ("nDCG@10", "AP", "P@10")
+) -> Evaluation:
+    """Measure a run against judgements.
+
+    Parameters
+    ----------
+    qrels : qid to doc_id to integer grade; 1 or more is relevant
+    run : qid to doc_id to score, higher is better
+    measures : names as in ``"nDCG@10"``, or one name
+
+    Notes
+    -----
+    - Ties are broken as in trec_eval: scores are compared as float32, and of equal ones the larger doc_id is
+      first. The same holds for RR@k, which ir_measures hands to another tool with the opposite rule.
+    - Unjudged documents and negative grades count as grade 0.
+    - A judged query that the run has no document for gets 0, as in ir_measures; ``missing`` says how many.
+      RankLoss, where lower is better, is 1 there if a document is relevant. Queries of the run without
+      judgements are left out; ``unjudged`` says how many.
+    - A query without a relevant document gets 0 in every measure, as in ir_measures; RankLoss, having no pair
+      to order, is 0 too. A relevant document that is not in the ranking is ordered wrongly with all that are.
+    - A run that has no document for any judged query is an error.
+
+    Examples
+    --------
+    >>> result = evaluate({"q": {"a": 1, "b": 0}}, {"q": {"a": 0.2, "b": 0.7}}, ["RR", "P@1"])
+    >>> result.mean("RR")
+    0.5
+    """
+    parsed = parse_measures(measures)
+    if not qrels:
+        raise InputError("There are no judgements: 'qrels' is empty.")
+    if not run:
+        raise InputError("The run is empty. A system without a run is an error, not a zero.")
+    qids = tuple(qrels)
+    shown = [qid for qid in qids if run.get(qid)]
+    if not shown:
+        raise InputError(
+            f"The run has no document for any of the {len(qids)} judged queries (first judged: {qids[0]!r}, "
+            f"first in the run: {next(iter(run))!r}). Are the ids of the same collection?"
+        )
+    # With doc_ids in falling order, the library's own tie rule, lower column first, is that of trec_eval.
+    ranked = {qid: _in_falling_order(qid, run.get(qid, ())) for qid in qids}
+    row_starts = np.cumsum([0, *map(len, ranked.values())])
+    scores = np.concatenate([_scores(qid, run[qid], ranked[qid]) for qid in shown])
+    query, column, grade, unseen = _positive_judgements(qrels, ranked)
+    standing = find_standing(scores, row_starts, np.full(len(qids), -1), query, column, grade, unseen)
+    unjudged = sum(qid not in qrels for qid in run)
+    return Evaluation(parsed, qids, compute(standing, parsed), len(qids) - len(shown), unjudged)
+
+
+def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArray[np.float32]:
+    """Scores of one query in the given order, in the precision that trec_eval compares."""
+    for doc_id, score in documents.items():
+        # NaN is the one number that differs from itself.
+        if not isinstance(score, (int, float, np.integer, np.floating)) or score != score:
+            raise InputError(
+                f"The score of query {qid!r} and document {doc_id!r} must be a number. Got {score!r}."
+            )
+    scores = np.array([documents[doc_id] for doc_id in order], dtype=np.float64)
+    with np.errstate(over="ignore"):  # beyond float32 all scores are equally infinite
+        return scores.astype(np.float32)
+
+
+def _in_falling_order(qid: str, doc_ids: Iterable[str]) -> list[str]:
+    doc_ids = list(doc_ids)
+    for doc_id in doc_ids:
+        if not isinstance(doc_id, str):
+            raise InputError(f"Document ids must be strings. Got {doc_id!r} for query {qid!r} of the run.")
+    return sorted(doc_ids, reverse=True)
+
+
+def _positive_judgements(
+    qrels: Qrels, ranked: Mapping[str, list[str]]
+) -> tuple[
+    NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]
+]:
+    """Query, column and grade of the relevant documents that are ranked; query and grade of the others."""
+    found: list[tuple[int, int, int]] = []
+    lost: list[tuple[int, int]] = []
+    for row, (qid, judged) in enumerate(qrels.items()):
+        column_of = {doc_id: column for column, doc_id in enumerate(ranked[qid])}
+        for doc_id, grade in judged.items():
+            if not isinstance(doc_id, str):
+                raise InputError(
+                    f"Document ids must be strings. Got {doc_id!r} for query {qid!r} of the qrels."
+                )
+            if isinstance(grade, bool) or not isinstance(grade, (int, np.integer)):
+                raise InputError(
+                    f"The grade of query {qid!r} and document {doc_id!r} must be an integer. Got {grade!r}."
+                )
+            if grade <= 0:
+                continue
+            column = column_of.get(doc_id)
+            if column is None:
+                lost.append((row, int(grade)))
+            else:
+                found.append((row, column, int(grade)))
+    found.sort()
+    flat = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3)
+    lost_flat = np.fromiter(chain.from_iterable(lost), np.int64, 2 * len(lost)).reshape(-1, 2)
+    return (
+        flat[:, 0].copy(),
+        flat[:, 1].astype(np.int32),
+        flat[:, 2].copy(),
+        (lost_flat[:, 0].copy(), lost_flat[:, 1].copy()),
+    )

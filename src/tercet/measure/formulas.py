@@ -1,0 +1,165 @@
+"""The measures themselves, computed from where the relevant documents of every query stand.
+
+Every supported measure depends only on the ranks and grades of documents with a positive grade. Both ways in,
+arrays of scores and runs of ids, find those and come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.kernels.ranking import rank_chosen
+from tercet.measure.names import Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where documents with a positive grade stand, all queries one after another, best first in each.
+
+    `relevant_*` also hold the documents that no ranking shows, in any order. `rank` counts from 0; `at_least`
+    is how many ranked documents score at least as high, the document itself included.
+    """
+
+    n_ranked: NDArray[np.int64]  # (n_q,)
+    query: NDArray[np.int64]  # (n_shown,)
+    grade: NDArray[np.int64]  # (n_shown,)
+    rank: NDArray[np.int64]  # (n_shown,)
+    at_least: NDArray[np.int64]  # (n_shown,)
+    relevant_query: NDArray[np.int64]  # (n_relevant,)
+    relevant_grade: NDArray[np.int64]  # (n_relevant,)
+
+
+def find_standing(
+    scores: NDArray[np.floating],
+    row_starts: NDArray[np.int64],
+    exclude: NDArray[np.int64],
+    query: NDArray[np.int64],
+    column: NDArray[np.int32],
+    grade: NDArray[np.int64],
+    unseen: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> Standing:
+    """Rank the documents (query, column, grade), sorted by query and column, among each query's scores.
+
+    `unseen` are queries and grades of relevant documents that are in no ranking. An excluded column is
+    dropped from the relevant documents too.
+    """
+    n_queries = len(row_starts) - 1
+    kept = column != exclude[query]
+    if not kept.all():
+        query, column, grade = query[kept], column[kept], grade[kept]
+    starts = np.searchsorted(query, np.arange(n_queries + 1))
+    order, rank, at_least = (np.empty(len(query), np.int64) for _ in range(3))
+    rank_chosen(scores, row_starts, exclude, starts, column, order, rank, at_least)
+    order += starts[query]
+    relevant_query, relevant_grade = query, grade
+    if unseen is not None:
+        relevant_query = np.concatenate([query, unseen[0]])
+        relevant_grade = np.concatenate([grade, unseen[1]])
+    n_ranked = np.diff(row_starts) - (exclude >= 0)
+    return Standing(n_ranked, query, grade[order], rank, at_least, relevant_query, relevant_grade)
+
+
+def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float64]:
+    """Every measure of every query, (n_q, n_measures)."""
+    values = np.zeros((len(standing.n_ranked), len(measures)))
+    for column, measure in enumerate(measures):
+        values[:, column] = _FORMULAS[measure.name](standing, measure)
+    return values
+
+
+def _average_precision(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    query, rank = _relevant_shown(at, measure)
+    precision = (_position(query) + 1) / (rank + 1)
+    return _divide(_sum(at, query, precision), _n_relevant(at, measure))
+
+
+def _ndcg(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    shown = _within(at.rank, measure)
+    gain = _sum(at, at.query[shown], at.grade[shown] / np.log2(at.rank[shown] + 2))
+    ideal_order = np.lexsort((-at.relevant_grade, at.relevant_query))
+    query, grade = at.relevant_query[ideal_order], at.relevant_grade[ideal_order]
+    rank = _position(query)
+    top = _within(rank, measure)
+    return _divide(gain, _sum(at, query[top], grade[top] / np.log2(rank[top] + 2)))
+
+
+def _precision(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    assert measure.cutoff is not None
+    return _sum(at, _relevant_shown(at, measure)[0]) / measure.cutoff
+
+
+def _recall(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    return _divide(_sum(at, _relevant_shown(at, measure)[0]), _n_relevant(at, measure))
+
+
+def _reciprocal_rank(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    query, rank = _relevant_shown(at, measure)
+    first = _position(query) == 0
+    return _sum(at, query[first], 1 / (rank[first] + 1))
+
+
+def _success(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    return np.minimum(_sum(at, _relevant_shown(at, measure)[0]), 1.0)
+
+
+def _rank_loss(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    relevant = at.grade >= measure.rel
+    query, at_least = at.query[relevant], at.at_least[relevant]
+    # One ascending key, as at_least never falls down a ranking; the last equal key is the end of a tie.
+    key = query * (at_least.max(initial=0) + 1) + at_least
+    n_relevant_at_least = np.searchsorted(key, key, side="right") - np.searchsorted(query, query)
+    wrong = at_least - n_relevant_at_least
+    n_shown = _sum(at, query)
+    n_relevant = _n_relevant(at, measure)
+    n_irrelevant = at.n_ranked - n_shown
+    # A relevant document that is not shown stands below everything that is.
+    n_wrong = _sum(at, query, wrong) + (n_relevant - n_shown) * n_irrelevant
+    loss = _divide(n_wrong, n_relevant * n_irrelevant)
+    loss[(at.n_ranked == 0) & (n_relevant > 0)] = 1.0
+    return loss
+
+
+_FORMULAS = {
+    "AP": _average_precision,
+    "nDCG": _ndcg,
+    "P": _precision,
+    "R": _recall,
+    "RR": _reciprocal_rank,
+    "Success": _success,
+    "RankLoss": _rank_loss,
+}
+
+
+def _relevant_shown(at: Standing, measure: Measure) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Queries and ranks of the relevant documents above the cutoff, best first in each query."""
+    chosen = (at.grade >= measure.rel) & _within(at.rank, measure)
+    return at.query[chosen], at.rank[chosen]
+
+
+def _within(rank: NDArray[np.int64], measure: Measure) -> NDArray[np.bool_]:
+    return np.ones(len(rank), bool) if measure.cutoff is None else rank < measure.cutoff
+
+
+def _n_relevant(at: Standing, measure: Measure) -> NDArray[np.float64]:
+    return _sum(at, at.relevant_query[at.relevant_grade >= measure.rel])
+
+
+def _sum(
+    at: Standing, query: NDArray[np.int64], values: NDArray[np.number] | None = None
+) -> NDArray[np.float64]:
+    """Sum of the values, or their number, per query."""
+    return np.bincount(query, values, minlength=len(at.n_ranked)).astype(np.float64)
+
+
+def _position(query: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of earlier entries with the same query; `query` is sorted."""
+    return np.arange(len(query)) - np.searchsorted(query, query)
+
+
+def _divide(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The quotient, 0 where there is nothing to divide by."""
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

@@ -1,0 +1,134 @@
+"""Measures as values: `nDCG@10` prints, hashes and parses as itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import ir_measures
+
+from tercet.errors import InputError
+
+RANK_LOSS = "RankLoss"
+_FROM_IR_MEASURES = ("AP", "nDCG", "P", "RR", "R", "Success")
+SUPPORTED = (
+    "AP, AP@k, nDCG, nDCG@k, P@k, RR, RR@k, R@k, Success@k, RankLoss; all but nDCG also with (rel=level)"
+)
+
+# The grammar of ir_measures for integer parameters. Only the bare name goes to ir_measures.parse_measure: for
+# parameters it relies on classes of the ast module that Python 3.14 no longer has.
+_GRAMMAR = re.compile(
+    r"\s*(?P<name>\w+)\s*(?:\((?P<parameters>[^()]*)\))?\s*(?:@\s*(?P<cutoff>\d+))?\s*", re.ASCII
+)
+_PARAMETER = re.compile(r"\s*(?P<key>\w+)\s*=\s*(?P<value>\d+)\s*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Measure:
+    """One measure of a ranking, named as in ir_measures.
+
+    Parameters
+    ----------
+    name : AP, nDCG, P, RR, R, Success or RankLoss
+    cutoff : how many documents at the top are looked at; None for all
+    rel : lowest grade that counts as relevant, at least 1; nDCG uses the grades themselves
+
+    Notes
+    -----
+    RankLoss is the fraction of (relevant, irrelevant but ranked) pairs of documents in the wrong order. Equal
+    scores count as wrong. It is the only one where lower is better.
+
+    Examples
+    --------
+    >>> parse_measure("MAP(rel=2)@100")
+    AP(rel=2)@100
+    >>> parse_measure("nDCG@10") == Measure("nDCG", cutoff=10)
+    True
+    """
+
+    name: str
+    cutoff: int | None = None
+    rel: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name != RANK_LOSS and self.name not in _FROM_IR_MEASURES:
+            raise InputError(f"Measure {self.name!r} is not known. Supported: {SUPPORTED}.")
+        for key, value in (("cutoff", self.cutoff), ("rel", self.rel)):
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and not (key == "cutoff" and value is None):
+                raise InputError(
+                    f"The {key!r} of measure {self.name} must be an integer of 1 or more. Got {value!r}."
+                )
+        if self.name == RANK_LOSS:
+            if self.cutoff is not None:
+                raise InputError(
+                    f"Measure RankLoss looks at the whole ranking. Got the cutoff @{self.cutoff}."
+                )
+            return
+        parameters = ir_measures.parse_measure(self.name).SUPPORTED_PARAMS
+        if self.cutoff is None and parameters["cutoff"].required:
+            raise InputError(f"Measure {self.name} needs a cutoff, as in {self.name}@10.")
+        if self.rel != 1 and "rel" not in parameters:
+            raise InputError(f"Measure {self.name} has no 'rel' parameter. Supported: {SUPPORTED}.")
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a greater value is a better ranking."""
+        return self.name != RANK_LOSS
+
+    def __str__(self) -> str:
+        level = "" if self.rel == 1 else f"(rel={self.rel})"
+        depth = "" if self.cutoff is None else f"@{self.cutoff}"
+        return f"{self.name}{level}{depth}"
+
+    __repr__ = __str__
+
+
+def parse_measure(name: str | Measure) -> Measure:
+    """Read a measure's name; aliases of ir_measures (MAP, MRR, NDCG, Precision, Recall) are understood.
+
+    Examples
+    --------
+    >>> parse_measure("Recall@100")
+    R@100
+    """
+    if isinstance(name, Measure):
+        return name
+    if not isinstance(name, str):
+        raise InputError(f"A measure is given by name, as in 'nDCG@10'. Got {name!r}.")
+    match = _GRAMMAR.fullmatch(name)
+    if match is None:
+        raise InputError(
+            f"Cannot read the measure {name!r}; write it as in 'AP(rel=2)@100'. Supported: {SUPPORTED}."
+        )
+    parameters: dict[str, int] = {}
+    if match["cutoff"] is not None:
+        parameters["cutoff"] = int(match["cutoff"])
+    for part in filter(str.strip, (match["parameters"] or "").split(",")):
+        pair = _PARAMETER.fullmatch(part)
+        if pair is None or pair["key"] not in ("rel", "cutoff") or pair["key"] in parameters:
+            raise InputError(
+                f"Cannot read {part.strip()!r} in the measure {name!r}; 'rel' and a cutoff can be given once "
+                f"each, as in 'AP(rel=2)@100'. Supported: {SUPPORTED}."
+            )
+        parameters[pair["key"]] = int(pair["value"])
+    return Measure(_canonical(match["name"]), **parameters)
+
+
+def parse_measures(names: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
+    """Read one or several measure names, in their order; one named twice is kept once."""
+    several = [names] if isinstance(names, (str, Measure)) else names
+    measures = tuple(dict.fromkeys(parse_measure(name) for name in several))
+    if not measures:
+        raise InputError(f"At least one measure is needed. Supported: {SUPPORTED}.")
+    return measures
+
+
+def _canonical(name: str) -> str:
+    if name == RANK_LOSS:
+        return name
+    try:
+        return str(ir_measures.parse_measure(name).NAME)
+    except (NameError, ValueError):  # not in its registry; a Python keyword or number
+        raise InputError(f"Measure {name!r} is not known. Supported: {SUPPORTED}.") from None

@@ -1,0 +1,223 @@
+"""Is one system better than another on the same queries? Paired tests, and Holm's correction for several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from tercet.errors import InputError
+from tercet.measure.evaluate import Evaluation
+from tercet.measure.names import Measure
+
+Method = Literal["t", "wilcoxon", "permutation", "bootstrap"]
+
+_LEVEL = 0.95
+_NUMBERS_AT_ONCE = 2_000_000  # of resampled values in memory
+# A resampled mean that is the observed one but for rounding must count as equally extreme.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """Mean difference a - b, its 95 % interval, the two-sided p-value and the number of queries compared."""
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    n: int
+    method: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.difference:+.4f} (95% interval {self.low:+.4f} to {self.high:+.4f}), "
+            f"p = {self.p_value:.3g}, {self.n} queries, {self.method} test"
+        )
+
+
+def paired_test(
+    a: Evaluation | ArrayLike,
+    b: Evaluation | ArrayLike,
+    method: Method = "t",
+    n: int = 10_000,
+    random_state: int | np.random.Generator = 0,
+    *,
+    measure: str | Measure | None = None,
+) -> PairedTest:
+    """Test whether two systems differ on the same queries.
+
+    Parameters
+    ----------
+    a, b : two evaluations of the same queries, in any order, or two arrays with a value per query
+    method : "t", "wilcoxon" (signed ranks, zeros dropped), "permutation" (random signs) or "bootstrap"
+        (resampled queries)
+    n : number of resamples, for the last two
+    random_state : seed or generator, for the last two
+    measure : which measure to compare; needed when evaluations hold more than one
+
+    Notes
+    -----
+    The difference is always that of the means. Its interval is Student's for "t" and "wilcoxon", and the
+    percentile interval of `n` bootstrap means for the other two. When all differences are zero, p = 1.
+    Resampling costs O(n n_queries).
+
+    Examples
+    --------
+    >>> paired_test([0.5, 0.7, 0.9, 0.6], [0.4, 0.5, 0.8, 0.6]).p_value < 0.1
+    True
+    """
+    if method not in _P_VALUES:
+        raise InputError(f"'method' must be one of {', '.join(map(repr, _P_VALUES))}. Got {method!r}.")
+    if not isinstance(n, (int, np.integer)) or n < 1:
+        raise InputError(f"'n', the number of resamples, must be an integer of 1 or more. Got {n!r}.")
+    differences = _differences(a, b, measure)
+    mean = float(differences.mean())
+    if not differences.any():
+        return PairedTest(0.0, 0.0, 0.0, 1.0, len(differences), method)
+    random = np.random.default_rng(random_state)
+    p_value = _P_VALUES[method](differences, n, random)
+    if method in ("t", "wilcoxon"):
+        error = _standard_error(differences)
+        half = float(stats.t.ppf((1 + _LEVEL) / 2, len(differences) - 1)) * error
+        low, high = mean - half, mean + half
+    else:
+        tail = (1 - _LEVEL) / 2
+        low, high = map(float, np.quantile(_bootstrap_means(differences, n, random), [tail, 1 - tail]))
+    return PairedTest(mean, low, high, p_value, len(differences), method)
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Holm's correction: p-values that may be read one by one though several tests were made.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1:
+        raise InputError(f"P-values must be a flat list. Got shape {p.shape}.")
+    outside = np.flatnonzero(~((p >= 0) & (p <= 1)))
+    if outside.size:
+        raise InputError(f"P-values must be between 0 and 1. Got {p[outside[0]]} at position {outside[0]}.")
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def _differences(
+    a: Evaluation | ArrayLike, b: Evaluation | ArrayLike, measure: str | Measure | None
+) -> NDArray[np.float64]:
+    if isinstance(a, Evaluation) and isinstance(b, Evaluation):
+        first, second = _aligned(a, b, measure)
+    elif isinstance(a, Evaluation) or isinstance(b, Evaluation):
+        raise InputError("Compare two evaluations or two arrays, not one of each.")
+    elif measure is not None:
+        raise InputError(
+            f"'measure' chooses a measure of two evaluations; arrays have none. Got {measure!r}."
+        )
+    else:
+        first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.ndim != 1 or first.shape != second.shape:
+        raise InputError(
+            "Both systems need one value for each of the same queries. "
+            f"Got shapes {first.shape} and {second.shape}."
+        )
+    if len(first) < 2:
+        raise InputError(f"A paired test needs at least two queries. Got {len(first)}.")
+    for name, values in (("first", first), ("second", second)):
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if wrong.size:
+            raise InputError(
+                f"Value {wrong[0]} of the {name} system is {values[wrong[0]]}; it must be finite."
+            )
+    return first - second
+
+
+def _aligned(
+    a: Evaluation, b: Evaluation, measure: str | Measure | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values of one measure for both, in the order of a's queries."""
+    if measure is None:
+        shared = [m for m in a.measures if m in b.measures]
+        if len(shared) != 1:
+            names = ", ".join(map(str, shared)) or "none"
+            raise InputError(f"Say which 'measure' to compare; the evaluations share {names}.")
+        measure = shared[0]
+    row_in_b = {qid: row for row, qid in enumerate(b.qids)}
+    in_a = set(a.qids)
+    for qids, other, where in (
+        (a.qids, row_in_b, "first but not in the second"),
+        (b.qids, in_a, "second but not in the first"),
+    ):
+        for qid in qids:
+            if qid not in other:
+                raise InputError(
+                    f"Query {qid!r} is in the {where} evaluation; both must cover the same queries."
+                )
+    return a[measure], b[measure][[row_in_b[qid] for qid in a.qids]]
+
+
+def _standard_error(differences: NDArray[np.float64]) -> float:
+    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
+def _t(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
+    # Not scipy.stats.ttest_1samp, which warns when all differences are nearly the same.
+    error = _standard_error(differences)
+    if error == 0.0:
+        return 0.0
+    return float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1))
+
+
+def _wilcoxon(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
+    return float(stats.wilcoxon(differences[differences != 0]).pvalue)
+
+
+def _permutation(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
+    # Not scipy.stats.permutation_test: it permutes by sorting random numbers, where a random sign is enough.
+    total = abs(differences.sum()) - _ROUNDING * np.abs(differences).sum()
+    as_extreme = 0
+    for size in _batches(n, len(differences)):
+        flips = random.integers(0, 2, size=(size, len(differences)), dtype=np.int8)
+        as_extreme += int(np.count_nonzero(np.abs((2.0 * flips - 1.0) @ differences) >= total))
+    return (1 + as_extreme) / (1 + n)  # the observed signs are one of the draws, so p is never 0
+
+
+def _bootstrap(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
+    mean = differences.mean()
+    at_least = abs(mean) - _ROUNDING * np.abs(differences).mean()
+    centred = _bootstrap_means(differences, n, random) - mean  # as if the systems did not differ
+    return (1 + int(np.count_nonzero(np.abs(centred) >= at_least))) / (1 + n)
+
+
+def _bootstrap_means(
+    differences: NDArray[np.float64], n: int, random: np.random.Generator
+) -> NDArray[np.float64]:
+    n_queries = len(differences)
+    return np.concatenate(
+        [
+            differences[random.integers(0, n_queries, size=(size, n_queries))].mean(axis=1)
+            for size in _batches(n, n_queries)
+        ]
+    )
+
+
+def _batches(n: int, n_queries: int) -> Iterator[int]:
+    at_once = max(1, _NUMBERS_AT_ONCE // n_queries)
+    for done in range(0, n, at_once):
+        yield min(at_once, n - done)
+
+
+_P_VALUES: dict[str, Callable[[NDArray[np.float64], int, np.random.Generator], float]] = {
+    "t": _t,
+    "wilcoxon": _wilcoxon,
+    "permutation": _permutation,
+    "bootstrap": _bootstrap,
+}

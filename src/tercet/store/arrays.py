@@ -1,0 +1,215 @@
+"""The arrays file of a bundle, in the safetensors format.
+
+The library writes it. Reading is done here because every byte is to be hashed on its way into the array it
+belongs to: one pass, one copy, no second look at a file that another process may have replaced meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.store.canonical import parse_json
+from tercet.store.fields import Fields, shortened
+from tercet.store.limits import MAX_ARRAY_BYTES, MAX_ARRAYS, MAX_DIMENSIONS, MAX_HEADER_BYTES
+
+# What NumPy and the manifest call a type, and what safetensors calls it.
+DTYPE_CODES: Final = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+}
+
+_RESERVED_NAME: Final = "__metadata__"  # of the safetensors format
+_BLOCK_BYTES: Final = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Type and shape of one array, as a manifest declares them."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
+
+    def problem(self) -> str | None:
+        """Say what is wrong with it, or None; the one rule for writing and reading."""
+        if self.dtype not in DTYPE_CODES:
+            return f"is of type {self.dtype!r}; expected one of {', '.join(DTYPE_CODES)}"
+        if len(self.shape) > MAX_DIMENSIONS:
+            return f"has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are allowed"
+        # A zero length must not hide another length that no array can have.
+        extent = np.dtype(self.dtype).itemsize * math.prod(max(length, 1) for length in self.shape)
+        if extent > MAX_ARRAY_BYTES:
+            return f"has shape {shortened(self.shape)}; at most {MAX_ARRAY_BYTES} bytes are allowed"
+        return None
+
+
+def storable_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays as they are written: C-contiguous, little-endian. Copies only those that are not.
+
+    Raises
+    ------
+    InputError
+        When a name or an array cannot be stored; the message names it.
+    """
+    if len(arrays) > MAX_ARRAYS:
+        raise InputError(f"there are {len(arrays)} arrays; a bundle holds at most {MAX_ARRAYS}")
+    storable = {}
+    for name, array in arrays.items():
+        if not isinstance(name, str) or name in ("", _RESERVED_NAME):
+            raise InputError(f"{name!r} cannot name an array; expected a non-empty string")
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            raise InputError(f"array {name!r} is of type {type(array).__name__}; expected a numpy.ndarray")
+        problem = spec_of(array).problem()
+        if problem is not None:
+            raise InputError(f"array {name!r} {problem}")
+        storable[name] = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return storable
+
+
+def spec_of(array: npt.NDArray[Any]) -> ArraySpec:
+    """Return the spec of an array in memory."""
+    return ArraySpec(array.dtype.name, array.shape)
+
+
+def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return the safetensors file of arrays that `storable_arrays` gave. Needs memory for one more copy."""
+    return safetensors.numpy.save(dict(arrays))
+
+
+def read_arrays(path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: str) -> dict[str, Any]:
+    """Read the arrays file that a manifest describes, in one pass.
+
+    Memory is taken only after the declared sizes have been found to add up to the real size of the file.
+
+    Raises
+    ------
+    DamagedBundleError
+        When the file is not, to the byte, what the manifest says.
+    OSError
+        As the operating system gives it.
+    """
+    with open_regular_file(path) as file:
+        found_size = os.fstat(file.fileno()).st_size
+        if found_size != size:
+            raise DamagedBundleError(f"{path} has {found_size} bytes; its manifest says {size}")
+        reader = _HashingReader(file)
+        data_size = sum(spec.nbytes for spec in specs.values())
+        header_size = int.from_bytes(reader.read(8), "little")
+        if header_size > MAX_HEADER_BYTES or 8 + header_size + data_size != size:
+            raise DamagedBundleError(
+                f"{path} declares a header of {header_size} bytes, which does not fit "
+                f"{data_size} bytes of arrays in a file of {size}"
+            )
+        order = _check_header(reader.read(header_size), specs, path)
+        try:
+            arrays = {name: _read_array(reader, specs[name]) for name in order}
+        except MemoryError as error:
+            raise MemoryLimitError(f"{path} needs {data_size} bytes of memory for its arrays") from error
+        if reader.digest.hexdigest() != sha256:
+            raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
+    for name, array in arrays.items():
+        # NumPy takes for granted that a bool is 0 or 1.
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise DamagedBundleError(f"{path}: array {name!r} has bools that are neither 0 nor 1")
+        array.flags.writeable = False
+    return {name: arrays[name] for name in specs}
+
+
+@contextlib.contextmanager
+def open_regular_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; refuse pipes and devices, which could block for ever."""
+    with open(path, "rb", opener=_open_without_blocking) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DamagedBundleError(f"{path} is not a regular file")
+        yield file
+
+
+def _open_without_blocking(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+class _HashingReader:
+    """Reads a file from front to back and hashes what it reads while it is still in the processor's cache."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+    def fill(self, buffer: memoryview) -> None:
+        # A file cut short meanwhile leaves other bytes here, and so another hash.
+        for start in range(0, len(buffer), _BLOCK_BYTES):
+            block = buffer[start : start + _BLOCK_BYTES]
+            count = self._file.readinto(block)  # type: ignore[attr-defined]
+            self.digest.update(block[:count])
+
+
+def _read_array(reader: _HashingReader, spec: ArraySpec) -> npt.NDArray[Any]:
+    native = np.dtype(spec.dtype)
+    array = np.empty(spec.shape, dtype=native.newbyteorder("<"))
+    reader.fill(array.reshape(-1).view(np.uint8).data)
+    return array.astype(native, copy=False)
+
+
+def _check_header(data: bytes, specs: Mapping[str, ArraySpec], path: Path) -> list[str]:
+    """Return the names in the order of their bytes, after checking that header and manifest say the same."""
+    header = Fields(parse_json(data, f"{path}: header"), f"{path}: header")
+    starts = {}
+    for name, spec in specs.items():
+        entry = Fields(header.take(name, dict), f"{path}: header[{name!r}]")
+        described = (entry.take("dtype", str), entry.take("shape", list))
+        if described != (DTYPE_CODES[spec.dtype], list(spec.shape)):
+            raise DamagedBundleError(
+                f"{path}: array {name!r} is {shortened(described[0])} of shape {shortened(described[1])}; "
+                f"its manifest says {spec.dtype} of shape {list(spec.shape)}"
+            )
+        offsets = entry.take("data_offsets", list)
+        entry.done()
+        if len(offsets) != 2 or any(type(offset) is not int for offset in offsets):
+            raise DamagedBundleError(
+                f"{path}: array {name!r} has the offsets {shortened(offsets)}; expected two integers"
+            )
+        if offsets[1] - offsets[0] != spec.nbytes:
+            raise DamagedBundleError(
+                f"{path}: array {name!r} has {spec.nbytes} bytes, not those at {shortened(offsets)}"
+            )
+        starts[name] = offsets[0]
+    header.done()
+    # Empty arrays share their start with the array after them.
+    order = sorted(specs, key=lambda name: (starts[name], specs[name].nbytes))
+    expected = 0
+    for name in order:
+        if starts[name] != expected:
+            raise DamagedBundleError(f"{path}: array {name!r} starts at {starts[name]}; expected {expected}")
+        expected += specs[name].nbytes
+    return order

@@ -1,0 +1,116 @@
+"""Files that are there as a whole or not at all, also after a kill or a power cut."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tercet.errors import BundleError
+
+if sys.platform != "win32":
+    import fcntl
+
+TEMPORARY_NAME: Final = re.compile(r"\.tercet-[0-9a-f]{16}\.tmp")
+LOCK_PATIENCE_SECONDS: Final = 60.0
+
+_LOCK_POLL_SECONDS: Final = 0.01
+# What a file system answers that has no locks on folders; NFS answers EBADF.
+_NO_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a reader finds either what was there before or all of `data`.
+
+    The bytes go to a temporary file in the same folder, which is synced and renamed over `path`; then the
+    folder is synced. An error removes the temporary file; a kill leaves it, named as `TEMPORARY_NAME` says.
+
+    Raises
+    ------
+    OSError
+        As the operating system gives it. Until the rename, what was there before is untouched.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file_atomically(Path(folder) / "greeting.txt", b"hello")
+    ...     (Path(folder) / "greeting.txt").read_bytes()
+    b'hello'
+    """
+    path = Path(path)
+    temporary = path.with_name(f".tercet-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        # The first error is the one to report, so a second one from tidying up stays silent.
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the platform can."""
+    if sys.platform == "win32":  # has no handle to sync for a folder
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Let one writer at a time, of all threads and processes, work in a folder.
+
+    The lock ends with the process that holds it and leaves no file behind. Where the file system or the
+    platform has no such locks, keeping writers apart is left to the caller.
+
+    Raises
+    ------
+    BundleError
+        When another writer holds the lock for more than `LOCK_PATIENCE_SECONDS`.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _wait_for_lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+if sys.platform != "win32":
+
+    def _wait_for_lock(descriptor: int, folder: Path) -> None:
+        deadline = time.monotonic() + LOCK_PATIENCE_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise BundleError(
+                        f"{folder} is being written by another process, and still was after "
+                        f"{LOCK_PATIENCE_SECONDS:.0f} seconds; nothing was written"
+                    ) from error
+                time.sleep(_LOCK_POLL_SECONDS)
+            except OSError as error:
+                if error.errno in _NO_LOCKS:
+                    return
+                raise

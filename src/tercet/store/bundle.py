@@ -1,0 +1,278 @@
+"""Bundles: a folder with `manifest.json` and one safetensors file of arrays.
+
+The manifest describes and seals everything: its own checksum, and name, size and SHA-256 of the arrays file.
+That file is named after its content, so a new one never overwrites the one in use, and renaming the new
+manifest over the old one is the single moment at which a saved bundle changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from tercet.errors import (
+    BundleError,
+    DamagedBundleError,
+    InputError,
+    MissingBundleError,
+    TercetError,
+)
+from tercet.store.arrays import encode_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
+from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
+from tercet.store.canonical import check_storable
+from tercet.store.fields import Fields
+from tercet.store.limits import MAX_MANIFEST_BYTES
+from tercet.store.manifest import ARRAYS_NAME, FORMAT, Manifest, parse_manifest
+
+MANIFEST_NAME: Final = "manifest.json"
+
+_READ_ATTEMPTS: Final = 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """What was read from disk.
+
+    Attributes
+    ----------
+    kind : what the writer called it
+    meta : plain JSON values; read it with `Fields`
+    arrays : read-only arrays; take them with `take_array`
+    path : the folder it was read from
+    """
+
+    kind: str
+    meta: dict[str, Any]
+    arrays: dict[str, npt.NDArray[Any]]
+    path: Path
+
+    def fields(self) -> Fields:
+        """Return a strict reader of `meta` whose messages name the bundle's path."""
+        return Fields(self.meta, f"{self.path}: meta")
+
+
+def write_bundle(
+    path: str | os.PathLike[str],
+    *,
+    kind: str,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]],
+) -> None:
+    """Write a bundle, or replace the one at `path`, as a whole or not at all.
+
+    A kill at any moment leaves the old bundle or the new one. Other files in its folder are left alone.
+
+    Parameters
+    ----------
+    path : a folder; it and its parents are made when needed
+    kind : what it is, checked by the reader
+    meta : JSON values; tuples come back as lists, the order of keys is not kept
+    arrays : of bool, integers of 8 to 64 bits and floats of 16 to 64 bits
+
+    Raises
+    ------
+    InputError
+        When `kind`, `meta` or an array cannot be stored; says which.
+    BundleError
+        When `path` is a file or a folder with other things in it, or cannot be written.
+
+    Notes
+    -----
+    Needs memory for one copy of the arrays, and the time to hash and sync them.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_bundle(folder, kind="weights", meta={"n_terms": 3}, arrays={"diagonal": np.ones(3)})
+    ...     bundle = read_bundle(folder, kind="weights")
+    >>> bundle.meta, bundle.arrays["diagonal"]
+    ({'n_terms': 3}, array([1., 1., 1.]))
+    """
+    folder = _checked_path(path)
+    if not isinstance(kind, str) or not kind:
+        raise InputError(f"kind is {kind!r}; expected a non-empty string")
+    check_storable(kind, "kind")
+    if not isinstance(meta, Mapping):
+        raise InputError(f"meta is of type {type(meta).__name__}; expected a dict")
+    meta = dict(meta)
+    check_storable(meta, "meta", depth=2)
+    storable = storable_arrays(arrays)
+    check_storable(list(storable), "the names of the arrays")
+
+    made: list[Path] = []
+    with _os_errors_as_bundle_errors(folder, "written"):
+        try:
+            _make_folder(folder, made)
+            with lock_folder(folder):
+                _refuse_foreign_folder(folder)
+                _replace_bundle(folder, kind, meta, storable)
+        except BaseException:
+            for new in reversed(made):
+                # Whoever put something into it meanwhile keeps it.
+                with contextlib.suppress(OSError):
+                    os.rmdir(new)
+            raise
+
+
+def read_bundle(path: str | os.PathLike[str], *, kind: str | None = None) -> Bundle:
+    """Read a bundle and check every byte of it; nothing in it is ever executed.
+
+    Parameters
+    ----------
+    path : the folder
+    kind : the kind it must be of, or None for any
+
+    Raises
+    ------
+    MissingBundleError
+        When there is none.
+    DamagedBundleError
+        When its bytes are not those that were written.
+    VersionError
+        When a later version of Tercet wrote it.
+    BundleError
+        When it is of another kind, or cannot be read.
+
+    Notes
+    -----
+    One pass over the files at the speed of SHA-256; memory for one copy of the arrays.
+
+    Examples
+    --------
+    See `write_bundle`.
+    """
+    folder = _checked_path(path)
+    with _os_errors_as_bundle_errors(folder, "read"):
+        previous = b""
+        for _ in range(_READ_ATTEMPTS):
+            data = _read_manifest_bytes(folder)
+            manifest = parse_manifest(data, folder / MANIFEST_NAME)
+            if kind is not None and manifest.kind != kind:
+                raise BundleError(f"{folder} holds a bundle of kind {manifest.kind!r}; expected {kind!r}")
+            arrays_path = folder / manifest.file_name
+            try:
+                arrays = read_arrays(arrays_path, manifest.specs, manifest.size, manifest.sha256)
+            except FileNotFoundError as error:
+                # Either a writer has replaced the bundle since the manifest was read, or the file is lost.
+                if data == previous:
+                    raise DamagedBundleError(f"{arrays_path} is missing; its manifest names it") from error
+                previous = data
+            else:
+                return Bundle(manifest.kind, manifest.meta, arrays, folder)
+    raise BundleError(f"{folder} was replaced {_READ_ATTEMPTS} times while it was being read")
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    text = os.fsdecode(path) if isinstance(path, (str, os.PathLike)) else ""
+    if not text or "\0" in text:
+        raise InputError(f"path is {path!r}; expected the path of a folder")
+    return Path(text)
+
+
+@contextlib.contextmanager
+def _os_errors_as_bundle_errors(folder: Path, done: str) -> Iterator[None]:
+    try:
+        yield
+    except TercetError:  # a MissingBundleError is an OSError too
+        raise
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be {done}: {error}") from error
+
+
+# Writing
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
+    if folder.is_dir():
+        return
+    if os.path.lexists(folder):
+        raise BundleError(f"{folder} exists and is not a folder; nothing was written")
+    if folder.parent != folder:
+        _make_folder(folder.parent, made)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not folder.is_dir():  # otherwise another writer was faster, and that is all right
+            raise
+        return
+    made.append(folder)
+    sync_folder(folder.parent)
+
+
+def _refuse_foreign_folder(folder: Path) -> None:
+    names = os.listdir(folder)
+    if MANIFEST_NAME in names:
+        with open_regular_file(folder / MANIFEST_NAME) as file:
+            ours = f'"format": "{FORMAT}"'.encode() in file.read(MAX_MANIFEST_BYTES)
+    else:
+        # What a first save leaves when it is killed is no reason to refuse the second.
+        ours = all(TEMPORARY_NAME.fullmatch(name) or ARRAYS_NAME.fullmatch(name) for name in names)
+    if not ours:
+        raise BundleError(f"{folder} exists and is not a Tercet bundle; nothing was written")
+
+
+def _replace_bundle(
+    folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
+) -> None:
+    encoded = encode_arrays(arrays)
+    specs = {name: spec_of(array) for name, array in arrays.items()}
+    manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest())
+    sealed = manifest.to_bytes()
+    arrays_path = folder / manifest.file_name
+    is_new_file = not os.path.lexists(arrays_path)
+    try:
+        write_file_atomically(arrays_path, encoded)
+        write_file_atomically(folder / MANIFEST_NAME, sealed)
+    except BaseException:
+        # The error may have come after the rename, so ask the disk whether the new manifest is in force.
+        with contextlib.suppress(OSError):
+            if is_new_file and not _manifest_is(folder, sealed):
+                os.unlink(arrays_path)
+        raise
+    _remove_leftovers(folder, manifest.file_name)
+
+
+def _manifest_is(folder: Path, sealed: bytes) -> bool:
+    try:
+        return (folder / MANIFEST_NAME).read_bytes() == sealed
+    except FileNotFoundError:
+        return False
+
+
+def _remove_leftovers(folder: Path, current: str) -> None:
+    for name in os.listdir(folder):
+        if TEMPORARY_NAME.fullmatch(name) or (ARRAYS_NAME.fullmatch(name) and name != current):
+            try:
+                os.unlink(folder / name)
+            except OSError as error:
+                # The bundle itself is saved; the next save tries again.
+                _log.warning("%s is no longer needed and cannot be removed: %s", folder / name, error)
+
+
+# Reading
+
+
+def _read_manifest_bytes(folder: Path) -> bytes:
+    path = folder / MANIFEST_NAME
+    try:
+        with open_regular_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_MANIFEST_BYTES:
+                raise DamagedBundleError(f"{path} has {size} bytes; at most {MAX_MANIFEST_BYTES} are allowed")
+            return file.read(size)
+    except FileNotFoundError as error:
+        found = f"has no {MANIFEST_NAME}" if folder.is_dir() else "does not exist"
+        raise MissingBundleError(f"there is no Tercet bundle at {folder}: it {found}") from error
+    except NotADirectoryError as error:
+        raise BundleError(f"{folder} is a file; a Tercet bundle is a folder") from error

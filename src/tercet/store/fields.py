@@ -1,0 +1,166 @@
+"""Strict readers for what a bundle holds: nothing missing, nothing unknown, nothing of another type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tercet.errors import DamagedBundleError
+
+T = TypeVar("T")
+
+_REQUIRED: Any = object()
+
+
+class Fields:
+    """Takes the fields of a stored dict one by one and refuses whatever was not asked for.
+
+    Parameters
+    ----------
+    mapping : the stored dict; anything else is refused
+    where : what the messages call it, such as ``"model/: meta"``
+
+    Examples
+    --------
+    >>> fields = Fields({"rate": 200.0, "epochs": 1}, "model/: meta")
+    >>> fields.take("rate", float), fields.take("epochs", int), fields.take("name", str, default="")
+    (200.0, 1, '')
+    >>> fields.done()
+    """
+
+    def __init__(self, mapping: object, where: str) -> None:
+        if not isinstance(mapping, Mapping):
+            raise DamagedBundleError(f"{where} is {_shown(mapping)}; expected a mapping")
+        self._mapping: Mapping[Any, Any] = mapping
+        self._taken: set[str] = set()
+        self.where = where
+
+    @overload
+    def take(self, name: str, types: type[T], default: T = ...) -> T: ...
+
+    @overload
+    def take(self, name: str, types: Any, default: Any = ...) -> Any: ...
+
+    def take(self, name: str, types: Any, default: Any = _REQUIRED) -> Any:
+        """Return the value of a field, or `default` when one is given and the field is absent.
+
+        Parameters
+        ----------
+        name : the key
+        types : a type, a tuple of types or a union such as ``int | None``. A bool is no int, and an int is
+            also a float, as in type hints.
+        default : returned, unchecked, for an absent field
+
+        Raises
+        ------
+        DamagedBundleError
+            When the field is missing without a default, or of another type.
+        """
+        self._taken.add(name)
+        if name not in self._mapping:
+            if default is _REQUIRED:
+                raise DamagedBundleError(f"{self.where} has no {name!r}; expected {_names(_flat(types))}")
+            return default
+        value = self._mapping[name]
+        allowed = _flat(types)
+        if not _is_one_of(value, allowed):
+            raise DamagedBundleError(f"{self.where}[{name!r}] is {_shown(value)}; expected {_names(allowed)}")
+        return value
+
+    def done(self) -> None:
+        """Raise DamagedBundleError, naming them, when fields are left that nobody took."""
+        unknown = sorted((key for key in self._mapping if key not in self._taken), key=str)
+        if unknown:
+            shown = ", ".join(shortened(key) for key in unknown[:10]) + (", …" if len(unknown) > 10 else "")
+            raise DamagedBundleError(f"{self.where} has unknown fields: {shown}")
+
+
+def take_array(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    name: str,
+    dtype: npt.DTypeLike | tuple[npt.DTypeLike, ...],
+    shape: int | tuple[int | None, ...],
+    *,
+    where: str = "bundle",
+) -> npt.NDArray[Any]:
+    """Return one array of a bundle after checking what it is; nothing is copied.
+
+    Parameters
+    ----------
+    arrays : a bundle's arrays
+    name : which of them
+    dtype : the type it must have, or a tuple of types of which it must have one
+    shape : the number of dimensions, or the shape, with None for a length that may be anything
+    where : what the messages call the bundle, such as its path
+
+    Raises
+    ------
+    DamagedBundleError
+        When it is missing, of another type or shape, or has floats that are not finite.
+
+    Examples
+    --------
+    >>> take_array({"w": np.zeros((3, 2))}, "w", np.float64, (None, 2)).shape
+    (3, 2)
+    """
+    if name not in arrays:
+        raise DamagedBundleError(f"{where} has no array {name!r}")
+    array = arrays[name]
+    allowed = [np.dtype(each) for each in (dtype if isinstance(dtype, tuple) else (dtype,))]
+    if array.dtype not in allowed:
+        expected = " or ".join(each.name for each in allowed)
+        raise DamagedBundleError(f"{where}: array {name!r} is of type {array.dtype}; expected {expected}")
+    if isinstance(shape, int):
+        if array.ndim != shape:
+            raise DamagedBundleError(
+                f"{where}: array {name!r} has {array.ndim} dimensions; expected {shape} dimensions"
+            )
+    elif len(shape) != array.ndim or any(
+        want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
+    ):
+        expected = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
+        raise DamagedBundleError(f"{where}: array {name!r} has shape {array.shape}; expected {expected}")
+    if array.dtype.kind == "f" and not _all_finite(array):
+        raise DamagedBundleError(f"{where}: array {name!r} has values that are not finite")
+    return array
+
+
+def _all_finite(array: npt.NDArray[Any]) -> bool:
+    # NaN passes through min and max, so two numbers tell, and no mask as long as the array is made.
+    if array.size == 0:
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
+def _flat(types: Any) -> tuple[type, ...]:
+    if isinstance(types, tuple):
+        return tuple(flat for each in types for flat in _flat(each))
+    if types is None:
+        return (type(None),)
+    return get_args(types) or (types,)
+
+
+def _is_one_of(value: Any, allowed: tuple[type, ...]) -> bool:
+    if isinstance(value, bool):
+        return bool in allowed
+    if isinstance(value, int) and float in allowed:
+        return True
+    return isinstance(value, allowed)
+
+
+def _names(allowed: tuple[type, ...]) -> str:
+    return " or ".join("None" if each is type(None) else each.__name__ for each in allowed)
+
+
+def _shown(value: Any) -> str:
+    return "None" if value is None else f"{shortened(value)} ({type(value).__name__})"
+
+
+def shortened(value: Any) -> str:
+    """Return the repr of a value, cut to what fits a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,134 @@
+"""The manifest of a bundle: what it says, how it is sealed, how it is checked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tercet.errors import DamagedBundleError, InputError, VersionError
+from tercet.store.arrays import ArraySpec
+from tercet.store.canonical import canonical_bytes, parse_json
+from tercet.store.fields import Fields, shortened
+from tercet.store.limits import MAX_ARRAYS, MAX_MANIFEST_BYTES
+
+FORMAT: Final = "tercet"
+FORMAT_VERSION: Final = 1
+
+ARRAYS_NAME: Final = re.compile(r"arrays-[0-9a-f]{16}\.safetensors")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a manifest says: the kind, the plain values, the arrays, and size and hash of their file."""
+
+    kind: str
+    meta: dict[str, Any]
+    specs: dict[str, ArraySpec]
+    size: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """Name the arrays file after its content, so that a new one never overwrites the one in use."""
+        return f"arrays-{self.sha256[:16]}.safetensors"
+
+    def to_bytes(self) -> bytes:
+        """Return the file; its checksum is that of its canonical form without the checksum.
+
+        Raises
+        ------
+        InputError
+            When it would be larger than a manifest may be, or holds an integer of thousands of digits.
+        """
+        body = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "kind": self.kind,
+            "meta": self.meta,
+            "arrays": {name: {"dtype": spec.dtype, "shape": spec.shape} for name, spec in self.specs.items()},
+            "file": {"name": self.file_name, "size": self.size, "sha256": self.sha256},
+        }
+        try:
+            checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
+        except ValueError as error:
+            raise InputError(f"meta cannot be stored: {error}") from error
+        data = canonical_bytes({**body, "checksum": checksum})
+        if len(data) > MAX_MANIFEST_BYTES:
+            raise InputError(
+                f"meta and the names of the arrays take {len(data)} bytes of JSON; "
+                f"at most {MAX_MANIFEST_BYTES} are allowed, so put long lists into arrays"
+            )
+        return data
+
+
+def parse_manifest(data: bytes, path: Path) -> Manifest:
+    """Read a manifest and check every byte of it.
+
+    Raises
+    ------
+    VersionError
+        When a later version of Tercet wrote it; what else it says is then not looked at.
+    DamagedBundleError
+        When the bytes are not those that were written.
+    """
+    content = parse_json(data, str(path))
+    fields = Fields(content, str(path))
+    if fields.take("format", str) != FORMAT:
+        raise DamagedBundleError(f"{path} has the format {content['format']!r}; expected {FORMAT!r}")
+    version = fields.take("version", int)
+    if version > FORMAT_VERSION:
+        raise VersionError(
+            f"{path} was written by format {version}; this Tercet reads up to {FORMAT_VERSION}"
+        )
+    if version < 1:
+        raise DamagedBundleError(f"{path} has the version {version}; expected 1 or more")
+    _check_seal(data, content, fields.take("checksum", str), path)
+
+    kind = fields.take("kind", str)
+    meta = fields.take("meta", dict)
+    specs = _parse_specs(fields.take("arrays", dict), path)
+    file = Fields(fields.take("file", dict), f"{path}: file")
+    file_name, size, sha256 = file.take("name", str), file.take("size", int), file.take("sha256", str)
+    file.done()
+    fields.done()
+    # The name is of one form only, so that it cannot lead out of the folder.
+    manifest = Manifest(kind, meta, specs, size, sha256)
+    if not _SHA256.fullmatch(sha256) or file_name != manifest.file_name:
+        raise DamagedBundleError(f"{path} names the arrays file {file_name!r} with SHA-256 {sha256!r}")
+    return manifest
+
+
+def _check_seal(data: bytes, content: dict[str, Any], checksum: str, path: Path) -> None:
+    body = {name: value for name, value in content.items() if name != "checksum"}
+    try:
+        canonical = canonical_bytes(content) == data
+        found = hashlib.sha256(canonical_bytes(body)).hexdigest()
+    except ValueError as error:
+        raise DamagedBundleError(f"{path} has a value that Tercet does not write: {error}") from error
+    if found != checksum:
+        raise DamagedBundleError(f"{path} was changed after it was written: its checksum differs")
+    if not canonical:
+        raise DamagedBundleError(f"{path} was changed after it was written: its spelling differs")
+
+
+def _parse_specs(content: dict[str, Any], path: Path) -> dict[str, ArraySpec]:
+    if len(content) > MAX_ARRAYS:
+        raise DamagedBundleError(f"{path} has {len(content)} arrays; at most {MAX_ARRAYS} are allowed")
+    specs = {}
+    for name, entry in content.items():
+        fields = Fields(entry, f"{path}: arrays[{name!r}]")
+        dtype, shape = fields.take("dtype", str), fields.take("shape", list)
+        fields.done()
+        if any(type(length) is not int or length < 0 for length in shape):
+            raise DamagedBundleError(
+                f"{path}: array {name!r} has shape {shortened(shape)}; expected a list of lengths"
+            )
+        specs[name] = ArraySpec(dtype, tuple(shape))
+        problem = specs[name].problem()
+        if problem is not None:
+            raise DamagedBundleError(f"{path}: array {name!r} {problem}")
+    return specs

@@ -1,0 +1,347 @@
+"""From words to vectors, weighted as tf-idf or as BM25."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.text.analyser import Analyser
+from tercet.text.checks import check_keys, wrong_parameter
+from tercet.text.counting import WordCounts, count_words
+from tercet.text.saved import checked_array, words_from_arrays, words_to_arrays
+
+_PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
+_LEARNED = ("n_docs", "mean_length", "doc_scale")
+_ARRAYS = ("words", "word_offsets", "document_frequency")
+
+
+class Vectoriser(BaseEstimator):
+    """Turns texts into the rows of a sparse matrix with one column per word, words in alphabetical order.
+
+    ``"tfidf"`` gives queries and documents alike ``tf * (log((1 + n) / (1 + df)) + 1)``, scaled to unit
+    length: the numbers of scikit-learn's `TfidfVectorizer`. ``"bm25"`` shares BM25 out between the two sides:
+    the inner product of a query and a document is their BM25 score times a positive factor that depends on
+    the query alone. Documents then have length about 1, and queries length 1.
+
+    Parameters
+    ----------
+    analyser : how a text becomes words; None for ``Analyser()``
+    weighting : ``"tfidf"`` or ``"bm25"``
+    max_features : keep only that many words, those that occur most often; None for all
+    min_df, max_df : keep words in at least and at most so many documents; a float is a share of the documents
+    sublinear_tf : for tf-idf, use ``1 + log(count)`` instead of the count
+    k1, b : for BM25, how soon repeated words stop adding, and how much long documents are held back
+    idf_power : for BM25, the query takes ``idf ** idf_power`` and the document the rest
+
+    Attributes
+    ----------
+    words_ : the word of each column
+    index_ : the column of each word
+    n_docs_ : how many documents it was fitted on
+    document_frequency_ : in how many of them each word occurs, int64 of shape (n_words,)
+    mean_length_ : mean number of words in a document after analysis, words without a column included
+    doc_scale_ : what BM25 document rows are divided by; 1 for tf-idf
+    n_features_in_ : the number of columns
+
+    Notes
+    -----
+    Time is linear in the total length of the texts, about that of scikit-learn's vectoriser.
+
+    Examples
+    --------
+    >>> texts = ["green avocado", "green eyes"]
+    >>> vectoriser = Vectoriser(weighting="bm25").fit(texts)
+    >>> vectoriser.words_
+    ['avocado', 'eyes', 'green']
+    >>> Q, D = vectoriser.transform_queries(["avocado"]), vectoriser.transform_docs(texts)
+    >>> (Q @ D.T).toarray().round(2)
+    array([[0.89, 0.  ]], dtype=float32)
+    """
+
+    words_: list[str]
+    index_: dict[str, int]
+    n_docs_: int
+    document_frequency_: NDArray[np.int64]
+    mean_length_: float
+    doc_scale_: float
+    n_features_in_: int
+
+    def __init__(
+        self,
+        *,
+        analyser: Analyser | None = None,
+        weighting: str = "tfidf",
+        max_features: int | None = None,
+        min_df: int | float = 1,
+        max_df: int | float = 1.0,
+        sublinear_tf: bool = True,
+        k1: float = 0.9,
+        b: float = 0.4,
+        idf_power: float = 0.5,
+    ) -> None:
+        self.analyser = analyser
+        self.weighting = weighting
+        self.max_features = max_features
+        self.min_df = min_df
+        self.max_df = max_df
+        self.sublinear_tf = sublinear_tf
+        self.k1 = k1
+        self.b = b
+        self.idf_power = idf_power
+        self._check_parameters()
+
+    def fit(self, texts: Iterable[str], y: None = None) -> Vectoriser:
+        """Learn the words and their weights from documents."""
+        self._learn(texts)
+        return self
+
+    def fit_transform_docs(self, texts: Iterable[str]) -> sp.csr_matrix:
+        """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
+        return self._doc_rows(self._learn(texts))
+
+    def transform_docs(self, texts: Iterable[str]) -> sp.csr_matrix:
+        """Rows for documents, CSR float32 (n_texts, n_words); empty for a text without known words."""
+        return self._doc_rows(self._count(texts))
+
+    def transform_queries(self, texts: Iterable[str]) -> sp.csr_matrix:
+        """Rows for queries, CSR float32 (n_texts, n_words); empty for a text without known words."""
+        counts = self._count(texts)
+        if self.weighting == "tfidf":
+            return self._doc_rows(counts)
+        rows = counts.rows(len(self.words_))
+        rows.data *= (self._idf() ** self.idf_power)[rows.indices]
+        return _finished(_unit_rows(rows))
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that have no column, each once, in order; stop words are not among them."""
+        check_is_fitted(self, "words_")
+        [words] = self._analysed([text])
+        return [word for word in dict.fromkeys(words) if word not in self.index_]
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All that was learned, as JSON values and as arrays.
+
+        Examples
+        --------
+        >>> vectoriser = Vectoriser().fit(["green avocado", "green eyes"])
+        >>> Vectoriser.from_state(*vectoriser.to_state()).words_
+        ['avocado', 'eyes', 'green']
+        """
+        check_is_fitted(self, "words_")
+        meta = {name: _plain(getattr(self, name)) for name in _PARAMETERS}
+        meta |= {name: getattr(self, f"{name}_") for name in _LEARNED}
+        meta["analyser"] = self._analyser().to_meta()
+        arrays = words_to_arrays(self.words_) | {"document_frequency": self.document_frequency_}
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Vectoriser:
+        """The vectoriser that `to_state` described; anything else raises `DamagedBundleError`."""
+        check_keys("vectoriser", meta, ["analyser", *_PARAMETERS, *_LEARNED])
+        check_keys("vectoriser arrays", arrays, _ARRAYS)
+        analyser = Analyser.from_meta(meta["analyser"])
+        try:
+            vectoriser = cls(analyser=analyser, **{name: meta[name] for name in _PARAMETERS})
+        except ParameterError as error:
+            raise DamagedBundleError(f"saved vectoriser: {error}") from error
+        n_docs = meta["n_docs"]
+        if not _is_integer(n_docs) or n_docs < 1:
+            raise DamagedBundleError(f"saved 'n_docs' must be an integer from 1, found {n_docs!r}")
+        for name in ("mean_length", "doc_scale"):
+            if not _is_number(meta[name], 0, np.inf) or meta[name] == 0:
+                raise DamagedBundleError(f"saved {name!r} must be a number above 0, found {meta[name]!r}")
+        words = words_from_arrays(arrays)
+        frequency = checked_array(arrays, "document_frequency", np.int64)
+        if len(frequency) != len(words):
+            raise DamagedBundleError(
+                f"saved 'document_frequency' must have one entry for each of the {len(words)} words, "
+                f"found {len(frequency)}"
+            )
+        if frequency.min() < 1 or frequency.max() > n_docs:
+            raise DamagedBundleError(
+                f"saved 'document_frequency' must lie between 1 and the {n_docs} documents, "
+                f"found {frequency.min()} to {frequency.max()}"
+            )
+        vectoriser._remember(words, frequency.copy(), n_docs, meta["mean_length"], meta["doc_scale"])
+        return vectoriser
+
+    def _learn(self, texts: Iterable[str]) -> WordCounts:
+        """Fit, and return the word counts of the same texts."""
+        self._check_parameters()
+        first_seen: defaultdict[str, int] = defaultdict()
+        first_seen.default_factory = first_seen.__len__  # a new word gets the next number
+        counts = count_words(self._analysed(texts), lambda found: map(first_seen.__getitem__, found))
+        n_docs = len(counts.n_words)
+        if n_docs == 0:
+            raise InputError("texts is empty; fitting needs at least one text")
+        if not first_seen:
+            raise InputError(f"fitting needs words, but {self._analyser()} found none in the {n_docs} texts")
+        words = sorted(first_seen)
+        _check_encodable(words)
+        counts = counts.moved(_inverse([first_seen[word] for word in words], len(words)))
+        frequency = np.bincount(counts.column, minlength=len(words))
+        kept = self._kept(counts, frequency)
+        counts = counts.moved(_inverse(kept, len(words)))
+        mean_length = float(counts.n_words.mean())
+        self._remember([words[at] for at in kept], frequency[kept], n_docs, mean_length, 1.0)
+        if self.weighting == "bm25":
+            self.doc_scale_ = float(_row_lengths(self._bm25_rows(counts)).mean())
+        return counts
+
+    def _kept(self, counts: WordCounts, frequency: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The columns that min_df, max_df and max_features leave, in order."""
+        n_docs = len(counts.n_words)
+        fewest = self.min_df if isinstance(self.min_df, Integral) else self.min_df * n_docs
+        most = self.max_df if isinstance(self.max_df, Integral) else self.max_df * n_docs
+        kept = np.flatnonzero((frequency >= fewest) & (frequency <= most))
+        if len(kept) == 0:
+            raise InputError(
+                f"min_df={self.min_df!r} and max_df={self.max_df!r} leave no word: words occur in "
+                f"{frequency.min()} to {frequency.max()} of the {n_docs} texts"
+            )
+        if self.max_features is not None and len(kept) > self.max_features:
+            totals = np.bincount(counts.column, weights=counts.times, minlength=len(frequency))[kept]
+            # The default sort is not stable, but only the very same sort settles ties as scikit-learn does.
+            kept = np.sort(kept[(-totals).argsort()[: self.max_features]])
+        return kept
+
+    def _remember(
+        self,
+        words: list[str],
+        frequency: NDArray[np.int64],
+        n_docs: int,
+        mean_length: float,
+        doc_scale: float,
+    ) -> None:
+        self.words_ = words
+        self.index_ = dict(zip(words, range(len(words)), strict=True))
+        self.document_frequency_ = frequency
+        self.n_docs_ = n_docs
+        self.mean_length_ = mean_length
+        self.doc_scale_ = doc_scale
+        self.n_features_in_ = len(words)
+
+    def _count(self, texts: Iterable[str]) -> WordCounts:
+        check_is_fitted(self, "words_")
+        column_of = self.index_.get
+        return count_words(self._analysed(texts), lambda found: map(column_of, found, repeat(-1)))
+
+    def _analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        if isinstance(texts, (str, bytes, Mapping)):
+            hint = "list(texts.values())" if isinstance(texts, Mapping) else "[text]"
+            raise InputError(
+                f"texts must be a sequence of strings, found {type(texts).__name__}; pass {hint}"
+            )
+        analyse = self._analyser()
+        for at, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise InputError(f"texts[{at}] must be a string, found {type(text).__name__}")
+            yield analyse(text)
+
+    def _analyser(self) -> Analyser:
+        return Analyser() if self.analyser is None else self.analyser
+
+    def _idf(self) -> NDArray[np.float64]:
+        n, df = self.n_docs_, self.document_frequency_
+        if self.weighting == "tfidf":
+            return np.log((1 + n) / (1 + df)) + 1
+        return np.log1p((n - df + 0.5) / (df + 0.5))
+
+    def _doc_rows(self, counts: WordCounts) -> sp.csr_matrix:
+        if self.weighting == "bm25":
+            return _finished(self._bm25_rows(counts))
+        rows = counts.rows(len(self.words_))
+        if self.sublinear_tf:
+            rows.data = 1 + np.log(rows.data)
+        rows.data *= self._idf()[rows.indices]
+        return _finished(_unit_rows(rows))
+
+    def _bm25_rows(self, counts: WordCounts) -> sp.csr_matrix:
+        rows = counts.rows(len(self.words_))
+        held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
+        rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
+        rows.data *= (self._idf() ** (1 - self.idf_power) / self.doc_scale_)[rows.indices]
+        return rows
+
+    def _check_parameters(self) -> None:
+        def wrong(name: str, allowed: str) -> ParameterError:
+            return wrong_parameter("Vectoriser", name, allowed, getattr(self, name))
+
+        if self.analyser is not None and not isinstance(self.analyser, Analyser):
+            raise wrong("analyser", "None or an Analyser")
+        if self.weighting not in ("tfidf", "bm25"):
+            raise wrong("weighting", "'tfidf' or 'bm25'")
+        if self.max_features is not None and not (_is_integer(self.max_features) and self.max_features >= 1):
+            raise wrong("max_features", "None or an integer from 1")
+        if not isinstance(self.sublinear_tf, bool):
+            raise wrong("sublinear_tf", "True or False")
+        for name in ("min_df", "max_df"):
+            limit = getattr(self, name)
+            if not (limit >= 1 if _is_integer(limit) else _is_number(limit, 0, 1)):
+                raise wrong(name, "an integer from 1 or a float from 0 to 1")
+        for name, most in (("k1", np.inf), ("b", 1), ("idf_power", 1)):
+            if not _is_number(getattr(self, name), 0, most):
+                raise wrong(name, "a number from 0" if most == np.inf else f"a number from 0 to {most}")
+
+
+def _inverse(columns: Iterable[int], n_columns: int) -> NDArray[np.int64]:
+    """Where each column goes when only `columns` are kept, in that order; -1 for those that are not."""
+    columns = np.asarray(columns, dtype=np.int64)
+    to = np.full(n_columns, -1, dtype=np.int64)
+    to[columns] = np.arange(len(columns))
+    return to
+
+
+def _row_lengths(rows: sp.csr_matrix) -> NDArray[np.float64]:
+    row_of_entry = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    return np.sqrt(np.bincount(row_of_entry, weights=rows.data**2, minlength=rows.shape[0]))
+
+
+def _unit_rows(rows: sp.csr_matrix) -> sp.csr_matrix:
+    """Divide each row by its length, in place; an empty row has no entry to divide."""
+    rows.data /= np.repeat(_row_lengths(rows), np.diff(rows.indptr))
+    return rows
+
+
+def _finished(rows: sp.csr_matrix) -> sp.csr_matrix:
+    rows = rows.astype(np.float32)
+    rows.has_canonical_format = True  # by construction; asking scipy would cost a pass
+    return rows
+
+
+def _check_encodable(words: list[str]) -> None:
+    """Refuse now what could not be saved after training."""
+    try:
+        "".join(words).encode("utf-8")
+    except UnicodeEncodeError as error:
+        broken = next(word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word))
+        raise InputError(
+            f"the word {broken!a} holds half a surrogate pair, which is not text; "
+            "clean texts with text.encode('utf-8', 'replace').decode('utf-8')"
+        ) from error
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object, least: float, most: float) -> bool:
+    """Whether it is a finite number in that range; NaN fails the comparison."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    return least <= float(value) <= most and float(value) < np.inf
+
+
+def _plain(value: Any) -> Any:
+    """NumPy numbers as Python's, for JSON."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,398 @@
+"""The parts a bilinear form is made of.
+
+A part is an immutable W of its own: it can score, expand a query, list the pairs behind one score and give its arrays
+for saving. All that is built on top (blends, explanations, related words, indexes) is written once, in terms of these.
+
+Hashed and Mapped parts join here later; a new part is a class with this interface and a line in ``PARTS``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import DamagedBundleError, InputError
+from tercet.store import Fields, take_array
+
+Matrix = sparse.csr_array
+
+
+class Pairs(NamedTuple):
+    """Term pairs and what each adds to a score."""
+
+    query_term: NDArray[np.int32]
+    doc_term: NDArray[np.int32]
+    contribution: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Part(ABC):
+    """One scaled part of W, ``scale * part`` (n_query_terms, n_doc_terms)."""
+
+    kind: ClassVar[str]
+    scale: float = 1.0
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    @abstractmethod
+    def n_stored(self) -> int:
+        """How many numbers the part keeps."""
+
+    @abstractmethod
+    def expand(self, Q: Matrix) -> Matrix | NDArray[np.float64]:
+        """Rows ``q'W`` (n_q, n_doc_terms), sparse where W is, dense where W is."""
+
+    @abstractmethod
+    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Document terms and weights of one query term: row ``term`` of W, zeros left out."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]: ...
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self: ...
+
+    def meta(self) -> dict[str, Any]:
+        return {"kind": self.kind, "scale": float(self.scale), "shape": list(self.shape)}
+
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        """All scores (n_q, n_d), dense, in double precision."""
+        return _dense(self.expand(Q) @ D.T.astype(np.float64))
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        """Scores (n,) of row i of Q with row i of D."""
+        expanded = self.expand(Q)
+        if sparse.issparse(expanded):
+            return np.asarray(expanded.multiply(D.astype(np.float64)).sum(axis=1)).ravel()
+        return np.asarray(D.astype(np.float64).multiply(expanded).sum(axis=1)).ravel()
+
+    def doc_factor(self, D: Matrix) -> NDArray[np.float64] | None:
+        """The per-document factor (n_d,) already inside ``score``, or None when there is none."""
+        return None
+
+    def pairs(self, q: Matrix, d: Matrix) -> Pairs:
+        """The pairs behind the score of the one-row matrices q and d, one per pair of W the two texts touch."""
+        rows, cols, values = [], [], []
+        doc = dict(zip(d.indices.tolist(), d.data.astype(np.float64).tolist(), strict=True))
+        for term, value in zip(q.indices.tolist(), q.data.astype(np.float64).tolist(), strict=True):
+            for column, weight in zip(*(a.tolist() for a in self.row(term)), strict=True):
+                if column in doc:
+                    rows.append(term)
+                    cols.append(column)
+                    values.append(value * weight * doc[column])
+        return Pairs(np.array(rows, np.int32), np.array(cols, np.int32), np.array(values, np.float64))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, scale=self.scale * factor)
+
+
+def _dense(scores: Any) -> NDArray[np.float64]:
+    return scores.toarray() if sparse.issparse(scores) else np.asarray(scores)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A view nobody can write through; copies only when the caller could still change it."""
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def _check_finite(array: NDArray[Any], what: str) -> None:
+    if not np.isfinite(array).all():
+        at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{what}{list(at)} is {array[at]}; weights are finite")
+
+
+@dataclass(frozen=True, eq=False)
+class Identity(Part):
+    """``scale * I``: cosine similarity when rows have unit length."""
+
+    kind = "identity"
+    n_terms: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_terms, self.n_terms
+
+    @property
+    def n_stored(self) -> int:
+        return 1
+
+    def expand(self, Q: Matrix) -> Matrix:
+        return Q.astype(np.float64) * self.scale
+
+    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return np.array([term], np.int32), np.array([self.scale])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        n, m = take_shape(fields)
+        if n != m:
+            raise DamagedBundleError(f"an identity part has shape ({n}, {m}); it is square")
+        return cls(n_terms=n)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal(Part):
+    """A weight for each word, nothing across words."""
+
+    kind = "diagonal"
+    weights: NDArray[np.float32] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        _check_finite(self.weights, "diagonal")
+        object.__setattr__(self, "weights", _frozen(self.weights))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.weights.size, self.weights.size
+
+    @property
+    def n_stored(self) -> int:
+        return self.weights.size
+
+    def expand(self, Q: Matrix) -> Matrix:
+        scaled = Q.astype(np.float64)
+        scaled.data *= self.weights[scaled.indices].astype(np.float64) * self.scale
+        return scaled
+
+    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return np.array([term], np.int32), np.array([self.scale * float(self.weights[term])])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"weights": self.weights}
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        n, m = take_shape(fields)
+        if n != m:
+            raise DamagedBundleError(f"a diagonal part has shape ({n}, {m}); it is square")
+        return cls(weights=take_array(arrays, "weights", np.float32, (n,)))
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Part):
+    """Every pair of words, as one array; for vocabularies whose square fits in memory."""
+
+    kind = "dense"
+    weights: NDArray[np.float32] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        _check_finite(self.weights, "W")
+        object.__setattr__(self, "weights", _frozen(self.weights))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.weights.shape[0], self.weights.shape[1]
+
+    @property
+    def n_stored(self) -> int:
+        return self.weights.size
+
+    def expand(self, Q: Matrix) -> NDArray[np.float64]:
+        # Query by query, so that W is never copied to double precision as a whole.
+        expanded = np.empty((Q.shape[0], self.shape[1]))
+        for i in range(Q.shape[0]):
+            span = slice(Q.indptr[i], Q.indptr[i + 1])
+            rows = self.weights[Q.indices[span]].astype(np.float64)
+            expanded[i] = Q.data[span].astype(np.float64) @ rows
+        expanded *= self.scale
+        return expanded
+
+    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        columns = np.flatnonzero(self.weights[term])
+        return columns.astype(np.int32), self.scale * self.weights[term, columns].astype(np.float64)
+
+    def pairs(self, q: Matrix, d: Matrix) -> Pairs:
+        block = self.weights[np.ix_(q.indices, d.indices)].astype(np.float64)
+        return block_pairs(block * self.scale, q, d)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"weights": self.weights}
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(weights=take_array(arrays, "weights", np.float32, take_shape(fields)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse(Part):
+    """The pairs that have a weight, as a CSR matrix."""
+
+    kind = "sparse"
+    weights: Matrix = None
+
+    def __post_init__(self) -> None:
+        weights = sparse.csr_array(self.weights, dtype=np.float32, copy=True)
+        weights.sum_duplicates()
+        weights.eliminate_zeros()
+        _check_finite(weights.data, "W.data")
+        for array in (weights.data, weights.indices, weights.indptr):
+            array.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.weights.shape
+
+    @property
+    def n_stored(self) -> int:
+        return self.weights.nnz
+
+    def expand(self, Q: Matrix) -> Matrix:
+        return (Q.astype(np.float64) @ self.weights.astype(np.float64)) * self.scale
+
+    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        span = slice(self.weights.indptr[term], self.weights.indptr[term + 1])
+        columns = self.weights.indices[span].astype(np.int32)
+        return columns, self.scale * self.weights.data[span].astype(np.float64)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "data": self.weights.data,
+            "indices": self.weights.indices.astype(np.int32),
+            "indptr": self.weights.indptr.astype(np.int64),
+        }
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        n, m = take_shape(fields)
+        indptr = take_array(arrays, "indptr", np.int64, (n + 1,))
+        data = take_array(arrays, "data", np.float32, 1)
+        indices = take_array(arrays, "indices", np.int32, (data.size,))
+        rising = indptr[0] == 0 and indptr[-1] == data.size and not (np.diff(indptr) < 0).any()
+        if not rising or (data.size and not (0 <= indices.min() and indices.max() < m)):
+            raise DamagedBundleError("a sparse part's row pointers or columns are out of range")
+        return cls(weights=sparse.csr_array((data, indices, indptr), shape=(n, m)))
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank(Part):
+    """``U'V`` with a word's factors in one row: U (n_query_terms, n_components), V (n_doc_terms, n_components).
+
+    With ``typical_length`` the score of a document is divided by the length of its latent vector V'd and multiplied
+    by that constant, so that a document of typical length keeps its score: a per-document scale that costs nothing
+    at search time.
+    """
+
+    kind = "lowrank"
+    query_factors: NDArray[np.float32] = None  # type: ignore[assignment]
+    doc_factors: NDArray[np.float32] = None  # type: ignore[assignment]
+    typical_length: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.query_factors.shape[1] != self.doc_factors.shape[1]:
+            raise InputError(
+                f"query factors have {self.query_factors.shape[1]} components, document factors "
+                f"{self.doc_factors.shape[1]}; they must agree"
+            )
+        tied = self.query_factors is self.doc_factors
+        _check_finite(self.query_factors, "U")
+        object.__setattr__(self, "query_factors", _frozen(self.query_factors))
+        if tied:
+            object.__setattr__(self, "doc_factors", self.query_factors)
+            return
+        _check_finite(self.doc_factors, "V")
+        object.__setattr__(self, "doc_factors", _frozen(self.doc_factors))
+
+    @property
+    def tied(self) -> bool:
+        return self.query_factors is self.doc_factors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.query_factors.shape[0], self.doc_factors.shape[0]
+
+    @property
+    def n_stored(self) -> int:
+        return self.query_factors.size + (0 if self.tied else self.doc_factors.size)
+
+    def latent_queries(self, Q: Matrix) -> NDArray[np.float64]:
+        return np.asarray(Q.astype(np.float64) @ self.query_factors.astype(np.float64))  # (n_q, n_components)
+
+    def latent_docs(self, D: Matrix) -> NDArray[np.float64]:
+        return np.asarray(D.astype(np.float64) @ self.doc_factors.astype(np.float64))  # (n_d, n_components)
+
+    def expand(self, Q: Matrix) -> NDArray[np.float64]:
+        """Expansion at typical document length when there is a per-document scale."""
+        return self.latent_queries(Q) @ self.doc_factors.T.astype(np.float64) * self.scale
+
+    def _factor(self, latent: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        if self.typical_length is None:
+            return None
+        length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
+        return np.divide(self.typical_length, length, out=np.zeros_like(length), where=length > 0)
+
+    def doc_factor(self, D: Matrix) -> NDArray[np.float64] | None:
+        return None if self.typical_length is None else self._factor(self.latent_docs(D))
+
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        latent = self.latent_docs(D)
+        factor = self._factor(latent)
+        if factor is not None:
+            latent *= factor[:, None]
+        return (self.latent_queries(Q) * self.scale) @ latent.T
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        latent = self.latent_docs(D)
+        scores = np.einsum("ij,ij->i", self.latent_queries(Q), latent) * self.scale
+        factor = self._factor(latent)
+        return scores if factor is None else scores * factor
+
+    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        weights = self.doc_factors.astype(np.float64) @ self.query_factors[term].astype(np.float64)
+        columns = np.flatnonzero(weights)
+        return columns.astype(np.int32), weights[columns] * self.scale
+
+    def pairs(self, q: Matrix, d: Matrix) -> Pairs:
+        block = self.query_factors[q.indices].astype(np.float64) @ self.doc_factors[d.indices].astype(np.float64).T
+        factor = self.doc_factor(d)
+        return block_pairs(block * (self.scale if factor is None else self.scale * factor[0]), q, d)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {"query_factors": self.query_factors}
+        return arrays if self.tied else arrays | {"doc_factors": self.doc_factors}
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {"tied": self.tied, "typical_length": self.typical_length}
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        n, m = take_shape(fields)
+        tied = fields.take("tied", bool)
+        typical = fields.take("typical_length", (float, int, type(None)))
+        U = take_array(arrays, "query_factors", np.float32, 2)
+        V = U if tied else take_array(arrays, "doc_factors", np.float32, (m, U.shape[1]))
+        if U.shape[0] != n or V.shape[0] != m:
+            raise DamagedBundleError(f"low-rank factors have {U.shape[0]} and {V.shape[0]} rows, not {n} and {m}")
+        return cls(query_factors=U, doc_factors=V, typical_length=typical)
+
+
+def block_pairs(block: NDArray[np.float64], q: Matrix, d: Matrix) -> Pairs:
+    """Pairs from the block of W at q's rows and d's columns."""
+    contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
+    a, b = np.nonzero(contribution)
+    return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
+
+
+def take_shape(fields: Fields) -> tuple[int, int]:
+    shape = fields.take("shape", list)
+    if len(shape) != 2 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+        raise DamagedBundleError(f"a part has shape {shape}; expected two numbers of terms")
+    return shape[0], shape[1]
+
+
+PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, Dense, Sparse, LowRank)}

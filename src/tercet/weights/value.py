@@ -1,0 +1,249 @@
+"""The one value all term-pair models are: a bilinear form as a tuple of scaled parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import BundleError, DamagedBundleError, InputError
+from tercet.kernels.topk import top_k
+from tercet.store import Fields
+from tercet.weights.explanation import Explanation, merge_pairs
+from tercet.weights.parts import PARTS, Dense, Diagonal, Identity, LowRank, Matrix, Part, Sparse
+
+_BLOCK_BYTES = 256 * 2**20  # a block of dense scores
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """``score(q, d) = q'Wd`` with ``W`` the sum of the parts. Immutable; a reader never sees it change.
+
+    Parameters
+    ----------
+    parts : one or more parts of one shape (n_query_terms, n_doc_terms)
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> weights = Weights([Identity(n_terms=2, scale=2.0)])
+    >>> weights.score(sparse.csr_array([[1.0, 0.0]]), sparse.csr_array([[0.5, 1.0]])).tolist()
+    [[1.0]]
+    """
+
+    parts: tuple[Part, ...]
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        if not parts:
+            raise InputError("weights need at least one part")
+        shapes = [part.shape for part in parts]
+        for part, shape in zip(parts, shapes, strict=True):
+            if shape == shapes[0]:
+                continue
+            if isinstance(part, (Identity, Diagonal)) and shapes[0][0] != shapes[0][1]:
+                raise InputError(
+                    f"{part.kind} pairs each word with itself, but the query and document vocabularies differ "
+                    f"({shapes[0][0]} and {shapes[0][1]} words)"
+                )
+            raise InputError(
+                f"parts must have one shape; {parts[0].kind} has {shapes[0]}, {part.kind} {shape}"
+            )
+        for part in parts:
+            if not np.isfinite(part.scale):
+                raise InputError(f"the scale of the {part.kind} part is {part.scale}; scales are finite")
+        object.__setattr__(self, "parts", tuple(parts))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_query_terms, n_doc_terms)"""
+        return self.parts[0].shape
+
+    def __repr__(self) -> str:
+        inside = " + ".join(f"{p.scale:g}·{type(p).__name__}" for p in self.parts)
+        return f"Weights({self.shape[0]:,} × {self.shape[1]:,}: {inside})"
+
+    # -- scoring ------------------------------------------------------------------------------------------------
+
+    def score(self, Q: Any, D: Any) -> NDArray[np.float64]:
+        """All scores (n_q, n_d) as a dense array, in double precision; for small blocks."""
+        Q, D = self._queries(Q), self._docs(D)
+        scores = self.parts[0].score(Q, D)
+        for part in self.parts[1:]:
+            scores += part.score(Q, D)
+        return scores
+
+    def score_rows(self, Q: Any, D: Any) -> NDArray[np.float64]:
+        """Scores (n,) of row i of Q with row i of D."""
+        Q, D = self._queries(Q), self._docs(D)
+        if Q.shape[0] != D.shape[0]:
+            raise InputError(f"Q has {Q.shape[0]} rows and D {D.shape[0]}; rows are paired, so they must agree")
+        return np.sum([part.score_rows(Q, D) for part in self.parts], axis=0)
+
+    def score_blocks(self, Q: Any, D: Any) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Scores of all documents for a block of queries at a time, in bounded memory."""
+        Q, D = self._queries(Q), self._docs(D)
+        widest = max(D.shape[0], self.shape[1], 1)  # an expanded query is as wide as the vocabulary
+        height = max(1, _BLOCK_BYTES // (8 * widest))
+        for start in range(0, Q.shape[0], height):
+            block = slice(start, min(start + height, Q.shape[0]))
+            yield block, self.score(Q[block], D)
+
+    def rank(self, Q: Any, D: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The k best documents of each query, best first; ties by lower row. Returns (docs, scores), (n_q, k).
+
+        k is cut to the number of documents.
+        """
+        if k < 1:
+            raise InputError(f"k must be at least 1; got {k}")
+        Q, D = self._queries(Q), self._docs(D)
+        k = min(k, D.shape[0])
+        docs = np.empty((Q.shape[0], k), dtype=np.int32)
+        scores = np.empty((Q.shape[0], k))
+        for block, found in self.score_blocks(Q, D):
+            top_k(found, k, docs[block], scores[block])
+        return docs, scores
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def expand(self, Q: Any) -> Matrix:
+        """Each query's weighted document words, ``q'W`` as CSR (n_q, n_doc_terms).
+
+        A part with a per-document scale is expanded for a document of typical length.
+        """
+        Q = self._queries(Q)
+        total = sparse.csr_array(self.parts[0].expand(Q))
+        for part in self.parts[1:]:
+            total = total + sparse.csr_array(part.expand(Q))
+        total.sum_duplicates()
+        return total
+
+    def explain(self, q: Any, d: Any) -> Explanation:
+        """The term pairs behind one score; their contributions sum to it."""
+        q, d = self._one_row(self._queries(q), "q"), self._one_row(self._docs(d), "d")
+        pairs = merge_pairs([part.pairs(q, d) for part in self.parts])
+        return Explanation(score=float(self.score_rows(q, d)[0]), **pairs._asdict())
+
+    def related(self, term: int, k: int = 10) -> list[tuple[int, float]]:
+        """The k document terms with the largest weights (by size, sign kept) for one query term."""
+        if not 0 <= term < self.shape[0]:
+            raise InputError(f"query term {term} does not exist; there are {self.shape[0]} (0 to {self.shape[0] - 1})")
+        total = np.zeros(self.shape[1])
+        for part in self.parts:
+            columns, weights = part.row(term)
+            np.add.at(total, columns, weights)
+        order = np.lexsort((np.arange(total.size), -np.abs(total)))[:k]
+        return [(int(j), float(total[j])) for j in order if total[j] != 0]
+
+    # -- merged views -------------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> float:
+        """The weight of the identity."""
+        return float(sum(p.scale for p in self.parts if isinstance(p, Identity)))
+
+    @property
+    def diagonal(self) -> NDArray[np.float64] | None:
+        """The learned diagonal, without the identity; None when there is none."""
+        found = [p.weights * np.float64(p.scale) for p in self.parts if isinstance(p, Diagonal)]
+        return np.sum(found, axis=0) if found else None
+
+    @property
+    def sparse(self) -> Matrix | None:
+        """The sparse and dense parts as one CSR matrix; None when there are none."""
+        total = None
+        for part in self.parts:
+            if isinstance(part, (Sparse, Dense)):
+                matrix = sparse.csr_array(part.weights) * np.float32(part.scale)
+                total = matrix if total is None else total + matrix
+        return total
+
+    @property
+    def query_factors(self) -> NDArray[np.float32] | None:
+        """U of all low-rank parts side by side (n_query_terms, n_components), scales folded in."""
+        found = [p.query_factors * np.float32(p.scale) for p in self.parts if isinstance(p, LowRank)]
+        return np.hstack(found) if found else None
+
+    @property
+    def doc_factors(self) -> NDArray[np.float32] | None:
+        """V of all low-rank parts side by side (n_doc_terms, n_components)."""
+        found = [p.doc_factors for p in self.parts if isinstance(p, LowRank)]
+        return np.hstack(found) if found else None
+
+    @property
+    def n_stored(self) -> int:
+        """How many numbers the value keeps."""
+        return sum(part.n_stored for part in self.parts)
+
+    # -- combining ----------------------------------------------------------------------------------------------
+
+    def __mul__(self, factor: float) -> Weights:
+        return Weights([part.scaled(float(factor)) for part in self.parts])
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Weights) -> Weights:
+        """A blend: the parts of both. Identities are added up."""
+        if not isinstance(other, Weights):
+            return NotImplemented
+        parts = [*self.parts, *other.parts]
+        identities = [p for p in parts if isinstance(p, Identity)]
+        if len(identities) > 1:
+            parts = [p for p in parts if not isinstance(p, Identity)]
+            parts.append(Identity(n_terms=identities[0].n_terms, scale=sum(p.scale for p in identities)))
+        return Weights(parts)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """JSON-able meta and named arrays; ``from_state`` gives the value back."""
+        meta = {"parts": [part.meta() for part in self.parts]}
+        arrays = {f"{i}.{name}": a for i, part in enumerate(self.parts) for name, a in part.arrays().items()}
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Weights:
+        """Rebuild the value, refusing anything that does not fit."""
+        fields = Fields(meta, "weights")
+        listed = fields.take("parts", list)
+        fields.done()
+        parts = []
+        expected: set[str] = set()
+        for i, part_meta in enumerate(listed):
+            part_fields = Fields(part_meta, f"weights part {i}")
+            kind = part_fields.take("kind", str)
+            scale = part_fields.take("scale", (float, int))
+            if kind not in PARTS:
+                raise BundleError(f"weights part {i} is of unknown kind {kind!r}; known: {', '.join(PARTS)}")
+            own = {n.partition(".")[2]: a for n, a in arrays.items() if n.partition(".")[0] == str(i)}
+            part = PARTS[kind].from_state(part_fields, own).scaled(float(scale))
+            part_fields.done()
+            expected |= {f"{i}.{name}" for name in part.arrays()}
+            parts.append(part)
+        if set(arrays) != expected:
+            raise DamagedBundleError(f"weights have unexpected arrays {sorted(set(arrays) - expected)}")
+        return cls(parts)
+
+    # -- checking -----------------------------------------------------------------------------------------------
+
+    def _queries(self, Q: Any) -> Matrix:
+        return _matrix(Q, "Q", self.shape[0])
+
+    def _docs(self, D: Any) -> Matrix:
+        return _matrix(D, "D", self.shape[1])
+
+    @staticmethod
+    def _one_row(matrix: Matrix, name: str) -> Matrix:
+        if matrix.shape[0] != 1:
+            raise InputError(f"{name} must be one row; got {matrix.shape[0]}")
+        return matrix
+
+
+def _matrix(matrix: Any, name: str, width: int) -> Matrix:
+    found = sparse.csr_array(matrix)
+    if found.ndim != 2 or found.shape[1] != width:
+        raise InputError(f"{name} must have {width} columns, one per term of the model; got shape {found.shape}")
+    return found

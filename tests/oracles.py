@@ -1,0 +1,69 @@
+"""Slow, obvious NumPy versions of the papers' equations. Tests compare the product with these, number for number.
+
+Everything is dense and in double precision; a preference is a tuple (q, d_better, d_worse) of vectors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def sgd_dense(W, preferences, rates, margin=1.0):
+    """Chen et al. 2010, equation 4: W <- W + rate q (d+ - d-)' when q'W(d+ - d-) < margin."""
+    W = W.copy()
+    violations, loss = 0, 0.0
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        z = q @ W @ (better - worse)
+        if z < margin:
+            violations += 1
+            loss += margin - z
+            W += rate * np.outer(q, better - worse)
+    return W, violations, loss
+
+
+def sgd_diagonal(w, preferences, rates, margin=1.0):
+    """The same loss with W = diag(w): the gradient is the diagonal of q (d+ - d-)'."""
+    w = w.copy()
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        if q @ np.diag(w) @ (better - worse) < margin:
+            w += rate * q * (better - worse)
+    return w
+
+
+def sgd_lowrank(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=False):
+    """Bai et al. 2010, section 2.3.2, with U and V as printed: n_components × n_terms.
+
+    U <- U + rate V(d+ - d-)q' and V <- V + rate Uq(d+ - d-)' when 1 - f(q, d+) + f(q, d-) > 0.
+    """
+    U, V, diagonal = U.copy(), V.copy(), diagonal.copy()
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        W = U.T @ V + np.diag(diagonal) if diagonal.size else U.T @ V
+        delta = better - worse
+        if margin - q @ W @ better + q @ W @ worse > 0:
+            step_U = rate * np.outer(V @ delta, q)
+            step_V = rate * np.outer(U @ q, delta)
+            U, V = U + step_U, V + step_V
+            if learn_diagonal:
+                diagonal = diagonal + rate * q * delta
+    return U, V, diagonal
+
+
+def sgd_tied(U, identity_weight, preferences, rates, margin=1.0):
+    """W = U'U + w I: the derivative of q'U'U(d+ - d-) by U is U(d+ - d-)q' + Uq(d+ - d-)'."""
+    U = U.copy()
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        delta = better - worse
+        if q @ (U.T @ U + identity_weight * np.eye(U.shape[1])) @ delta < margin:
+            U = U + rate * (np.outer(U @ delta, q) + np.outer(U @ q, delta))
+    return U
+
+
+def latent_scaled_score(q, d, U, V, typical_length):
+    """The latent score over the length of the document's latent vector, times a typical length."""
+    latent = V @ d
+    return float((U @ q) @ latent / np.linalg.norm(latent) * typical_length)
+
+
+def ranking(scores):
+    """Rows from best to worst; ties by lower row."""
+    return sorted(range(len(scores)), key=lambda d: (-scores[d], d))

@@ -1,0 +1,357 @@
+"""The collection of docstrings: what becomes a document, what a query, and how queries are divided."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tercet.data.docstrings import (
+    SPLITS,
+    _connected,
+    _divided,
+    _entries,
+    _resolved,
+    _without_see_also,
+    docstring_collection,
+)
+from tercet.errors import InputError
+
+PACKAGE = {
+    "__init__": """
+        from larder._impl import Ov, Oven, bake, fry
+        from larder._impl import oven as _oven
+        clean = _oven.clean
+        __all__ = ["Ov", "Oven", "bake", "fry", "clean", "missing", "NUMBER", "_hidden"]
+        NUMBER = 3
+        _hidden = bake
+    """,
+    "_impl": '''
+        from functools import cached_property
+
+        def bake():
+            """Heat in dry air.
+
+            See Also
+            --------
+            fry : Heat in oil.
+            Oven.preheat : Make it hot before the food goes in.
+            tools.knife, larder.tools.fork
+                Something to eat with.
+            nowhere : Not to be found.
+            grill.strange! entry
+            clean
+
+            Notes
+            -----
+            Takes long.
+            """
+
+        def fry():
+            """Heat in oil or fat.
+
+            See Also
+            --------
+            bake : Heat in dry air.
+            """
+
+        class Base:
+            def preheat(self):
+                """Warm up.
+
+                See Also
+                --------
+                cool : The other way.
+                bake : Heat in dry air.
+                """
+
+            def hidden(self):
+                pass
+
+        class Oven(Base, dict):
+            """A hot box.
+
+            See Also
+            --------
+            Ov.make : Build one there.
+            """
+
+            colour = property(lambda self: 1, doc="Not a method.")
+            size = cached_property(len)
+
+            @staticmethod
+            def cool():
+                """Let heat out."""
+
+            @classmethod
+            def make(cls):
+                """Build one."""
+
+            def clean(self):
+                """Scrub it."""
+
+            def _secret(self):
+                """Nobody's business."""
+
+        class Ov(Oven):
+            """A small oven."""
+
+        oven = Oven()
+    ''',
+    "tools": '''
+        import os.path
+        from os.path import join
+        from larder._impl import bake
+
+        def knife():
+            """Cuts."""
+
+        def fork():
+            """Stabs.
+
+            See Also
+            --------
+            :func:`knife` : Has a blade and
+                no prongs.
+            `~larder.Oven`: A place to be.
+            """
+    ''',
+    "broken": "raise RuntimeError('out of gas')",
+    "leaving": "import sys; sys.exit(3)",
+    "old": """
+        import warnings
+        warnings.warn("old is old", DeprecationWarning)
+        __all__ = ["bake"]
+        def __getattr__(name):
+            raise AssertionError("looked up " + name)
+    """,
+    "sub.__init__": """
+        from larder._impl import bake
+        __all__ = ["bake", "cook"]
+        cook = bake
+    """,
+    "tests.__init__": "raise AssertionError('tests were imported')",
+    "conftest": "raise AssertionError('conftest was imported')",
+    "_private": "raise AssertionError('a private module was imported')",
+}
+
+
+@pytest.fixture
+def larder(tmp_path, monkeypatch):
+    for name, code in PACKAGE.items():
+        path = tmp_path / "larder" / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(code), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "larder"]:
+        del sys.modules[name]
+
+
+def answers_by_text(collection):
+    judged = {qid: docs for split in collection.qrels.values() for qid, docs in split.items()}
+    return {collection.queries[qid]: docs for qid, docs in judged.items()}
+
+
+class TestSyntheticPackage:
+    def test_documents(self, larder):
+        docs = docstring_collection(["larder"]).docs
+        assert list(docs) == [
+            "larder.Ov",
+            "larder.Ov.preheat",  # from a private class, so under the shortest name of a subclass
+            "larder.Oven",
+            "larder.Oven.cool",  # not larder.Ov.cool, which is shorter but only inherits it
+            "larder.Oven.make",
+            "larder.bake",  # not larder.sub.bake, larder.sub.cook or larder.tools.bake
+            "larder.clean",  # the bound method is larder.Oven.clean
+            "larder.fry",
+            "larder.tools.fork",
+            "larder.tools.knife",
+        ]
+        assert docs["larder.bake"] == "bake\nHeat in dry air.\n\nNotes\n-----\nTakes long."
+        assert docs["larder.Oven.cool"] == "cool\nLet heat out."
+        assert docs["larder.tools.fork"] == "fork\nStabs."
+
+    def test_queries(self, larder):
+        assert answers_by_text(docstring_collection(["larder"])) == {
+            "A place to be.": {"larder.Oven": 1},
+            "Build one there.": {"larder.Oven.make": 1},
+            "Has a blade and no prongs.": {"larder.tools.knife": 1},
+            "Heat in dry air.": {"larder.bake": 1},  # said in two places
+            "Heat in oil.": {"larder.fry": 1},
+            "Make it hot before the food goes in.": {"larder.Ov.preheat": 1},
+            "Something to eat with.": {"larder.tools.fork": 1, "larder.tools.knife": 1},
+            "The other way.": {"larder.Oven.cool": 1},
+        }
+
+    def test_nothing_is_dropped_in_silence(self, larder):
+        collection = docstring_collection(["larder"])
+        assert collection.skipped == {
+            "larder.broken": "RuntimeError: out of gas",
+            "larder.leaving": "SystemExit: 3",
+        }
+        assert collection.unresolved == (("larder.bake", "nowhere"), ("larder.bake", "grill.strange! entry"))
+        assert "10 documents, 8 queries" in str(collection)
+        assert "2 modules skipped, 2 entries unresolved" in str(collection)
+
+    def test_same_again_and_ids_depend_on_the_text_alone(self, larder):
+        first, second = docstring_collection(["larder"]), docstring_collection(["larder"], random_state=1)
+        assert first == docstring_collection(["larder"])
+        assert first.queries == second.queries
+        assert list(first.queries) == list(second.queries)
+        assert len(set(first.queries.values())) == len(first.queries)
+
+    def test_warnings_are_silenced_only_inside(self, larder):
+        before = list(warnings.filters)
+        docstring_collection(["larder"])
+        assert warnings.filters == before
+        with pytest.warns(DeprecationWarning, match="outside"):
+            warnings.warn("outside", DeprecationWarning, stacklevel=1)
+
+    def test_methods_of_foreign_bases_stay_out(self, larder):
+        assert not any(
+            doc_id.endswith((".pop", ".items", ".join")) for doc_id in docstring_collection(["larder"]).docs
+        )
+
+
+class TestArguments:
+    @pytest.mark.parametrize("packages", ["numpy", [], [3], None])
+    def test_wrong_packages(self, packages):
+        with pytest.raises(InputError, match="packages must be"):
+            docstring_collection(packages)
+
+    def test_package_that_is_not_there(self):
+        with pytest.raises(InputError, match="'no_such_package', which cannot be imported"):
+            docstring_collection(["no_such_package"])
+
+    @pytest.mark.parametrize("random_state", [-1, 0.5, None, True])
+    def test_wrong_random_state(self, random_state):
+        with pytest.raises(InputError, match="random_state must be"):
+            docstring_collection(["json"], random_state=random_state)
+
+
+class TestSeeAlso:
+    @pytest.mark.parametrize(
+        ("section", "expected"),
+        [
+            ("a : one thing", [(["a"], "one thing")]),
+            ("a: one thing", [(["a"], "one thing")]),
+            ("a.b, c : both", [(["a.b", "c"], "both")]),
+            ("a", []),
+            ("a, b", []),
+            ("a :", []),
+            ("a\n    below\n    and on\nb : next", [(["a"], "below and on"), (["b"], "next")]),
+            ("a : starts\n\n    and goes  on", [(["a"], "starts and goes on")]),
+            ("    a : indented\n        more\n    b : too", [(["a"], "indented more"), (["b"], "too")]),
+            (":func:`a` : one", [(["a"], "one")]),
+            (":py:meth:`~x.y.a`, `b`, c : three", [(["x.y.a", "b", "c"], "three")]),
+            (":func:`a`, :func:`b`\n    ..", []),
+            ("a : ratio x:y, see :func:`b`", [(["a"], "ratio x:y, see :func:`b`")]),
+            ("not an entry!", [(["not an entry!"], "not an entry!")]),
+            ("", []),
+        ],
+    )
+    def test_entries(self, section, expected):
+        assert list(_entries(section.split("\n"))) == expected
+
+    def test_section_is_cut_out_wherever_it_stands(self):
+        text = "Sum.\n\n{}Notes\n-----\nN.\n\n{}.. index:: x\nrest\n{}"
+        section = "See Also\n--------\na : one\n\n"
+        kept, sections = _without_see_also(text.format(section, section.replace("Also", "also"), section))
+        assert kept == text.format("", "", "").strip()
+        assert [list(_entries(lines)) for lines in sections] == [[(["a"], "one")]] * 3
+
+    def test_prose_is_kept(self):
+        text = "Sum.\n\nSee also `a` and others.\nSee Also\nno underline"
+        assert _without_see_also(text) == (text, [])
+
+    def test_nearest_name_wins(self):
+        names = ["p.C.run", "p.run", "run", "p.q.run", "q.D.run"]
+        document_of = {name: name for name in names}
+        assert _resolved("run", ["p.C.go"], document_of) == "p.C.run"
+        assert _resolved("run", ["p.q.go"], document_of) == "p.q.run"
+        assert _resolved("run", ["p.z.go"], document_of) == "p.run"
+        assert _resolved("run", ["x.go"], document_of) == "run"
+        assert _resolved("D.run", ["p.go"], document_of) is None
+        assert _resolved("D.run", ["p.go", "q.E.go"], document_of) == "q.D.run"
+
+
+class TestDivision:
+    @settings(deadline=None, max_examples=50)
+    @given(
+        answers=st.dictionaries(
+            st.integers(0, 200).map("q{}".format),
+            st.lists(st.integers(0, 60).map("d{}".format), min_size=1, max_size=3, unique=True),
+            max_size=60,
+        ),
+        random_state=st.integers(0, 5),
+    )
+    def test_no_answer_is_on_two_sides(self, answers, random_state):
+        split_of = _divided(answers, random_state)
+        assert split_of.keys() == answers.keys()
+        sides: dict[str, set[str]] = {}
+        for qid, doc_ids in answers.items():
+            for doc_id in doc_ids:
+                sides.setdefault(doc_id, set()).add(split_of[qid])
+        assert all(len(splits) == 1 for splits in sides.values())
+
+    def test_groups_reach_through_other_queries(self):
+        answers = {"q1": ["a"], "q2": ["a", "b"], "q3": ["c", "b"], "q4": ["d"]}
+        assert [sorted(group) for group in _connected(answers)] == [["q1", "q2", "q3"], ["q4"]]
+
+    def test_shares_and_seed(self):
+        answers = {f"q{number}": [f"d{number}"] for number in range(1000)}
+        first, second = _divided(answers, 0), _divided(answers, 1)
+        for split, share in SPLITS.items():
+            assert list(first.values()).count(split) == pytest.approx(1000 * share, abs=1)
+        assert first != second
+        assert first == _divided(answers, 0)
+
+    def test_one_large_group_does_not_upset_the_shares(self):
+        answers = {f"q{number}": ["d"] for number in range(150)}
+        answers |= {f"r{number}": [f"d{number}"] for number in range(850)}
+        for random_state in range(5):
+            division = list(_divided(answers, random_state).values())
+            for split, share in SPLITS.items():
+                assert division.count(split) == pytest.approx(1000 * share, abs=2)
+
+
+@pytest.fixture(scope="module")
+def collection():
+    return docstring_collection(["numpy"])
+
+
+class TestNumpy:
+    def test_known_documents(self, collection):
+        for doc_id in (
+            "numpy.sum",
+            "numpy.add",
+            "numpy.ndarray.sum",
+            "numpy.linalg.norm",
+            "numpy.random.normal",
+        ):
+            assert doc_id in collection.docs
+        assert 1000 < len(collection.docs) < 3000
+        assert not any("._" in doc_id or ".tests." in doc_id for doc_id in collection.docs)
+        # The same method as numpy.random.normal, under a longer name.
+        assert "numpy.random.RandomState.normal" not in collection.docs
+        assert list(collection.docs) == sorted(collection.docs)
+
+    def test_no_answer_leaks_and_all_answers_exist(self, collection):
+        assert not any("\nSee Also\n----" in text for text in collection.docs.values())
+        seen: dict[str, str] = {}
+        for split, judged in collection.qrels.items():
+            for qid, docs in judged.items():
+                assert collection.queries[qid].strip()
+                for doc_id, grade in docs.items():
+                    assert grade == 1
+                    assert doc_id in collection.docs
+                    assert seen.setdefault(doc_id, split) == split
+        assert sum(len(judged) for judged in collection.qrels.values()) == len(collection.queries) > 300
+
+    def test_a_known_answer(self, collection):
+        assert "numpy.ndarray.sum" in answers_by_text(collection)["Equivalent method."]

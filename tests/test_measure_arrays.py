@@ -1,0 +1,190 @@
+"""Measures of score blocks, against a twin that sorts every row, and the ranking kernel under them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tercet.errors import InputError
+from tercet.kernels.ranking import rank_chosen
+from tercet.measure import average_precision_by_class, measure_block
+
+NAMES = [
+    "AP", "AP@3", "AP(rel=2)", "nDCG", "nDCG@3", "P@1", "P@5", "P(rel=2)@3",
+    "RR", "RR@2", "R@3", "R(rel=2)@4", "Success@2", "RankLoss", "RankLoss(rel=2)",
+]  # fmt: skip
+
+
+def sorted_twin(scores, grades, name, n_extra=0, exclude=-1):
+    """One query, one measure, by sorting the whole row and reading the definition."""
+    base, _, cutoff = name.partition("@")
+    base, _, level = base.partition("(rel=")
+    rel = int(level.rstrip(")") or 1)
+    kept = [d for d in range(len(scores)) if d != exclude]
+    ranking = sorted(kept, key=lambda d: (-scores[d], d))
+    gains = [max(int(grades[d]), 0) for d in ranking]
+    ideal = sorted(gains + [1] * n_extra, reverse=True)
+    k = int(cutoff) if cutoff else len(ideal)
+    hits = [g >= rel for g in gains]
+    n_relevant = sum(g >= rel for g in ideal)
+    if base == "RankLoss":
+        good = [scores[d] for d in kept if grades[d] >= rel]
+        bad = [scores[d] for d in kept if grades[d] < rel]
+        wrong = sum(g <= b for g in good for b in bad) + (n_relevant - len(good)) * len(bad)
+        if not kept and n_relevant:
+            return 1.0
+        return wrong / (n_relevant * len(bad)) if n_relevant and bad else 0.0
+    if base == "P":
+        return sum(hits[:k]) / k
+    if n_relevant == 0:
+        return 0.0
+    if base == "AP":
+        return sum(sum(hits[: i + 1]) / (i + 1) for i, hit in enumerate(hits[:k]) if hit) / n_relevant
+    if base == "R":
+        return sum(hits[:k]) / n_relevant
+    if base == "Success":
+        return float(any(hits[:k]))
+    if base == "RR":
+        return 1 / (hits.index(True) + 1) if any(hits[:k]) else 0.0
+    assert base == "nDCG"
+    dcg, best = (sum(g / np.log2(i + 2) for i, g in enumerate(x[:k])) for x in (gains, ideal))
+    return dcg / best
+
+
+@st.composite
+def blocks(draw):
+    """Scores from few distinct values, so that ties are common, with grades and columns to leave out."""
+    shape = draw(st.tuples(st.integers(1, 4), st.integers(1, 12)))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    values = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 0.25, 1.0, 1.0 + 1e-9, np.inf])
+    scores = draw(hnp.arrays(np.float64, shape, elements=values)).astype(dtype)
+    grades = draw(hnp.arrays(np.int64, shape, elements=st.integers(-2, 3)))
+    exclude = draw(hnp.arrays(np.int64, shape[0], elements=st.integers(-1, shape[1] - 1)))
+    n_extra = draw(hnp.arrays(np.int64, shape[0], elements=st.integers(0, 3)))
+    return scores, grades, exclude, n_extra
+
+
+@given(blocks())
+@settings(deadline=None, max_examples=50)
+def test_agrees_with_sorting(block):
+    scores, grades, exclude, n_extra = block
+    kept = np.arange(scores.shape[1]) != exclude[:, None]
+    n_relevant = ((grades > 0) & kept).sum(axis=1) + n_extra
+    got = measure_block(scores, grades, NAMES, n_relevant=n_relevant, exclude=exclude)
+    want = [
+        [sorted_twin(*row, name, extra, left_out) for name in NAMES]
+        for *row, extra, left_out in zip(scores, grades, n_extra, exclude, strict=True)
+    ]
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
+    assert np.all((got >= 0) & (got <= 1 + 1e-12))
+
+
+@given(blocks())
+@settings(deadline=None, max_examples=25)
+def test_sparse_grades_are_dense_grades(block):
+    scores, grades, exclude, _ = block
+    want = measure_block(scores, grades, NAMES, exclude=exclude)
+    for form in (sp.csr_array, sp.coo_matrix, sp.csc_array):
+        np.testing.assert_array_equal(measure_block(scores, form(grades), NAMES, exclude=exclude), want)
+
+
+def test_sparse_grades_are_not_changed():
+    unsorted = sp.csr_array((np.array([1, 2]), np.array([2, 0]), np.array([0, 2])), shape=(1, 3))
+    value = measure_block([[3.0, 2.0, 1.0]], unsorted, "nDCG@1")
+    assert value == [[1.0]]
+    assert unsorted.indices.tolist() == [2, 0]
+
+
+def test_left_out_column_is_as_if_never_there():
+    random = np.random.default_rng(3)
+    scores, grades = random.normal(size=(5, 9)).round(1), random.integers(0, 3, size=(5, 9))
+    exclude = np.array([0, 8, 4, -1, 2])
+    got = measure_block(scores, grades, NAMES, exclude=exclude)
+    for row in range(5):
+        kept = np.arange(9) != exclude[row]
+        alone = measure_block(scores[row : row + 1, kept], grades[row : row + 1, kept], NAMES)
+        np.testing.assert_array_equal(got[row], alone[0])
+
+
+@given(
+    blocks(),
+    st.integers(1, 4),
+    st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None, max_examples=50)
+def test_by_class_is_average_precision_of_same_class(block, n_classes, seed):
+    scores, _, exclude, _ = block
+    random = np.random.default_rng(seed)
+    of_queries = random.integers(0, n_classes, size=scores.shape[0])
+    of_docs = random.integers(0, n_classes, size=scores.shape[1])
+    same = (of_queries[:, None] == of_docs).astype(int)
+    want = measure_block(scores, same, "AP", exclude=exclude)[:, 0]
+    np.testing.assert_array_equal(average_precision_by_class(scores, of_queries, of_docs, exclude), want)
+    words = np.array(["sci.med", "rec", "alt", "comp"])
+    named = average_precision_by_class(scores, words[of_queries], words[of_docs], exclude)
+    np.testing.assert_array_equal(named, want)
+
+
+def test_class_without_documents_gets_zero():
+    got = average_precision_by_class([[1.0, 2.0], [1.0, 2.0]], [7, 1], [1, 1])
+    assert got.tolist() == [0.0, 1.0]
+    assert average_precision_by_class([[1.0]], [1], [1], exclude=[0]).tolist() == [0.0]
+
+
+def test_many_equal_scores_stay_fast():
+    # Word overlap gives zero to most documents: a scan of every tie would need 10^10 steps here.
+    labels = np.zeros(30_000, int)
+    labels[::2] = 1
+    got = average_precision_by_class(np.zeros((40, 30_000), np.float32), np.ones(40, int), labels)
+    hits = np.arange(1, 15_001)
+    np.testing.assert_allclose(got, np.mean(hits / (2 * hits - 1)))
+
+
+def test_rank_chosen_fills_ranks_and_ties():
+    scores = np.array([0.5, 0.9, 0.5, 0.5, 0.1, 0.9])
+    starts, columns = np.array([0, 3]), np.array([0, 3, 4], np.int32)
+    order, rank, at_least = (np.full(3, -9) for _ in range(3))
+    rank_chosen(scores, np.array([0, 6]), np.array([5]), starts, columns, order, rank, at_least)
+    assert order.tolist() == [0, 1, 2]
+    assert rank.tolist() == [1, 3, 4]
+    assert at_least.tolist() == [4, 4, 5]
+
+
+def test_no_queries_and_no_documents():
+    assert measure_block(np.empty((0, 4)), np.empty((0, 4), int), ["AP", "P@1"]).shape == (0, 2)
+    assert measure_block(np.empty((2, 0)), np.empty((2, 0), int), NAMES).tolist() == [[0.0] * len(NAMES)] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"scores": [[1.0, float("nan")]]}, "query 0 and document 1 is NaN"),
+        ({"scores": [1.0, 2.0]}, "Got shape (2,)"),
+        ({"scores": [["a", "b"]]}, "real numbers"),
+        ({"scores": [[1j, 2.0]]}, "real numbers"),
+        ({"grades": [[1, 0, 1]]}, "shape of the scores, (1, 2). Got (1, 3)"),
+        ({"grades": [[1.0, 0.0]]}, "integers. Got dtype float64"),
+        ({"exclude": [2]}, "column below 2, or -1 for none. Got 2 for query 0"),
+        ({"exclude": [-2]}, "Got -2 for query 0"),
+        ({"exclude": [0, 1]}, "shape (1,). Got shape (2,)"),
+        ({"n_relevant": [0]}, "'n_relevant' of query 0 is 0, but its row of grades has 1"),
+        ({"n_relevant": [1.0]}, "dtype float64"),
+        ({"measures": ["Foo"]}, "not known"),
+    ],
+)
+def test_wrong_input_says_what_and_where(change, complaint):
+    good = {"scores": [[1.0, 2.0]], "grades": [[1, 0]], "measures": ["AP"]}
+    with pytest.raises(InputError) as caught:
+        measure_block(**{**good, **change})
+    assert complaint in str(caught.value)
+
+
+def test_wrong_labels_say_what():
+    with pytest.raises(InputError, match=r"Got \(2,\) and \(2,\)"):
+        average_precision_by_class([[1.0, 2.0]], [1, 1], [1, 2])
+    with pytest.raises(InputError, match="of one kind"):
+        average_precision_by_class([[1.0, 2.0]], [1], ["1", "2"])

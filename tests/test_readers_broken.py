@@ -1,0 +1,312 @@
+"""Broken files and the exact sentence each of them gets."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tercet.data.beir import read_beir, read_corpus, read_queries
+from tercet.data.preference_files import read_preferences
+from tercet.data.svmlight import read_svmlight
+from tercet.data.trec import read_qrels, read_run
+from tercet.errors import FormatError, InputError
+
+WANTS_4 = (
+    "TREC judgements have 4 (qid, iteration, document id, grade), "
+    r"and BEIR judgements begin with the line 'query-id\tcorpus-id\tscore'"
+)
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+BROKEN: list[tuple[Callable[[str], object], str, str]] = [
+    (read_qrels, "q 0 d 1\nq 0 d2\n", f":2: 3 columns; {WANTS_4}"),
+    (read_qrels, "q 0 d 1 tag\n", f":1: 5 columns; {WANTS_4}"),
+    (read_qrels, "q\td\t1\n", f":1: 3 columns; {WANTS_4}"),
+    (read_qrels, "q 0 d 1.0\n", ":1: grade '1.0'; a whole number is needed"),
+    (
+        read_qrels,
+        "q 0 d 1\n\nq 0 e 1\nq 0 d 2\n",
+        ":4: query 'q', document 'd' has grade 2 here and 1 at line 1",
+    ),
+    (
+        read_qrels,
+        HEADER + "q\td\t1\nq\td\t0\n",
+        ":3: query 'q', document 'd' has grade 0 here and 1 at line 2",
+    ),
+    (read_qrels, HEADER + "q d 1\n", ":2: 1 columns; after this header there are 3, separated by tabs"),
+    (read_qrels, HEADER + "\td\t1\n", ":2: the query id is empty; every id needs at least one character"),
+    (read_qrels, HEADER + "q\t\t1\n", ":2: the document id is empty; every id needs at least one character"),
+    (read_qrels, HEADER + "q\td\t1\n" + HEADER, ":3: grade 'score'; a whole number is needed"),
+    (
+        read_qrels,
+        "q 0 d 1\n\ufeffq 0 e 1\n",
+        r":2: the query id '\ufeffq' begins with a byte order mark; were two files joined?",
+    ),
+    (read_qrels, "", ": the file holds no judgements"),
+    (read_qrels, HEADER, ": the file holds no judgements"),
+    (
+        read_run,
+        "q Q0 d 1 2.5\n",
+        ":1: 5 columns; a run has 6 (qid, Q0, document id, rank, score, tag)",
+    ),
+    (read_run, "q Q0 d 1 nan t\n", ":1: score 'nan'; a finite number is needed"),
+    (read_run, "q Q0 d 1 high t\n", ":1: score 'high'; a number is needed"),
+    (read_run, "q Q0 d 2.5 1 t\n", ":1: rank '2.5'; a whole number is needed"),
+    (
+        read_run,
+        "q Q0 d 1 2 t\np Q0 d 1 2 t\n\nq Q0 d 2 1 t\n",
+        ":4: query 'q' already has document 'd' at line 1",
+    ),
+    (read_run, "\n \n", ": the file holds no results"),
+    (
+        read_preferences,
+        "q\ta\n",
+        ":1: 2 columns; 3 or 4 are needed, separated by tabs: query, better, worse, weight",
+    ),
+    (
+        read_preferences,
+        "q\ta\tb\nq\tc\tc\n",
+        ":2: better and worse are both 'c'; a preference needs two documents",
+    ),
+    (
+        read_preferences,
+        "q\t\tb\n",
+        ":1: the better document's id is empty; every id needs at least one character",
+    ),
+    (read_preferences, "q\ta\tb\t0\n", ":1: weight 0.0; a positive, finite number is needed"),
+    (read_preferences, "q\ta\tb\t-2\n", ":1: weight -2.0; a positive, finite number is needed"),
+    (read_preferences, "q\ta\tb\tinf\n", ":1: weight 'inf'; a finite number is needed"),
+    (
+        read_preferences,
+        "q\ta\tb\t1\nq\ta\tb\n",
+        ":2: no weight here and one on the lines before; give one on every line or on none",
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a", "worse": "b"}\n'
+        '{"query": "q", "better": "a", "worse": "b", "weight": 2}\n',
+        ":2: a weight here and none on the lines before; give one on every line or on none",
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a", "worse": "b", "wieght": 1}',
+        ':1: unknown key "wieght"; the keys are "query", "better", "worse", "weight"',
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a"}',
+        ':1: the key "worse" is missing; found "query", "better"',
+    ),
+    (
+        read_preferences,
+        '{"query": 7, "better": "a", "worse": "b"}',
+        ':1: the "query" is the number 7; a number would lose digits, write it in quotes: "7"',
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a", "worse": "b", "weight": "2"}',
+        ':1: "weight" is "2"; a number without quotes is needed',
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a", "worse": "b", "weight": NaN}',
+        ":1: weight nan; a positive, finite number is needed",
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a", "worse": "b", "weight": 1' + "0" * 400 + "}",
+        ':1: "weight" is too large; a finite number is needed',
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a\\tz", "worse": "b"}',
+        r""":1: the "better" 'a\tz' holds a tab or a line break, which would break a row of a file""",
+    ),
+    (read_preferences, "query-id\tbetter-id\tworse-id\n", ": the file holds no preferences"),
+    (
+        read_corpus,
+        '{"_id": "a", "text": ""}\n{"_id": "b" "text"}',
+        ":2: column 13: broken JSON: Expecting ',' delimiter",
+    ),
+    (read_corpus, '["a"]', ":1: found a JSON array; each line holds one object, {…}"),
+    (read_corpus, "[" * 100_000, ":1: the JSON cannot be taken in: "),
+    (read_corpus, '{"_id": ' + "9" * 5000 + "}", ":1: the JSON cannot be taken in: "),
+    (read_corpus, '{"id": "a", "text": "b"}', ':1: the key "_id" is missing; found "id", "text"'),
+    (read_corpus, '{"_id": "a", "title": "b"}', ':1: the key "text" is missing; found "_id", "title"'),
+    (
+        read_corpus,
+        '{"_id": 1e5, "text": "b"}',
+        ':1: the "_id" is the number 100000.0; a number would lose digits, write it in quotes: "100000.0"',
+    ),
+    (read_corpus, '{"_id": null, "text": "b"}', ':1: the "_id" is None; a string is needed'),
+    (
+        read_corpus,
+        '{"_id": "", "text": "b"}',
+        ':1: the "_id" is empty; every id needs at least one character',
+    ),
+    (read_corpus, '{"_id": "a", "text": ["b"]}', ':1: "text" is a JSON array; a string is needed'),
+    (read_corpus, '{"_id": "a", "text": null}', ':1: "text" is a JSON null; a string is needed'),
+    (read_corpus, '{"_id": "a", "title": 3, "text": ""}', ':1: "title" is a JSON number; a string is needed'),
+    (
+        read_corpus,
+        '{"_id": "a", "text": "x\\ud800"}',
+        r':1: "text" holds half a surrogate pair, \ud800, which is no character',
+    ),
+    (
+        read_corpus,
+        '\n{"_id": "a", "text": "1"}\n{"_id": "b", "text": ""}\n\n{"_id": "a", "text": "3"}\n',
+        ":5: \"_id\" 'a' is already used at line 2",
+    ),
+    (read_corpus, "\n", ": the file holds no documents"),
+    (read_queries, '{"_id": "a", "text": " "}', ":1: query 'a' has an empty text; a query needs words"),
+    (
+        read_queries,
+        '{"_id": "a", "text": "1"}\n{"_id": "a", "text": "1"}',
+        ":2: \"_id\" 'a' is already used at line 1",
+    ),
+    (read_queries, "", ": the file holds no queries"),
+    (read_svmlight, "1 1:1\n1 0:2\n", ":2: feature id 0; ids start at 1"),
+    (read_svmlight, "1 -3:2\n", ":1: feature id -3; ids start at 1"),
+    (read_svmlight, "1 5:1 3:1\n", ":1: feature id 3 after 5; ids must ascend within a line"),
+    (read_svmlight, "1 5:1 5:0\n", ":1: feature id 5 occurs twice"),
+    (read_svmlight, "1 3000000000:1\n", ":1: feature id 3000000000; the largest possible is 2147483647"),
+    (read_svmlight, "1 a:1\n", ":1: feature id 'a'; a whole number is needed"),
+    (read_svmlight, "1 1:a\n", ":1: feature 1 has value 'a'; a number is needed"),
+    (read_svmlight, "1 1:\n", ":1: feature 1 has value ''; a number is needed"),
+    (read_svmlight, "1 1:nan\n", ":1: feature 1 has value 'nan'; a finite number within float32 is needed"),
+    (read_svmlight, "1 1:1e39\n", ":1: feature 1 has value '1e39'; a finite number within float32 is needed"),
+    (read_svmlight, "1 2\n", ":1: '2'; features are written id:value"),
+    (read_svmlight, "1 1_0:2\n", ":1: '1_0:2'; id:value in plain digits is needed"),
+    (read_svmlight, "1 qid:é 1:١\n", ":1: '1:١'; id:value in plain digits is needed"),
+    (read_svmlight, "1,2 1:1\n", ":1: target '1,2'; a number is needed"),
+    (read_svmlight, "1:1 2:1\n", ":1: target '1:1'; a number is needed"),
+    (read_svmlight, "inf 1:1\n", ":1: target 'inf'; a finite number is needed"),
+    (read_svmlight, "1 qid: 1:1\n", ":1: the qid is empty; every id needs at least one character"),
+    (
+        read_svmlight,
+        "1 1:1 qid:3\n",
+        ":1: 'qid:3' is out of place; qid comes once, right after the target",
+    ),
+    (
+        read_svmlight,
+        "1 qid:3 1:1\n# only a comment\n\n1 1:1\n",
+        ":4: no qid here and one on the lines before; give one on every line or on none",
+    ),
+    (
+        read_svmlight,
+        "1 1:1\n1 qid:3 1:1\n",
+        ":2: a qid here and none on the lines before; give one on every line or on none",
+    ),
+    (read_svmlight, "# nothing\n", ": the file holds no rows"),
+    (read_svmlight, "1\n2 # no features\n", ": no line has a feature; features are written id:value"),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(("read", "content", "message"), BROKEN)
+def test_broken_files_say_where_and_what(
+    read: Callable[[str], object],
+    content: str,
+    message: str,
+    packed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = content.encode()
+    Path("data.txt").write_bytes(gzip.compress(raw) if packed else raw)
+    with pytest.raises(FormatError) as caught:
+        read("data.txt")
+    # What follows "taken in:" is Python's own wording.
+    found = str(caught.value)
+    assert found == f"data.txt{message}" or (
+        message.endswith("taken in: ") and found.startswith(f"data.txt{message}")
+    )
+
+
+READERS = [read_qrels, read_run, read_preferences, read_corpus, read_queries, read_svmlight]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_every_reader_checks_encoding_and_gzip(read: Callable[[Path], object], tmp_path: Path) -> None:
+    file = tmp_path / "data.txt"
+    file.write_bytes(b"\xff1 1:1\n")
+    with pytest.raises(FormatError, match=r"data\.txt:1: byte 0xff at offset 0 is not UTF-8; convert"):
+        read(file)
+    file.write_bytes("1 1:1\n".encode("utf-16"))
+    with pytest.raises(FormatError, match=r"data\.txt:1: the file is UTF-16"):
+        read(file)
+    file.write_bytes(gzip.compress(b"1 1:1\n")[:-4])
+    with pytest.raises(FormatError, match=r"data\.txt:\d: the gzip data ends in the middle"):
+        read(file)
+    with pytest.raises(FormatError, match="there is no such file"):
+        read(tmp_path / "nothing")
+    with pytest.raises(FormatError, match="this is a folder"):
+        read(tmp_path)
+
+
+def test_a_feature_beyond_what_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1 1:1\n1 7:1\n")
+    with pytest.raises(FormatError, match=r"f:2: feature id 7; n_features=6 was asked for"):
+        read_svmlight(tmp_path / "f", n_features=6)
+    assert read_svmlight(tmp_path / "f", n_features=9).X.shape == (2, 9)
+    with pytest.raises(
+        InputError, match=r"n_features must be a whole number from 1 to 2147483647. Got 0 instead\."
+    ):
+        read_svmlight(tmp_path / "f", n_features=0)
+
+
+GOOD_FOLDER = {
+    "corpus.jsonl": '{"_id": "d", "text": "a text"}\n',
+    "queries.jsonl": '{"_id": "q", "text": "words"}\n',
+    "qrels/train.tsv": HEADER + "q\td\t1\n",
+}
+LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain or with .gz"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus.jsonl": None}, f"beir/corpus.jsonl: there is no such file; {LAYOUT}"),
+        ({"queries.jsonl": None}, f"beir/queries.jsonl: there is no such file; {LAYOUT}"),
+        ({"qrels/train.tsv": None}, f"beir/qrels: there is no file of judgements, *.tsv, here; {LAYOUT}"),
+        ({"corpus.jsonl.gz": ""}, "beir: both corpus.jsonl and corpus.jsonl.gz are here; remove one of them"),
+        (
+            {"qrels/train.tsv.gz": ""},
+            "beir/qrels: both train.tsv and train.tsv.gz are here; remove one of them",
+        ),
+        (
+            {"qrels/train.tsv": "q\td\t1\n"},
+            r"beir/qrels/train.tsv:1: found 'q\td\t1'; the first line must be the header "
+            r"'query-id\tcorpus-id\tscore'",
+        ),
+        (
+            {"qrels/train.tsv": HEADER + "q\td\t1\nx\td\t1\n"},
+            "beir/qrels/train.tsv:3: query 'x' is judged here and is not in queries.jsonl",
+        ),
+        (
+            {"qrels/dev.tsv": HEADER + "q\td\t1\nq\tD\t1\n"},
+            "beir/qrels/dev.tsv:3: document 'D' is judged here and is not in corpus.jsonl",
+        ),
+        ({"qrels/dev.tsv": ""}, "beir/qrels/dev.tsv: the file holds no judgements"),
+    ],
+)
+def test_broken_beir_folders_name_the_file(
+    changes: dict[str, str | None], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in {**GOOD_FOLDER, **changes}.items():
+        file = Path("beir", name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if content is not None:
+            file.write_text(content)
+    with pytest.raises(FormatError) as caught:
+        read_beir("beir")
+    assert str(caught.value) == message
+
+
+def test_a_beir_folder_that_is_not_there() -> None:
+    with pytest.raises(FormatError, match="no/folder: there is no such folder; a BEIR folder holds"):
+        read_beir("no/folder")

@@ -1,0 +1,355 @@
+"""Good files of every format, and what is particular to folders, archives and binary files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tercet.data import labelled
+from tercet.data.beir import read_beir
+from tercet.data.idx import read_idx, read_mnist
+from tercet.data.labelled import read_20newsgroups, read_labelled_folder
+from tercet.data.preference_files import read_preferences
+from tercet.data.svmlight import read_svmlight
+from tercet.data.trec import read_qrels, read_run
+from tercet.errors import FormatError, InputError
+
+
+def test_a_beir_folder_as_it_is_published(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    corpus = (
+        '\ufeff{"_id": "007", "title": "Bond", "text": "A spy.", "metadata": {"url": "x"}}\r\n'
+        '{"_id": "7", "title": "", "text": "No title."}\r\n'
+        '{"_id": "1e5", "title": null, "text": ""}'
+    )
+    (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(corpus.encode()))
+    (tmp_path / "queries.jsonl").write_text('{"_id": " q 1", "text": "spy", "split": "train"}\n')
+    header = "query-id\tcorpus-id\tscore\r\n"
+    (tmp_path / "qrels" / "test.tsv").write_text(header + " q 1\t007\t2\r\n q 1\t1e5\t0\r\n")
+    (tmp_path / "qrels" / "dev.tsv.gz").write_bytes(gzip.compress(f"{header} q 1\t7\t1\n".encode()))
+    (tmp_path / "qrels" / ".hidden.tsv").write_text("not ours")
+    (tmp_path / "qrels" / "notes.txt").write_text("not ours")
+    read = read_beir(tmp_path)
+    assert read.docs == {"007": "Bond\nA spy.", "7": "No title.", "1e5": ""}
+    assert read.queries == {" q 1": "spy"}
+    assert read.qrels == {"dev": {" q 1": {"7": 1}}, "test": {" q 1": {"007": 2, "1e5": 0}}}
+    assert read.path == tmp_path
+
+
+def test_qrels_and_runs_keep_ids_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("007\t0\td-1\t2\n7  Q0  1e5  -1\n007 0 d-1 2\n")
+    assert read_qrels(tmp_path / "qrels") == {"007": {"d-1": 2}, "7": {"1e5": -1}}
+    (tmp_path / "run").write_text("007 Q0 1e5 1 2.50 t\n007 Q0 1.0e5 2 -1e-3 t\n")
+    assert read_run(tmp_path / "run") == {"007": {"1e5": 2.5, "1.0e5": -0.001}}
+
+
+@pytest.mark.parametrize("header", ["", "query-id\tbetter-id\tworse-id\n"])
+def test_preferences_without_weights(tmp_path: Path, header: str) -> None:
+    (tmp_path / "f").write_text(f"{header}007\t a\t7\n\n007\t a\t7\n")
+    read = read_preferences(tmp_path / "f")
+    assert (read.qid, read.better, read.worse, read.weight) == (("007",) * 2, (" a",) * 2, ("7",) * 2, None)
+    assert read.qid[0] is read.qid[1]  # millions of rows share one string
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "q\ta\tb\t2\nq\tb\tc\t0.5\n",
+        "query-id\tbetter-id\tworse-id\tweight\nq\ta\tb\t2\nq\tb\tc\t0.5\n",
+        '{"worse": "b", "better": "a", "query": "q", "weight": 2}\n'
+        '{"query": "q", "better": "b", "worse": "c", "weight": 0.5}',
+    ],
+)
+def test_preferences_with_weights(tmp_path: Path, content: str) -> None:
+    (tmp_path / "f").write_text(content)
+    read = read_preferences(tmp_path / "f")
+    assert (read.qid, read.better, read.worse) == (("q", "q"), ("a", "b"), ("b", "c"))
+    assert read.weight is not None
+    assert read.weight.tolist() == [2.0, 0.5]
+    with pytest.raises(ValueError, match="read-only"):
+        read.weight[0] = 1
+
+
+def test_letor_lines(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text(
+        "# made by hand\n2 qid:007 1:0.400000 2:0 4:-1e-2 #docid = 224544\r\n"
+        "0 qid:a\u00a0b\n+1 qid:007 3:1 # x # y\n",
+        encoding="utf-8",
+    )
+    read = read_svmlight(tmp_path / "train.txt")
+    expected = [[0.4, 0, 0, -0.01], [0, 0, 0, 0], [0, 0, 1, 0]]
+    np.testing.assert_array_equal(read.X.toarray(), np.array(expected, np.float32))
+    assert read.X.nnz == 3  # zeros written in the file are not stored
+    assert read.X.has_canonical_format
+    assert read.y.tolist() == [2, 0, 1]
+    assert read.y.dtype == np.float64
+    assert read.qid == ["007", "a\u00a0b", "007"]
+    assert read.comments == ["docid = 224544", "", "x # y"]
+
+
+def test_svmlight_columns_go_up_to_the_largest_id_even_if_its_value_is_zero(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1 1:1 9:0\n-1 2:1e-60\n")
+    read = read_svmlight(tmp_path / "f")
+    assert read.X.shape == (2, 9)
+    assert read.X.nnz == 1  # 1e-60 is zero in float32
+    assert (read.qid, read.comments) == (None, None)
+
+
+def fill(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_labelled_folders_are_sorted_and_skip_what_is_hidden(tmp_path: Path) -> None:
+    fill(
+        tmp_path,
+        {
+            "b/2.txt": b"b two\r\n",
+            "b/10.txt": b"\xef\xbb\xbfb ten",
+            "a/x": gzip.compress("é".encode()),
+            "a/.DS_Store": b"\0\xff",
+            ".git/config": b"\xff",
+            "README": b"\xff",
+        },
+    )
+    read = read_labelled_folder(tmp_path)
+    assert read.texts == ["é", "b ten", "b two\r\n"]
+    assert read.labels == ["a", "b", "b"]
+    assert read.names == ["a/x", "b/10.txt", "b/2.txt"]
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"README": b""}, "data: there is no text here; a subfolder for each class is needed"),
+        ({"a/1": b"", "a/2": b""}, "data: only one class, 'a'; at least two are needed"),
+        ({"a/1": b"", "b/.x": b""}, "data/b: the class has no texts; remove the folder or add a file"),
+        (
+            {"a/1": b"", "b/c/1": b""},
+            "data/b/c: this is not a file; a class folder holds a file for each text",
+        ),
+        (
+            {"a/1": b"", "b/1": b"one\ntwo\ncaf\xe9"},
+            "data/b/1:3: byte 0xe9 at offset 11 is not utf-8; "
+            'name the encoding the texts are in, for instance encoding="latin-1"',
+        ),
+        (
+            {"a/1": b"", "b/1": gzip.compress(b"one")[:-2]},
+            "data/b/1: the gzip data ends in the middle; the file is truncated, fetch or compress it again",
+        ),
+    ],
+)
+def test_broken_labelled_folders(
+    files: dict[str, bytes], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fill(Path("data"), files)
+    with pytest.raises(FormatError) as caught:
+        read_labelled_folder("data")
+    assert str(caught.value) == message
+
+
+def test_labelled_folders_in_another_encoding(tmp_path: Path) -> None:
+    fill(tmp_path, {"a/1": b"caf\xe9", "b/1": b""})
+    assert read_labelled_folder(tmp_path, encoding="latin-1").texts == ["café", ""]
+    with pytest.raises(InputError, match="unknown encoding 'martian'"):
+        read_labelled_folder(tmp_path, encoding="martian")
+    with pytest.raises(FormatError, match="there is no such folder"):
+        read_labelled_folder(tmp_path / "none")
+
+
+POSTS = {
+    f"20news-bydate-{part}/{group}/{name}": f"From: {part}\n{group} {name} \xe9".encode("latin-1")
+    for part in ("train", "test")
+    for group in ("sci.space", "alt.atheism")
+    for name in ("53", "101")
+}
+
+
+def archive(files: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member)
+    return stream.getvalue()
+
+
+def test_20newsgroups_is_the_same_packed_and_extracted(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "extracted", POSTS)
+    (tmp_path / "packed").write_bytes(gzip.compress(archive({"./" + k: v for k, v in POSTS.items()})))
+    (tmp_path / "plain.tar").write_bytes(archive(dict(reversed(POSTS.items()))))
+    train, test = read_20newsgroups(folder)
+    assert train.names == ["alt.atheism/101", "alt.atheism/53", "sci.space/101", "sci.space/53"]
+    assert train.labels == ["alt.atheism"] * 2 + ["sci.space"] * 2
+    assert test.texts[0] == "From: test\nalt.atheism 101 é"
+    assert read_20newsgroups(tmp_path / "packed") == (train, test)
+    assert read_20newsgroups(tmp_path / "plain.tar") == (train, test)
+
+
+def test_20newsgroups_takes_nothing_else_from_an_archive(tmp_path: Path) -> None:
+    others = {
+        "../outside": b"no",
+        "/etc/absolute": b"no",
+        "20news-bydate-train/../../up": b"no",
+        "20news-bydate-train/sci.space/._53": b"no",
+        "README": b"no",
+    }
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "f").write_bytes(archive({**others, **POSTS}, {"link": "/etc/passwd"}))
+    train, test = read_20newsgroups(tmp_path / "in" / "f")
+    assert len(train) == len(test) == 4
+    assert "no" not in train.texts + test.texts
+    assert [file.name for file in tmp_path.rglob("*")] == ["in", "f"]
+
+
+GZIPPED = gzip.compress(archive(POSTS), mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (GZIPPED[: len(GZIPPED) // 2], "the gzip data ends in the middle"),
+        (GZIPPED[:-3], "the gzip data ends in the middle"),
+        (GZIPPED[:-6] + b"\0\0" + GZIPPED[-4:], "the gzip data is damaged"),
+        (archive(POSTS)[:700], "the tar archive is broken"),
+        (b"hello", "the tar archive is broken"),
+        (archive({"README": b""}), r"the archive has no posts 20news-bydate-train/<group>/<file>"),
+        (
+            archive({k: v for k, v in POSTS.items() if "train" in k}),
+            "the archive has no posts 20news-bydate-test",
+        ),
+        (
+            archive(POSTS, {"20news-bydate-train/sci.space/1": "/etc/passwd"}),
+            "20news-bydate-train/sci.space/1 in the archive is not an ordinary file",
+        ),
+    ],
+)
+def test_broken_20newsgroups_archives(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "20news.tar.gz").write_bytes(content)
+    with pytest.raises(FormatError, match=rf"20news\.tar\.gz: {message}"):
+        read_20newsgroups(tmp_path / "20news.tar.gz")
+
+
+def test_20newsgroups_has_bounds_and_no_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "f"
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for _ in range(2):
+            tar.addfile(tarfile.TarInfo("20news-bydate-train/a/1"))
+    file.write_bytes(stream.getvalue())
+    with pytest.raises(FormatError, match="20news-bydate-train/a/1 is in the archive twice"):
+        read_20newsgroups(file)
+    file.write_bytes(archive(POSTS))
+    monkeypatch.setattr(labelled, "LARGEST_ARCHIVE", 100)
+    with pytest.raises(FormatError, match="brings it beyond any real copy"):
+        read_20newsgroups(file)
+    with pytest.raises(FormatError, match=r"20news-bydate-train: there is no such folder"):
+        read_20newsgroups(tmp_path)
+
+
+def idx(array: np.ndarray) -> bytes:
+    codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
+    header = struct.pack(f">HBB{array.ndim}I", 0, codes[array.dtype.str[1:]], array.ndim, *array.shape)
+    return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    kind=st.sampled_from(["u1", "i1", "<i2", "<i4", "<f4", "<f8"]),
+    seed=st.integers(0, 100),
+    packed=st.booleans(),
+)
+def test_idx_gives_back_shape_type_and_values(
+    tmp_path_factory: pytest.TempPathFactory, shape: list[int], kind: str, seed: int, packed: bool
+) -> None:
+    array = np.random.default_rng(seed).integers(0, 120, shape).astype(kind)
+    file = tmp_path_factory.mktemp("idx") / "f"
+    file.write_bytes(gzip.compress(idx(array)) if packed else idx(array))
+    read = read_idx(file)
+    assert read.dtype == array.dtype
+    assert read.dtype.isnative
+    np.testing.assert_array_equal(read, array)
+
+
+PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "begins with nothing; an IDX file begins with 00 00 and a type"),
+        (b"\x89PNG", "begins with 89 50 4e 47; an IDX file begins with"),
+        (b"\0\0\x07\x01", "begins with 00 00 07 01;"),
+        (b"\0\0\x08\0", "the header gives 0 dimensions; 1 to 8 are possible"),
+        (b"\0\0\x08\xff", "the header gives 255 dimensions"),
+        (idx(PIXELS)[:9], "the file ends inside its header of 3 dimensions"),
+        (idx(PIXELS)[:-1], "promises 2 x 3 x 4 of 1 bytes, 24 in all; the file holds 23"),
+        (idx(PIXELS) + b"\0", "promises 2 x 3 x 4 of 1 bytes, 24 in all; the file holds more"),
+        (b"\0\0\x0e\x03" + b"\xff" * 12, r"at most 4294967296 are taken"),
+        (gzip.compress(idx(PIXELS))[:-5], "the gzip data ends in the middle"),
+    ],
+)
+def test_broken_idx_files(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(FormatError, match=rf"/f: .*{message}"):
+        read_idx(tmp_path / "f")
+
+
+def mnist_files() -> dict[str, bytes]:
+    return {
+        "train-images-idx3-ubyte.gz": gzip.compress(idx(PIXELS)),
+        "train-labels-idx1-ubyte": idx(np.array([5, 0], np.uint8)),
+        "t10k-images.idx3-ubyte": idx(PIXELS[:1]),
+        "t10k-labels-idx1-ubyte.gz": gzip.compress(idx(np.array([9], np.uint8))),
+    }
+
+
+def test_mnist(tmp_path: Path) -> None:
+    X_train, y_train, X_test, y_test = read_mnist(fill(tmp_path, mnist_files()))
+    assert X_train.dtype == np.float32
+    assert X_train.nnz == 23
+    np.testing.assert_array_equal(X_train.toarray(), PIXELS.reshape(2, 12).astype(np.float32) / 255)
+    np.testing.assert_array_equal(X_test.toarray(), PIXELS[:1].reshape(1, 12).astype(np.float32) / 255)
+    assert (y_train.tolist(), y_test.tolist()) == ([5, 0], [9])
+    assert X_train.has_canonical_format
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train-labels-idx1-ubyte": None}, "train-labels-idx1-ubyte: there is no such file, nor with .gz"),
+        ({"train-labels-idx1-ubyte": idx(np.zeros(3, np.uint8))}, "ubyte: 3 labels for 2 images; one each"),
+        (
+            {"train-labels-idx1-ubyte": idx(PIXELS)},
+            "ubyte: found 3 dimensions of uint8 and size 24; 1 of uint8",
+        ),
+        ({"t10k-images.idx3-ubyte": idx(PIXELS[:1].astype(">i4"))}, "found 3 dimensions of int32"),
+        ({"t10k-images.idx3-ubyte": idx(PIXELS[:0])}, "size 0; 3 of uint8, not empty, are needed"),
+        ({"t10k-images.idx3-ubyte": idx(PIXELS[:1, :2])}, "images have 12 and 8 pixels; they must be alike"),
+    ],
+)
+def test_broken_mnist_folders(tmp_path: Path, changes: dict[str, bytes | None], message: str) -> None:
+    merged = {**mnist_files(), **changes}
+    fill(tmp_path, {name: content for name, content in merged.items() if content is not None})
+    with pytest.raises(FormatError, match=message):
+        read_mnist(tmp_path)
+    with pytest.raises(FormatError, match="there is no such folder"):
+        read_mnist(tmp_path / "none")

@@ -1,0 +1,232 @@
+"""What is written is read back unchanged, whatever the ids look like."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tercet.data.beir import read_beir, write_beir
+from tercet.data.preference_files import PreferenceTriples, read_preferences, write_preferences
+from tercet.data.svmlight import read_svmlight
+from tercet.data.trec import read_qrels, read_run, write_qrels, write_run
+from tercet.errors import InputError
+
+QUICK = settings(deadline=None, max_examples=50)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+IDS = st.one_of(
+    st.sampled_from(["007", "7", "1e5", " ", " a b ", "query-id", "{", "#", "é", "e\u0301", "\u2028"]),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), min_size=1, max_size=8),
+).filter(lambda text: not text.startswith("\ufeff"))
+SOLID_IDS = IDS.filter(lambda text: text.split() == [text])
+GRADES = st.integers(-2, 4) | st.integers(-(2**63), 2**63 - 1)
+SCORES = st.floats(allow_nan=False, allow_infinity=False)
+NAMES = st.sampled_from(["f", "f.gz", "f.tsv", "f.jsonl", "f.jsonl.gz"])
+
+
+@contextmanager
+def new_file(name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, name)
+
+
+def nested(ids: st.SearchStrategy[str], values: st.SearchStrategy) -> st.SearchStrategy:
+    one = st.dictionaries(ids, values, min_size=1, max_size=4)
+    return st.dictionaries(ids, one, min_size=1, max_size=4)
+
+
+@QUICK
+@given(qrels=nested(SOLID_IDS, GRADES), name=NAMES)
+def test_qrels(qrels: dict[str, dict[str, int]], name: str) -> None:
+    with new_file(name) as file:
+        write_qrels(file, qrels)
+        assert read_qrels(file) == qrels
+
+
+@QUICK
+@given(run=nested(SOLID_IDS, SCORES), name=NAMES)
+def test_runs(run: dict[str, dict[str, float]], name: str) -> None:
+    with new_file(name) as file:
+        write_run(file, run)
+        read = read_run(file)
+    assert read == run
+    for scores in read.values():
+        assert list(scores.values()) == sorted(scores.values(), reverse=True)
+
+
+@QUICK
+@given(
+    docs=st.dictionaries(IDS, TEXTS, min_size=1, max_size=4),
+    queries=st.dictionaries(IDS, TEXTS.filter(str.strip), min_size=1, max_size=4),
+    splits=st.sets(st.sampled_from(["train", "dev", "test-2", "v1.0"]), min_size=1),
+    draw=st.data(),
+)
+def test_beir_folders(
+    docs: dict[str, str], queries: dict[str, str], splits: set[str], draw: st.DataObject
+) -> None:
+    judged = st.dictionaries(st.sampled_from(sorted(docs)), GRADES, min_size=1)
+    one = st.dictionaries(st.sampled_from(sorted(queries)), judged, min_size=1)
+    qrels = {split: draw.draw(one) for split in splits}
+    with new_file("deep/collection") as folder:
+        write_beir(folder, docs, queries, qrels)
+        read = read_beir(folder)
+        assert read_qrels(folder / "qrels" / f"{min(splits)}.tsv") == qrels[min(splits)]
+    assert (read.docs, read.queries, read.qrels, read.path) == (docs, queries, qrels, folder)
+    assert list(read.docs) == list(docs)
+
+
+@QUICK
+@given(
+    rows=st.lists(st.tuples(IDS, IDS, IDS).filter(lambda row: row[1] != row[2]), min_size=1, max_size=6),
+    weighted=st.booleans(),
+    name=NAMES,
+    draw=st.data(),
+)
+def test_preferences(
+    rows: list[tuple[str, str, str]], weighted: bool, name: str, draw: st.DataObject
+) -> None:
+    positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+    weight = None
+    if weighted:
+        weight = np.array(draw.draw(st.lists(positive, min_size=len(rows), max_size=len(rows))))
+    qid, better, worse = zip(*rows, strict=True)
+    with new_file(name) as file:
+        write_preferences(file, PreferenceTriples(qid, better, worse, weight))
+        read = read_preferences(file)
+    assert (read.qid, read.better, read.worse) == (qid, better, worse)
+    assert len(read) == len(rows)
+    if weight is None:
+        assert read.weight is None
+    else:
+        assert read.weight is not None
+        assert read.weight.dtype == np.float64
+        assert read.weight.tolist() == weight.tolist()
+
+
+@QUICK
+@given(
+    rows=st.lists(
+        st.tuples(
+            SCORES,
+            SOLID_IDS.filter(lambda text: "#" not in text),
+            st.dictionaries(st.integers(1, 40), st.floats(width=32, allow_nan=False, allow_infinity=False)),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    with_qid=st.booleans(),
+)
+def test_svmlight(rows: list[tuple[float, str, dict[int, float]]], with_qid: bool) -> None:
+    dense = np.zeros((len(rows), 40), np.float32)
+    lines = []
+    for row, (target, qid, features) in enumerate(rows):
+        cells = [f"{key}:{features[key]!r}" for key in sorted(features)]
+        lines.append(" ".join([repr(target), *([f"qid:{qid}"] if with_qid else []), *cells]))
+        for key, value in features.items():
+            dense[row, key - 1] = value
+    with new_file("f") as file:
+        file.write_bytes("\n".join(lines).encode())
+        read = read_svmlight(file, n_features=40)
+    assert read.X.dtype == np.float32
+    np.testing.assert_array_equal(read.X.toarray(), dense)
+    assert read.X.nnz == np.count_nonzero(dense)
+    assert read.y.tolist() == [target for target, _, _ in rows]
+    assert read.qid == ([qid for _, qid, _ in rows] if with_qid else None)
+
+
+BAD_IDS = ["", "a\tb", "a\nb", "a\r", "\ufeffa", "\ud800", 7]
+BLANK_IDS = ["a b", " a", "a\u00a0", "\u3000", "a\x1cb", "a\x85"]
+
+
+@pytest.mark.parametrize("bad", [*BAD_IDS, *BLANK_IDS])
+def test_trec_refuses_to_write_ids_it_could_not_read(tmp_path: Path, bad: str) -> None:
+    for write, table in [
+        (write_qrels, {bad: {"d": 1}}),
+        (write_qrels, {"q": {bad: 1}}),
+        (write_run, {bad: {"d": 1.0}}),
+        (write_run, {"q": {"good": 2.0, bad: 1.0}}),
+    ]:
+        with pytest.raises(InputError, match=r"^.*f: cannot write: the (query|document) id "):
+            write(tmp_path / "f", table)  # type: ignore[operator]
+    if isinstance(bad, str):
+        with pytest.raises(InputError, match="cannot write: the tag "):
+            write_run(tmp_path / "f", {"q": {"d": 1.0}}, tag=bad)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("bad", BAD_IDS)
+@pytest.mark.parametrize("name", ["f.tsv", "f.jsonl"])
+def test_preferences_and_beir_refuse_to_write_ids_they_could_not_read(
+    tmp_path: Path, bad: str, name: str
+) -> None:
+    for ids in [(bad, "b", "c"), ("a", bad, "c"), ("a", "b", bad)]:
+        with pytest.raises(InputError, match=r"cannot write: the (query id|better|worse)"):
+            write_preferences(tmp_path / name, PreferenceTriples(*[(one,) for one in ids]))
+    with pytest.raises(InputError, match="cannot write: the document id"):
+        write_beir(tmp_path / "new", {bad: "text"}, {"q": "text"}, {"train": {"q": {bad: 1}}})
+    with pytest.raises(InputError, match="cannot write: the query id"):
+        write_beir(tmp_path / "new", {"d": "text"}, {bad: "text"}, {"train": {bad: {"d": 1}}})
+    assert list(tmp_path.iterdir()) == []
+
+
+D, Q, J = {"d": "text"}, {"q": "text"}, {"train": {"q": {"d": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("docs", "queries", "qrels", "message"),
+    [
+        ({}, Q, J, "there is no document"),
+        (D, {}, J, "there is no query"),
+        (D, Q, {}, "there is no split of judgements"),
+        (D, Q, {"train": {}}, "split 'train' has no judgements"),
+        (D, {"q": " \n"}, J, "query 'q' has an empty text; a query needs words"),
+        ({"d": None}, Q, J, "the text of document 'd' is None; a string is needed"),
+        ({"d": "\ud800"}, Q, J, r"the text of document 'd' holds half a surrogate pair, \\ud800"),
+        (D, Q, {"train": {"other": {"d": 1}}}, "query 'other' of split 'train' is not in queries"),
+        (D, Q, {"train": {"q": {"other": 1}}}, "document 'other' of split 'train' is not in docs"),
+        (D, Q, {"../train": {"q": {"d": 1}}}, r"split '\.\./train'; it becomes a file name"),
+        (D, Q, {"train": {"q": {"d": 1.5}}}, "grade 1.5 of query 'q', document 'd'; a whole number"),
+    ],
+)
+def test_beir_refuses_to_write_what_it_could_not_read(
+    tmp_path: Path, docs: dict, queries: dict, qrels: dict, message: str
+) -> None:
+    with pytest.raises(InputError, match=f"cannot write: {message}"):
+        write_beir(tmp_path / "new", docs, queries, qrels)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_beir_is_not_written_over_something_else(tmp_path: Path) -> None:
+    write_beir(tmp_path / "new", D, Q, J)
+    with pytest.raises(InputError, match="a new or an empty folder is needed"):
+        write_beir(tmp_path / "new", D, Q, {"dev": J["train"]})
+    assert list(read_beir(tmp_path / "new").qrels) == ["train"]
+
+
+def test_nothing_to_write_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the run holds no results"):
+        write_run(tmp_path / "f", {"q": {}})
+    with pytest.raises(InputError, match="there are no judgements"):
+        write_qrels(tmp_path / "f", {})
+    with pytest.raises(InputError, match="there are no preferences"):
+        write_preferences(tmp_path / "f", PreferenceTriples((), (), ()))
+    with pytest.raises(InputError, match="score nan of query 'q', document 'd'; it must be finite"):
+        write_run(tmp_path / "f", {"q": {"d": float("nan")}})
+    with pytest.raises(InputError, match=r"weight -1\.0 of preference 1 is not positive"):
+        write_preferences(
+            tmp_path / "f", PreferenceTriples(("q", "q"), ("a", "b"), ("b", "a"), np.array([1, -1.0]))
+        )
+    with pytest.raises(InputError, match="preference 0 has 'a' as better and as worse"):
+        write_preferences(tmp_path / "f", PreferenceTriples(("q",), ("a",), ("a",)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_triples_must_have_one_of_each() -> None:
+    with pytest.raises(InputError, match="found qid 2, better 1, worse 1"):
+        PreferenceTriples(("a", "b"), ("c",), ("d",))

@@ -1,0 +1,477 @@
+"""Words to vectors: the analyser, tf-idf against scikit-learn, BM25 against its formula, saving."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+from tercet.errors import DamagedBundleError, InputError, MissingExtraError, ParameterError
+from tercet.text import Analyser, Vectoriser
+
+TEXTS = [
+    "The green avocado and the green eyes of the running cat",
+    "Running, runs, ran: a cat runs after the mouse!",
+    "Über große Katzen — naïve café, 北京 東京",
+    "",
+    "eyes eyes eyes avocado x 42 42",
+]
+
+
+def made_corpus(n_texts: int = 300, n_words: int = 2_000, seed: int = 0) -> list[str]:
+    """Texts with Zipf-like words: many words share their total count, so ties are settled many times."""
+    rng = np.random.default_rng(seed)
+    chance = 1 / np.arange(1, n_words + 1)
+    names = np.array([f"w{number:x}" for number in rng.permutation(n_words)])
+    drawn = [rng.choice(names, size=rng.integers(0, 60), p=chance / chance.sum()) for _ in range(n_texts)]
+    return [" ".join(words) for words in drawn]
+
+
+def bm25_scores(queries: list[str], docs: list[str], fitted: list[str], k1: float, b: float) -> np.ndarray:
+    """BM25 as it is written in books, one pair and one word at a time."""
+    analyse = Analyser()
+    collection = [analyse(text) for text in fitted]
+    mean_length = sum(len(words) for words in collection) / len(collection)
+    scores = np.zeros((len(queries), len(docs)))
+    for row, query in enumerate(queries):
+        for column, doc in enumerate(docs):
+            words = analyse(doc)
+            for word in analyse(query):
+                df = sum(word in other for other in collection)
+                tf = words.count(word)
+                if df and tf:
+                    idf = math.log(1 + (len(collection) - df + 0.5) / (df + 0.5))
+                    norm = k1 * (1 - b + b * len(words) / mean_length)
+                    scores[row, column] += idf * tf * (k1 + 1) / (tf + norm)
+    return scores
+
+
+class TestAnalyser:
+    @pytest.mark.parametrize("ngrams", [(1, 1), (1, 2), (2, 3), (4, 40)])
+    @pytest.mark.parametrize("stop_words", [None, "english", ["green", "the"]])
+    @pytest.mark.parametrize("lowercase", [True, False])
+    def test_equals_scikit_learns(self, ngrams, stop_words, lowercase):
+        theirs = CountVectorizer(ngram_range=ngrams, stop_words=stop_words, lowercase=lowercase)
+        ours = Analyser(ngrams=ngrams, stop_words=stop_words, lowercase=lowercase)
+        assert [ours(text) for text in TEXTS] == [theirs.build_analyzer()(text) for text in TEXTS]
+
+    def test_stop_words_go_before_stemming_and_ngrams(self):
+        analyser = Analyser(stop_words=["runs", "the"], stemmer="english", ngrams=(1, 2))
+        # "running" stems to what "runs" would, and stays; "cat" and "mouse" become neighbours.
+        assert analyser("cat runs the mouse running") == ["cat", "mous", "run", "cat mous", "mous run"]
+
+    def test_stop_words_match_whatever_their_case(self):
+        assert Analyser(stop_words=["The"])("THE cat") == ["cat"]
+        assert Analyser(stop_words=["The"], lowercase=False)("The the") == ["the"]
+
+    def test_group_and_empty_matches(self):
+        assert Analyser(pattern=r"#(\w*)")("#one # two #three") == ["one", "three"]
+        assert Analyser(pattern=r"\w*")("one two") == ["one", "two"]
+
+    def test_stems_are_cached_and_right(self):
+        analyser = Analyser(stemmer="english")
+        assert analyser("running runs") == analyser("running runs") == ["run", "run"]
+        assert Analyser(stemmer="german")("häuser") == ["haus"]
+
+    def test_is_a_value(self):
+        words = ["the"]
+        analyser = Analyser(stop_words=words)
+        words.append("cat")
+        assert analyser("the cat") == ["cat"]
+        assert analyser == Analyser(stop_words=("the",))
+        assert hash(analyser) == hash(Analyser(stop_words=["the"]))
+        with pytest.raises(AttributeError):
+            analyser.lowercase = False
+
+    def test_copies_after_use(self):
+        analyser = Analyser(stemmer="english", stop_words="english")
+        analyser("the cats")
+        for other in (copy.deepcopy(analyser), pickle.loads(pickle.dumps(analyser))):
+            assert other == analyser
+            assert other("the cats") == ["cat"]
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("lowercase", 1),
+            ("pattern", "("),
+            ("pattern", None),
+            ("pattern", "(a)(b)"),
+            ("stop_words", "german"),
+            ("stop_words", {"the"}),
+            ("stop_words", ["the", 3]),
+            ("stemmer", "klingon"),
+            ("stemmer", 3),
+            ("ngrams", (0, 1)),
+            ("ngrams", (2, 1)),
+            ("ngrams", (1,)),
+            ("ngrams", (1, True)),
+            ("ngrams", 2),
+        ],
+    )
+    def test_refuses_wrong_parameters(self, name, value):
+        with pytest.raises(ParameterError, match=rf"The '{name}.*' parameter of Analyser must be"):
+            Analyser(**{name: value})
+
+    def test_missing_stemmer_says_what_to_install(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "Stemmer", None)
+        with pytest.raises(MissingExtraError, match=r"tercet\[stem\]"):
+            Analyser(stemmer="english")
+        assert Analyser()("still works") == ["still", "works"]
+
+    @pytest.mark.parametrize(
+        "analyser",
+        [
+            Analyser(),
+            Analyser(stop_words="english", ngrams=(1, 3), lowercase=False),
+            Analyser(stop_words=["a", "b"], stemmer="french", pattern=r"\S+"),
+            Analyser(stop_words=[]),
+        ],
+    )
+    def test_meta_round_trip_through_json(self, analyser):
+        assert Analyser.from_meta(json.loads(json.dumps(analyser.to_meta()))) == analyser
+
+    @pytest.mark.parametrize("key", ["lowercase", "pattern", "stop_words", "stemmer", "ngrams"])
+    def test_meta_with_a_missing_or_wrong_key_is_damaged(self, key):
+        meta = Analyser().to_meta()
+        with pytest.raises(DamagedBundleError, match=key):
+            Analyser.from_meta({name: value for name, value in meta.items() if name != key})
+        with pytest.raises(DamagedBundleError, match=key):
+            Analyser.from_meta(meta | {key: -1})
+
+    def test_meta_with_an_unknown_key_is_damaged(self):
+        with pytest.raises(DamagedBundleError, match="accents"):
+            Analyser.from_meta(Analyser().to_meta() | {"accents": True})
+        with pytest.raises(DamagedBundleError, match="mapping"):
+            Analyser.from_meta([])
+
+
+class TestTfidf:
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"max_features": 100},
+            {"max_features": 777, "min_df": 2},
+            {"min_df": 3, "max_df": 0.5},
+            {"min_df": 0.02, "max_df": 40},
+            {"sublinear_tf": False},
+        ],
+    )
+    def test_equals_scikit_learns(self, options):
+        texts = made_corpus()
+        theirs = TfidfVectorizer(**{"sublinear_tf": True, **options})
+        expected = theirs.fit_transform(texts)
+        ours = Vectoriser(**options).fit(texts)
+        assert ours.words_ == theirs.get_feature_names_out().tolist()
+        np.testing.assert_allclose(ours.transform_docs(texts).toarray(), expected.toarray(), atol=1e-6)
+
+    def test_equals_scikit_learns_with_the_papers_settings(self):
+        texts = [*made_corpus(n_texts=1500, n_words=30_000), *TEXTS]
+        theirs = TfidfVectorizer(max_features=10_000, sublinear_tf=True, stop_words="english")
+        expected = theirs.fit_transform(texts)
+        ours = Vectoriser(analyser=Analyser(stop_words="english"), max_features=10_000)
+        D = ours.fit_transform_docs(texts)
+        assert len(theirs.vocabulary_) == 10_000  # so that ties were in fact settled
+        assert ours.index_ == theirs.vocabulary_
+        assert abs(D - expected).max() < 1e-6
+        unseen = made_corpus(n_texts=50, n_words=30_000, seed=1)
+        assert abs(ours.transform_queries(unseen) - theirs.transform(unseen)).max() < 1e-6
+
+    def test_queries_and_documents_are_alike_and_of_unit_length(self):
+        vectoriser = Vectoriser().fit(TEXTS)
+        D, Q = vectoriser.transform_docs(TEXTS), vectoriser.transform_queries(TEXTS)
+        assert (D != Q).nnz == 0
+        np.testing.assert_allclose(np.linalg.norm(D.toarray(), axis=1), [1, 1, 1, 0, 1], rtol=1e-6)
+
+
+class TestBm25:
+    @pytest.mark.parametrize("idf_power", [0, 0.3, 0.5, 1])
+    @pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (1.2, 0.75), (0, 0), (2, 1)])
+    def test_inner_product_is_bm25_up_to_a_factor_per_query(self, idf_power, k1, b):
+        docs = made_corpus(n_texts=40, n_words=50)
+        queries = ["w1 w2 w3", "w4 w4 w4 w5 unheard", "wa"]
+        unseen = made_corpus(n_texts=10, n_words=60, seed=1)
+        vectoriser = Vectoriser(weighting="bm25", k1=k1, b=b, idf_power=idf_power).fit(docs)
+        Q, D = vectoriser.transform_queries(queries), vectoriser.transform_docs([*docs, *unseen])
+        found = (Q.astype(np.float64) @ D.astype(np.float64).T).toarray()
+        expected = bm25_scores(queries, [*docs, *unseen], docs, k1, b)
+        assert (expected.max(axis=1) > 0).all()
+        factor = found.max(axis=1) / expected.max(axis=1)
+        np.testing.assert_allclose(found, factor[:, None] * expected, rtol=2e-5, atol=1e-7)
+
+    def test_lengths(self):
+        docs = made_corpus(n_texts=100, n_words=300)
+        vectoriser = Vectoriser(weighting="bm25").fit(docs)
+        D, Q = vectoriser.transform_docs(docs).toarray(), vectoriser.transform_queries(docs[:20]).toarray()
+        np.testing.assert_allclose(np.linalg.norm(D, axis=1).mean(), 1, rtol=1e-5)
+        has_words = [bool(text) for text in docs[:20]]
+        np.testing.assert_allclose(np.linalg.norm(Q, axis=1), has_words, rtol=1e-5)
+
+    def test_length_counts_words_without_a_column(self):
+        texts = ["cat cat", "cat mouse lion tiger", "mouse"]
+        vectoriser = Vectoriser(weighting="bm25", max_features=1, b=1.0).fit(texts)
+        assert vectoriser.words_ == ["cat"]
+        assert vectoriser.mean_length_ == 7 / 3
+        short, long = vectoriser.transform_docs(["cat", "cat unheard of thing"]).toarray()
+        assert short > long
+
+    def test_sublinear_tf_is_for_tfidf_alone(self):
+        rows = [
+            Vectoriser(weighting="bm25", sublinear_tf=sublinear).fit_transform_docs(TEXTS)
+            for sublinear in (True, False)
+        ]
+        assert (rows[0] != rows[1]).nnz == 0
+
+
+@pytest.mark.parametrize("weighting", ["tfidf", "bm25"])
+class TestEveryWeighting:
+    def test_rows_are_canonical_float32(self, weighting):
+        texts = [*made_corpus(), "", "nothing known"]
+        vectoriser = Vectoriser(weighting=weighting).fit(texts[:200])
+        for rows in (vectoriser.transform_docs(texts), vectoriser.transform_queries(texts)):
+            assert rows.format == "csr"
+            assert rows.dtype == np.float32
+            assert rows.shape == (len(texts), len(vectoriser.words_))
+            assert rows[-2:].nnz == 0
+            for start, end in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+                assert (np.diff(rows.indices[start:end]) > 0).all()
+            assert (rows.data > 0).all()
+
+    def test_fit_transform_is_fit_and_transform(self, weighting):
+        texts = made_corpus()
+        vectoriser = Vectoriser(weighting=weighting, max_features=500)
+        once = vectoriser.fit_transform_docs(texts)
+        assert (once != vectoriser.fit(texts).transform_docs(texts)).nnz == 0
+
+    def test_a_row_does_not_depend_on_its_neighbours(self, weighting):
+        texts = made_corpus(n_texts=30)
+        vectoriser = Vectoriser(weighting=weighting).fit(texts)
+        together = vectoriser.transform_docs(texts)
+        for row, text in enumerate(texts):
+            assert (together[row] != vectoriser.transform_docs([text])).nnz == 0
+
+    def test_words_and_frequencies(self, weighting):
+        vectoriser = Vectoriser(weighting=weighting).fit(iter(TEXTS))
+        assert vectoriser.words_ == sorted(vectoriser.words_)
+        assert vectoriser.index_ == {word: column for column, word in enumerate(vectoriser.words_)}
+        assert vectoriser.n_docs_ == 5
+        expected = Counter(word for text in TEXTS for word in set(Analyser()(text)))
+        assert dict(zip(vectoriser.words_, vectoriser.document_frequency_, strict=True)) == expected
+
+    def test_unknown_words(self, weighting):
+        analyser = Analyser(stop_words="english")
+        vectoriser = Vectoriser(weighting=weighting, analyser=analyser).fit(["green avocado"])
+        assert vectoriser.unknown_words("the zebra eats green avocado, zebra!") == ["zebra", "eats"]
+        assert vectoriser.unknown_words("") == []
+
+    def test_no_texts_to_transform(self, weighting):
+        vectoriser = Vectoriser(weighting=weighting).fit(["one two"])
+        assert vectoriser.transform_docs([]).shape == (0, 2)
+        assert vectoriser.transform_queries([]).shape == (0, 2)
+
+    def test_clone_keeps_parameters_and_forgets_words(self, weighting):
+        vectoriser = Vectoriser(weighting=weighting, analyser=Analyser(stemmer="english"), k1=1.5).fit(TEXTS)
+        copied = clone(vectoriser)
+        assert copied.get_params() == vectoriser.get_params()
+        with pytest.raises(NotFittedError):
+            copied.transform_docs(TEXTS)
+
+    @settings(deadline=None, max_examples=40)
+    @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=8), data=st.data())
+    def test_state_round_trip_is_exact(self, weighting, texts, data):
+        ngrams = data.draw(st.sampled_from([(1, 1), (1, 2)]))
+        analyser = Analyser(pattern=r"\w+", ngrams=ngrams)
+        vectoriser = Vectoriser(weighting=weighting, analyser=analyser, max_features=np.int64(10)).fit(
+            ["somewhere a word", *texts]
+        )
+        meta, arrays = vectoriser.to_state()
+        assert arrays["words"].dtype == np.uint8
+        assert arrays["word_offsets"].dtype == np.int64
+        again = Vectoriser.from_state(json.loads(json.dumps(meta)), {k: v.copy() for k, v in arrays.items()})
+        assert again.get_params() == vectoriser.get_params()
+        assert (again.words_, again.index_) == (vectoriser.words_, vectoriser.index_)
+        assert again.n_docs_ == vectoriser.n_docs_
+        for method in ("transform_docs", "transform_queries"):
+            before, after = getattr(vectoriser, method)(texts), getattr(again, method)(texts)
+            assert before.shape == after.shape
+            assert (before != after).nnz == 0
+
+    @settings(deadline=None, max_examples=30)
+    @given(texts=st.lists(st.text(alphabet="ab cé", max_size=30), min_size=1, max_size=6))
+    def test_entries_stand_where_the_words_are(self, weighting, texts):
+        vectoriser = Vectoriser(weighting=weighting, analyser=Analyser(pattern=r"\w+")).fit(["ab b", *texts])
+        for rows in (vectoriser.transform_docs(texts), vectoriser.transform_queries(texts)):
+            for row, text in enumerate(texts):
+                found = {vectoriser.words_[column] for column in rows[row].indices}
+                assert found == set(text.split())
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("analyser", str.split),
+            ("weighting", "bm26"),
+            ("max_features", 0),
+            ("max_features", 1.5),
+            ("max_features", True),
+            ("min_df", 0),
+            ("min_df", -0.1),
+            ("max_df", 1.1),
+            ("max_df", "1"),
+            ("sublinear_tf", "yes"),
+            ("k1", -1),
+            ("k1", math.inf),
+            ("b", 1.01),
+            ("b", math.nan),
+            ("idf_power", -0.5),
+            ("idf_power", None),
+        ],
+    )
+    def test_wrong_parameters(self, name, value):
+        with pytest.raises(ParameterError, match=f"The '{name}' parameter of Vectoriser must be"):
+            Vectoriser(**{name: value})
+        with pytest.raises(ParameterError, match=f"The '{name}' parameter"):
+            Vectoriser().set_params(**{name: value}).fit(TEXTS)
+
+    @pytest.mark.parametrize(
+        ("texts", "message"),
+        [
+            ([], "texts is empty"),
+            (["", "  ", "x"], "found none in the 3 texts"),
+            (["fine", 3], r"texts\[1\] must be a string, found int"),
+            (["fine", "fine", None], r"texts\[2\] must be a string, found NoneType"),
+            ([b"bytes"], r"texts\[0\] must be a string, found bytes"),
+            ("one text", r"found str; pass \[text\]"),
+            ({"d1": "one text"}, r"found dict; pass list\(texts.values\(\)\)"),
+        ],
+    )
+    def test_wrong_texts_when_fitting(self, texts, message):
+        with pytest.raises(InputError, match=message):
+            Vectoriser().fit(texts)
+
+    def test_wrong_texts_when_transforming(self):
+        vectoriser = Vectoriser().fit(TEXTS)
+        for method in (vectoriser.transform_docs, vectoriser.transform_queries):
+            with pytest.raises(InputError, match=r"texts\[1\] must be a string, found float"):
+                method(["fine", 0.5])
+        with pytest.raises(InputError, match="must be a string"):
+            vectoriser.unknown_words(None)
+
+    def test_limits_that_leave_no_word(self):
+        with pytest.raises(InputError, match=r"min_df=3 and max_df=1.0 leave no word"):
+            Vectoriser(min_df=3).fit(["one two", "two three"])
+
+    def test_half_a_surrogate_pair(self):
+        with pytest.raises(InputError, match=r"\\ud83d"):
+            Vectoriser(analyser=Analyser(pattern=r"\S+")).fit(["fine", "cut off \ud83d"])
+
+    def test_not_fitted(self):
+        for use in (
+            lambda v: v.transform_docs(TEXTS),
+            lambda v: v.transform_queries(TEXTS),
+            lambda v: v.unknown_words("x"),
+            lambda v: v.to_state(),
+        ):
+            with pytest.raises(NotFittedError):
+                use(Vectoriser())
+
+
+class TestDamage:
+    def state(self):
+        meta, arrays = Vectoriser().fit(["bee ant", "ant cow"]).to_state()
+        return meta, {name: array.copy() for name, array in arrays.items()}
+
+    def refused(self, meta, arrays, message):
+        with pytest.raises(DamagedBundleError, match=message):
+            Vectoriser.from_state(meta, arrays)
+
+    def test_every_missing_and_an_unknown_key(self):
+        meta, arrays = self.state()
+        for key in meta:
+            self.refused({name: meta[name] for name in meta if name != key}, arrays, f"lacks the key '{key}'")
+        for key in arrays:
+            rest = {name: arrays[name] for name in arrays if name != key}
+            self.refused(meta, rest, f"lacks the key '{key}'")
+        self.refused(meta | {"colour": 1}, arrays, "unknown key 'colour'")
+        self.refused(meta, arrays | {"colour": arrays["words"]}, "unknown key 'colour'")
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("weighting", "other"),
+            ("k1", "0.9"),
+            ("n_docs", 0),
+            ("n_docs", 2.0),
+            ("n_docs", True),
+            ("mean_length", 0.0),
+            ("mean_length", math.nan),
+            ("doc_scale", -1.0),
+            ("doc_scale", None),
+        ],
+    )
+    def test_wrong_meta(self, key, value):
+        meta, arrays = self.state()
+        self.refused(meta | {key: value}, arrays, key)
+
+    def test_wrong_analyser(self):
+        meta, arrays = self.state()
+        self.refused(meta | {"analyser": meta["analyser"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
+        self.refused(meta | {"analyser": None}, arrays, "analyser must be a mapping")
+
+    @pytest.mark.parametrize(
+        ("name", "wrong"),
+        [
+            ("words", lambda a: a.astype(np.int8)),
+            ("words", lambda a: a[None]),
+            ("words", lambda a: a.tobytes()),
+            ("words", lambda a: a[:-1]),
+            ("word_offsets", lambda a: a.astype(np.int32)),
+            ("word_offsets", lambda a: a[:0]),
+            ("word_offsets", lambda a: a[1:]),
+            ("word_offsets", lambda a: np.array([0, 6, 3, 9])),
+            ("word_offsets", lambda a: np.array([0, 3, 3, 9])),
+            ("word_offsets", lambda a: np.array([0, 3, 100, 9])),
+            ("word_offsets", lambda a: np.array([0, -3, 6, 9])),
+            ("document_frequency", lambda a: a.astype(np.float64)),
+            ("document_frequency", lambda a: a[:-1]),
+            ("document_frequency", lambda a: a * 0),
+            ("document_frequency", lambda a: a + 2),
+        ],
+    )
+    def test_wrong_arrays(self, name, wrong):
+        meta, arrays = self.state()
+        self.refused(meta, arrays | {name: wrong(arrays[name])}, name)
+
+    def test_wrong_words(self):
+        meta, arrays = self.state()
+        for text, message in (
+            (b"ant\xff\xffecow", "word 1 is not valid UTF-8"),
+            (b"antantcow", "without duplicates, found 'ant' and then 'ant' at word 1"),
+            (b"antcowbee", "alphabetical order without duplicates, found 'cow' and then 'bee'"),
+        ):
+            self.refused(meta, arrays | {"words": np.frombuffer(text, dtype=np.uint8)}, message)
+
+    @settings(deadline=None, max_examples=50)
+    @given(at=st.integers(0, 8), byte=st.integers(0, 255))
+    def test_a_changed_byte_is_refused_or_still_gives_sorted_words(self, at, byte):
+        meta, arrays = self.state()
+        arrays["words"][at] = byte
+        try:
+            words = Vectoriser.from_state(meta, arrays).words_
+        except DamagedBundleError:
+            return
+        assert words == sorted(set(words))
+        assert "".join(words).encode() == arrays["words"].tobytes()

@@ -1,0 +1,202 @@
+"""The weights value and its parts, against dense arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracles
+import pytest
+from conftest import random_texts
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from tercet.errors import BundleError, DamagedBundleError, InputError
+from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
+
+
+def random_weights(seed: int, n: int = 8, m: int = 8) -> tuple[Weights, np.ndarray]:
+    """A blend of every part that fits the shape, and its W as a dense array."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return rng.standard_normal(shape).astype(np.float32)
+
+    U, V, full = normal(n, 3), normal(m, 3), normal(n, m)
+    thin = full * (rng.random((n, m)) < 0.3)
+    parts = [
+        LowRank(query_factors=U, doc_factors=V, scale=0.5),
+        Dense(weights=full, scale=-0.3),
+        Sparse(weights=sparse.csr_array(thin), scale=2.0),
+    ]
+    W = 0.5 * U.astype(float) @ V.T.astype(float) - 0.3 * full.astype(float) + 2.0 * thin.astype(float)
+    if n == m:
+        diagonal = normal(n)
+        parts += [Identity(n_terms=n, scale=1.5), Diagonal(weights=diagonal, scale=3.0)]
+        W += 1.5 * np.eye(n) + 3.0 * np.diag(diagonal.astype(float))
+    keep = rng.random(len(parts)) < 0.7
+    keep[rng.integers(len(parts))] = True
+    if keep.all():
+        return Weights(parts), W
+    chosen = [p for p, kept in zip(parts, keep, strict=True) if kept]
+    return Weights(chosen), np.sum([dense_of(p) for p in chosen], axis=0)
+
+
+def dense_of(part) -> np.ndarray:
+    """W of one part, row by row."""
+    W = np.zeros(part.shape)
+    for i in range(part.shape[0]):
+        columns, weights = part.row(i)
+        W[i, columns] = weights
+    return W
+
+
+@given(seed=st.integers(0, 10**6), m=st.sampled_from([5, 8]))
+def test_every_view_of_the_value_is_the_same_w(seed, m):
+    weights, W = random_weights(seed, 8, m)
+    rng = np.random.default_rng(seed + 1)
+    Q, D = random_texts(rng, 6, 8), random_texts(rng, 6, m)
+    q, d = Q.toarray().astype(float), D.toarray().astype(float)
+    scores = q @ W @ d.T
+    np.testing.assert_allclose(weights.score(Q, D), scores, atol=1e-6)
+    np.testing.assert_allclose(weights.score_rows(Q, D), np.diag(scores), atol=1e-6)
+    np.testing.assert_allclose(weights.expand(Q).toarray(), q @ W, atol=1e-6)
+    for i in range(8):
+        expected = sorted(range(m), key=lambda j, i=i: -abs(W[i, j]))
+        found = weights.related(i, m)
+        assert all(abs(w) >= abs(v) for (_, w), (_, v) in zip(found, found[1:], strict=False))
+        np.testing.assert_allclose([w for _, w in found], W[i, expected][: len(found)], atol=1e-5)
+
+
+@given(seed=st.integers(0, 10**6), m=st.sampled_from([5, 8]))
+def test_contributions_sum_to_the_score(seed, m):
+    weights, W = random_weights(seed, 8, m)
+    rng = np.random.default_rng(seed + 1)
+    Q, D = random_texts(rng, 5, 8), random_texts(rng, 5, m)
+    for i in range(5):
+        why = weights.explain(Q[[i]], D[[i]])
+        assert abs(why.contribution.sum() - why.score) <= 1e-6 * np.abs(why.contribution).sum()
+        for a, b, c in why:
+            assert c == pytest.approx(Q.toarray()[i, a] * W[a, b] * D.toarray()[i, b], abs=1e-6)
+        sizes = np.abs(why.contribution)
+        assert (sizes[1:] <= sizes[:-1]).all()
+        assert len({(a, b) for a, b, _ in why}) == len(why)
+
+
+@given(seed=st.integers(0, 10**6), typical=st.floats(0.1, 5))
+def test_per_document_scale(seed, typical):
+    rng = np.random.default_rng(seed)
+    U, V = rng.standard_normal((7, 3)).astype(np.float32), rng.standard_normal((7, 3)).astype(np.float32)
+    weights = Weights(
+        [
+            LowRank(query_factors=U, doc_factors=V, typical_length=typical, scale=0.7),
+            Identity(n_terms=7, scale=2.0),
+        ]
+    )
+    Q, D = random_texts(rng, 4, 7), random_texts(rng, 5, 7)
+    q, d = Q.toarray().astype(float), D.toarray().astype(float)
+    for i in range(4):
+        for j in range(5):
+            latent = 0.0
+            if d[j].any():
+                latent = oracles.latent_scaled_score(q[i], d[j], U.T.astype(float), V.T.astype(float), typical)
+            expected = 0.7 * latent + 2.0 * q[i] @ d[j]
+            assert weights.score(Q, D)[i, j] == pytest.approx(expected, abs=1e-9)
+            why = weights.explain(Q[[i]], D[[j]])
+            assert abs(why.contribution.sum() - why.score) <= 1e-6 * np.abs(why.contribution).sum()
+            assert why.score == pytest.approx(expected, abs=1e-9)
+
+
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 12))
+def test_rank_breaks_ties_by_lower_row(seed, k):
+    rng = np.random.default_rng(seed)
+    Q = sparse.csr_array(np.eye(3, 4, dtype=np.float32))
+    D = sparse.csr_array(rng.integers(0, 3, (9, 4)).astype(np.float32))  # many equal scores
+    docs, scores = Weights([Identity(n_terms=4)]).rank(Q, D, k)
+    assert docs.shape == (3, min(k, 9))
+    for i, row in enumerate((Q @ D.T).toarray()):
+        assert docs[i].tolist() == oracles.ranking(row)[:k]
+        assert scores[i].tolist() == row[docs[i]].tolist()
+
+
+@given(seed=st.integers(0, 10**6), m=st.sampled_from([5, 8]))
+def test_state_round_trip_is_exact(seed, m):
+    weights, _ = random_weights(seed, 8, m)
+    meta, arrays = weights.to_state()
+    meta_again, arrays_again = Weights.from_state(meta, arrays).to_state()
+    assert meta == meta_again
+    assert arrays.keys() == arrays_again.keys()
+    assert all(np.array_equal(arrays[name], arrays_again[name]) for name in arrays)
+
+
+def test_blends_add_scaled_parts(rng):
+    one, W_one = random_weights(1)
+    two, W_two = random_weights(2)
+    Q, D = random_texts(rng, 4, 8), random_texts(rng, 4, 8)
+    blend = 0.25 * one + two * 0.75
+    expected = Q.toarray() @ (0.25 * W_one + 0.75 * W_two) @ D.toarray().T
+    np.testing.assert_allclose(blend.score(Q, D), expected, atol=1e-5)
+    assert sum(isinstance(p, Identity) for p in blend.parts) <= 1
+
+
+def test_merged_views(rng):
+    U = rng.standard_normal((4, 2)).astype(np.float32)
+    weights = Weights(
+        [
+            Identity(n_terms=4, scale=2.0),
+            Diagonal(weights=np.arange(4, dtype=np.float32), scale=0.5),
+            Sparse(weights=sparse.csr_array(np.triu(np.ones((4, 4)))), scale=3.0),
+            LowRank(query_factors=U, doc_factors=U, scale=4.0),
+        ]
+    )
+    assert weights.identity == 2.0
+    assert weights.diagonal.tolist() == [0, 0.5, 1, 1.5]
+    assert weights.sparse.toarray().tolist() == (3 * np.triu(np.ones((4, 4)))).tolist()
+    np.testing.assert_array_equal(weights.query_factors, 4 * U)
+    np.testing.assert_array_equal(weights.doc_factors, U)
+    assert weights.n_stored == 1 + 4 + 10 + 8
+    alone = Weights([Identity(n_terms=4)])
+    assert alone.diagonal is alone.sparse is alone.query_factors is alone.doc_factors is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Weights([]), "at least one part"),
+        (
+            lambda: Weights([LowRank(query_factors=np.ones((3, 2)), doc_factors=np.ones((4, 2))), Identity(n_terms=3)]),
+            r"identity pairs each word with itself, but the query and document vocabularies differ \(3 and 4 words\)",
+        ),
+        (lambda: Weights([Identity(n_terms=3), Identity(n_terms=4)]), "parts must have one shape"),
+        (lambda: Diagonal(weights=np.array([1, np.nan], np.float32)), r"diagonal\[1\] is nan"),
+        (lambda: Dense(weights=np.array([[1, np.inf]], np.float32)), r"W\[0, 1\] is inf"),
+        (lambda: LowRank(query_factors=np.ones((3, 2)), doc_factors=np.ones((3, 1))), "2 components"),
+        (lambda: Weights([Identity(n_terms=3, scale=np.nan)]), "scale of the identity part is nan"),
+        (lambda: Weights([Identity(n_terms=3)]).score(np.eye(2), np.eye(3)), "Q must have 3 columns"),
+        (lambda: Weights([Identity(n_terms=3)]).score_rows(np.eye(3)[:2], np.eye(3)), "Q has 2 rows and D 3"),
+        (lambda: Weights([Identity(n_terms=3)]).explain(np.eye(3), np.eye(3)), "q must be one row; got 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_saved_state_that_does_not_fit_is_refused():
+    weights, _ = random_weights(3)
+    weights = weights + Weights([Sparse(weights=sparse.csr_array(np.eye(8)))])
+    meta, arrays = weights.to_state()
+    last = len(weights.parts) - 1
+    for changed in (
+        ({**meta, "more": 1}, arrays),
+        ({"parts": [{**p, "kind": "unheard-of"} for p in meta["parts"]]}, arrays),
+        ({"parts": [{**p, "more": 1} for p in meta["parts"]]}, arrays),
+        ({"parts": [{**p, "shape": [9, 9]} for p in meta["parts"]]}, arrays),
+        ({"parts": [{**p, "scale": "2"} for p in meta["parts"]]}, arrays),
+        (meta, arrays | {"9.more": np.ones(2)}),
+        (meta, {k: v for k, v in arrays.items() if k != f"{last}.data"}),
+        (meta, arrays | {f"{last}.indices": np.full(8, 99, np.int32)}),
+        (meta, arrays | {f"{last}.indptr": np.arange(9)[::-1].astype(np.int64)}),
+    ):
+        with pytest.raises(BundleError):
+            Weights.from_state(*changed)
+    assert issubclass(DamagedBundleError, BundleError)
