@@ -16,6 +16,7 @@ from tercet.data.docstrings import (
     _divided,
     _entries,
     _resolved,
+    _settled,
     _without_see_also,
     docstring_collection,
 )
@@ -232,6 +233,11 @@ class TestArguments:
     def test_wrong_random_state(self, random_state):
         with pytest.raises(InputError, match="random_state must be"):
             docstring_collection(["json"], random_state=random_state)
+
+
+def test_what_varies_between_processes_is_settled():
+    text = ">>> draw()\narray([0.51])  # may vary\nUse {'b', 'a', 'c'} but {'b': 1} and {b, a}."
+    assert _settled(text) == ">>> draw()\nUse {'a', 'b', 'c'} but {'b': 1} and {b, a}."
 
 
 class TestSeeAlso:

@@ -28,7 +28,8 @@ def test_a_beir_folder_as_it_is_published(tmp_path: Path) -> None:
     corpus = (
         '\ufeff{"_id": "007", "title": "Bond", "text": "A spy.", "metadata": {"url": "x"}}\r\n'
         '{"_id": "7", "title": "", "text": "No title."}\r\n'
-        '{"_id": "1e5", "title": null, "text": ""}'
+        '{"_id": "1e5", "title": null, "text": ""}\n'
+        '{"_id": "blank", "title": " ", "text": "t"}'
     )
     (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(corpus.encode()))
     (tmp_path / "queries.jsonl").write_text('{"_id": " q 1", "text": "spy", "split": "train"}\n')
@@ -38,7 +39,7 @@ def test_a_beir_folder_as_it_is_published(tmp_path: Path) -> None:
     (tmp_path / "qrels" / ".hidden.tsv").write_text("not ours")
     (tmp_path / "qrels" / "notes.txt").write_text("not ours")
     read = read_beir(tmp_path)
-    assert read.docs == {"007": "Bond\nA spy.", "7": "No title.", "1e5": ""}
+    assert read.docs == {"007": "Bond\nA spy.", "7": "No title.", "1e5": "", "blank": "t"}
     assert read.queries == {" q 1": "spy"}
     assert read.qrels == {"dev": {" q 1": {"7": 1}}, "test": {" q 1": {"007": 2, "1e5": 0}}}
     assert read.path == tmp_path
@@ -220,6 +221,7 @@ def test_20newsgroups_takes_nothing_else_from_an_archive(tmp_path: Path) -> None
 
 
 GZIPPED = gzip.compress(archive(POSTS), mtime=0)
+LONG = gzip.compress(archive(POSTS) + bytes(1 << 20), mtime=0)  # tar -b 2048 fills the end like this
 
 
 @pytest.mark.parametrize(
@@ -228,6 +230,7 @@ GZIPPED = gzip.compress(archive(POSTS), mtime=0)
         (GZIPPED[: len(GZIPPED) // 2], "the gzip data ends in the middle"),
         (GZIPPED[:-3], "the gzip data ends in the middle"),
         (GZIPPED[:-6] + b"\0\0" + GZIPPED[-4:], "the gzip data is damaged"),
+        (LONG[:-6] + b"\0\0" + LONG[-4:], "the gzip data is damaged"),
         (archive(POSTS)[:700], "the tar archive is broken"),
         (b"hello", "the tar archive is broken"),
         (archive({"README": b""}), r"the archive has no posts 20news-bydate-train/<group>/<file>"),

@@ -30,6 +30,7 @@ _NOT_DOCUMENTATION = frozenset({"tests", "conftest", "setup", "externals", "dist
 _NAME = r"(?:(?::\w+)+:)?`~?[\w.]+`|[\w.]+"
 _ENTRY = re.compile(rf"(?P<names>(?:{_NAME})(?:\s*,\s*(?:{_NAME}))*)\s*,?\s*(?::\s*(?P<description>.*))?")
 _ROLE = re.compile(r"(?::\w+)+:(?=`)")
+_SET_OF_STRINGS = re.compile(r"\{('\w+'(?:, '\w+')+)\}")
 _UNDERLINE = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
@@ -182,7 +183,19 @@ def _add(found: dict[int, _Found], thing: object, name: str) -> None:
     docstring = getattr(thing, "__doc__", None)
     if not isinstance(docstring, str) or not docstring.strip():
         return
-    found.setdefault(id(thing), _Found(inspect.cleandoc(docstring), [])).names.append(name)
+    found.setdefault(id(thing), _Found(_settled(inspect.cleandoc(docstring)), [])).names.append(name)
+
+
+def _settled(docstring: str) -> str:
+    """A docstring without what differs from one process to the next.
+
+    SciPy writes some of its docstrings while it is imported, with random numbers in examples, which it marks
+    "may vary", and with sets of names, whose order follows the hash seed.
+    """
+    lines = [line for line in docstring.splitlines() if not line.endswith("# may vary")]
+    return _SET_OF_STRINGS.sub(
+        lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", "\n".join(lines)
+    )
 
 
 def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple[str, object]]:

@@ -14,7 +14,7 @@ from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
 NEWSGROUPS_TEST = "20news-bydate-test"
-# The largest real post has 160 kB and all posts 35 MB; these bound what a hostile archive can make us hold.
+# The largest real post has 160 kB and all posts 36 MB; these bound what a hostile archive can make us hold.
 LARGEST_POST = 1 << 24
 LARGEST_ARCHIVE = 1 << 30
 _DRAIN_CHUNK = 1 << 20

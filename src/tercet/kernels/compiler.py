@@ -24,14 +24,19 @@ from numba.core import config
 FAST_MATH = {"reassoc", "contract", "nsz"}
 
 
+def fingerprint(folder: Path) -> str:
+    """A short digest of all sources in a folder, of Numba's version and of whether indices are checked."""
+    digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK}".encode())
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 @cache
 def cache_folder() -> Path:
     """Where compiled kernels are kept: NUMBA_CACHE_DIR if set, else the user's cache, else a private folder."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    name = digest.hexdigest()[:16]
+    name = fingerprint(Path(__file__).parent)
     if config.CACHE_DIR:
         return Path(config.CACHE_DIR) / f"tercet-{name}"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet" / name

@@ -12,6 +12,26 @@ def _comes_after(score_a, row_a, score_b, row_b):
 
 
 @kernel
+def _sift_down(heap_score, heap_row, size, score, row):
+    """Put an entry at the root of a heap of that size and let it sink to its place."""
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and _comes_after(
+            heap_score[right], heap_row[right], heap_score[child], heap_row[child]
+        ):
+            child = right
+        if not _comes_after(heap_score[child], heap_row[child], score, row):
+            break
+        heap_score[at], heap_row[at] = heap_score[child], heap_row[child]
+        at = child
+    heap_score[at], heap_row[at] = score, np.int32(row)
+
+
+@kernel
 def top_k(scores, k, docs, best):
     """Fill ``docs`` (n, k) int32 and ``best`` (n, k) with each row's k largest scores, best first; ties by lower row.
 
@@ -39,23 +59,3 @@ def top_k(scores, k, docs, best):
             worst_score, worst_row = heap_score[0], heap_row[0]
             _sift_down(heap_score, heap_row, last, heap_score[last], heap_row[last])
             heap_score[last], heap_row[last] = worst_score, worst_row
-
-
-@kernel
-def _sift_down(heap_score, heap_row, size, score, row):
-    """Put an entry at the root of a heap of that size and let it sink to its place."""
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        right = child + 1
-        if right < size and _comes_after(
-            heap_score[right], heap_row[right], heap_score[child], heap_row[child]
-        ):
-            child = right
-        if not _comes_after(heap_score[child], heap_row[child], score, row):
-            break
-        heap_score[at], heap_row[at] = heap_score[child], heap_row[child]
-        at = child
-    heap_score[at], heap_row[at] = score, np.int32(row)

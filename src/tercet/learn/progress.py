@@ -11,18 +11,21 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SHOW_AFTER_SECONDS = 1.0
+PLAIN_LINE_EVERY_SECONDS = 5.0
 
 
 class ProgressBar:
     """Rate, violations, loss and time left, once a run has lasted a second.
 
-    ``verbose=None`` shows it when standard error is a terminal, True always, False never.
+    ``verbose=None`` shows it when standard error is a terminal; True also elsewhere, as a plain line every few seconds;
+    False never.
     """
 
     def __init__(self, title: str, total: int | None, done: int, verbose: bool | None) -> None:
         self.title, self.total, self.first = title, total, done
         self.enabled = sys.stderr.isatty() if verbose is None else verbose
         self.started = time.perf_counter()
+        self._next_line = 0.0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -34,14 +37,24 @@ class ProgressBar:
         if not self.enabled:
             return
         elapsed = time.perf_counter() - self.started
-        if self._bar is None:
-            if elapsed < SHOW_AFTER_SECONDS:
-                return
-            self._open()
-        assert self._bar is not None and self._task is not None
+        if elapsed < SHOW_AFTER_SECONDS:
+            return
         facts = f"{(step - self.first) / elapsed:,.0f} steps/s  violations {violation_rate:.1%}  loss {loss:.3f}"
         if validation is not None:
             facts += f"  validation {validation:.4f}"
+        if sys.stderr.isatty():
+            self._draw(step, facts)
+        elif elapsed >= self._next_line:
+            self._next_line = elapsed + PLAIN_LINE_EVERY_SECONDS
+            if self.total and step > self.first:
+                facts += f"  {elapsed * (self.total - step) / (step - self.first):.0f} s left"
+            self.say(f"step {step:,}  {facts}")
+
+    def _draw(self, step: int, facts: str) -> None:
+        if self._bar is None:
+            self._open()
+        assert self._bar is not None
+        assert self._task is not None
         self._bar.update(self._task, completed=step, facts=facts)
 
     def _open(self) -> None:
