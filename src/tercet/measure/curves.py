@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
-from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from tercet.store.atomic import write_file_atomically
 
 
 class TrainingEvent(Protocol):
@@ -71,17 +73,8 @@ class LearningCurve:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows with a header; a reader sees the old file or the whole new one, never a part."""
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(CurvePoint._fields)
-                writer.writerows(
-                    self._rows
-                )  # None is written as an empty field, floats so that they read back
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)  # still there only when something above failed
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(CurvePoint._fields)
+        writer.writerows(self._rows)  # None is written as an empty field, floats so that they read back
+        write_file_atomically(path, text.getvalue().encode())
