@@ -231,9 +231,7 @@ class TestSyntheticPackage:
             warnings.warn("outside", DeprecationWarning, stacklevel=1)
 
     def test_methods_of_foreign_bases_stay_out(self, larder):
-        assert not any(
-            doc_id.endswith((".pop", ".items", ".join")) for doc_id in docstring_collection(["larder"]).docs
-        )
+        assert not any(doc_id.endswith((".pop", ".items", ".join")) for doc_id in docstring_collection(["larder"]).docs)
 
 
 class TestArguments:

@@ -31,7 +31,12 @@ def run(tmp_path: Path, **variables: str) -> str:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **variables}
     environment.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, check=True, timeout=300, capture_output=True, text=True
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
     )
     return done.stdout.strip()
 

@@ -43,9 +43,7 @@ def test_wilcoxon_is_scipys():
 
 def test_permutation_is_near_the_exact_one():
     a, b = two_systems(n_queries=10)
-    exact = stats.permutation_test(
-        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf
-    )
+    exact = stats.permutation_test((a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf)
     got = paired_test(a, b, "permutation", n=40_000)
     assert got.p_value == pytest.approx(exact.pvalue, abs=5 * np.sqrt(0.25 / 40_000))
     assert 0.001 < exact.pvalue < 0.9  # or the comparison says nothing

@@ -85,8 +85,7 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
     ),
     (
         read_preferences,
-        '{"query": "q", "better": "a", "worse": "b"}\n'
-        '{"query": "q", "better": "a", "worse": "b", "weight": 2}\n',
+        '{"query": "q", "better": "a", "worse": "b"}\n{"query": "q", "better": "a", "worse": "b", "weight": 2}\n',
         ":2: a weight here and none on the lines before; give one on every line or on none",
     ),
     (
@@ -221,9 +220,7 @@ def test_broken_files_say_where_and_what(
         read("data.txt")
     # What follows "taken in:" is Python's own wording.
     found = str(caught.value)
-    assert found == f"data.txt{message}" or (
-        message.endswith("taken in: ") and found.startswith(f"data.txt{message}")
-    )
+    assert found == f"data.txt{message}" or (message.endswith("taken in: ") and found.startswith(f"data.txt{message}"))
 
 
 READERS = [read_qrels, read_run, read_preferences, read_corpus, read_queries, read_svmlight]
@@ -252,9 +249,7 @@ def test_a_feature_beyond_what_was_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"f:2: feature id 7; n_features=6 was asked for"):
         read_svmlight(tmp_path / "f", n_features=6)
     assert read_svmlight(tmp_path / "f", n_features=9).X.shape == (2, 9)
-    with pytest.raises(
-        InputError, match=r"n_features must be a whole number from 1 to 2147483647. Got 0 instead\."
-    ):
+    with pytest.raises(InputError, match=r"n_features must be a whole number from 1 to 2147483647. Got 0 instead\."):
         read_svmlight(tmp_path / "f", n_features=0)
 
 

@@ -81,8 +81,7 @@ def test_preferences_with_weights(tmp_path: Path, content: str) -> None:
 
 def test_letor_lines(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(
-        "# made by hand\n2 qid:007 1:0.400000 2:0 4:-1e-2 #docid = 224544\r\n"
-        "0 qid:a\u00a0b\n+1 qid:007 3:1 # x # y\n",
+        "# made by hand\n2 qid:007 1:0.400000 2:0 4:-1e-2 #docid = 224544\r\n0 qid:a\u00a0b\n+1 qid:007 3:1 # x # y\n",
         encoding="utf-8",
     )
     read = read_svmlight(tmp_path / "train.txt")

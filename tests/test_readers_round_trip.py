@@ -67,9 +67,7 @@ def test_runs(run: dict[str, dict[str, float]], name: str) -> None:
     splits=st.sets(st.sampled_from(["train", "dev", "test-2", "v1.0"]), min_size=1),
     draw=st.data(),
 )
-def test_beir_folders(
-    docs: dict[str, str], queries: dict[str, str], splits: set[str], draw: st.DataObject
-) -> None:
+def test_beir_folders(docs: dict[str, str], queries: dict[str, str], splits: set[str], draw: st.DataObject) -> None:
     judged = st.dictionaries(st.sampled_from(sorted(docs)), GRADES, min_size=1)
     one = st.dictionaries(st.sampled_from(sorted(queries)), judged, min_size=1)
     qrels = {split: draw.draw(one) for split in splits}
@@ -88,9 +86,7 @@ def test_beir_folders(
     name=NAMES,
     draw=st.data(),
 )
-def test_preferences(
-    rows: list[tuple[str, str, str]], weighted: bool, name: str, draw: st.DataObject
-) -> None:
+def test_preferences(rows: list[tuple[str, str, str]], weighted: bool, name: str, draw: st.DataObject) -> None:
     positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
     weight = None
     if weighted:
@@ -162,9 +158,7 @@ def test_trec_refuses_to_write_ids_it_could_not_read(tmp_path: Path, bad: str) -
 
 @pytest.mark.parametrize("bad", BAD_IDS)
 @pytest.mark.parametrize("name", ["f.tsv", "f.jsonl"])
-def test_preferences_and_beir_refuse_to_write_ids_they_could_not_read(
-    tmp_path: Path, bad: str, name: str
-) -> None:
+def test_preferences_and_beir_refuse_to_write_ids_they_could_not_read(tmp_path: Path, bad: str, name: str) -> None:
     for ids in [(bad, "b", "c"), ("a", bad, "c"), ("a", "b", bad)]:
         with pytest.raises(InputError, match=r"cannot write: the (query id|better|worse)"):
             write_preferences(tmp_path / name, PreferenceTriples(*[(one,) for one in ids]))
@@ -219,9 +213,7 @@ def test_nothing_to_write_is_an_error_and_leaves_no_file(tmp_path: Path) -> None
     with pytest.raises(InputError, match="score nan of query 'q', document 'd'; it must be finite"):
         write_run(tmp_path / "f", {"q": {"d": float("nan")}})
     with pytest.raises(InputError, match=r"weight -1\.0 of preference 1 is not positive"):
-        write_preferences(
-            tmp_path / "f", PreferenceTriples(("q", "q"), ("a", "b"), ("b", "a"), np.array([1, -1.0]))
-        )
+        write_preferences(tmp_path / "f", PreferenceTriples(("q", "q"), ("a", "b"), ("b", "a"), np.array([1, -1.0])))
     with pytest.raises(InputError, match="preference 0 has 'a' as better and as worse"):
         write_preferences(tmp_path / "f", PreferenceTriples(("q",), ("a",), ("a",)))
     assert list(tmp_path.iterdir()) == []

@@ -702,11 +702,7 @@ FAIL_AT = [
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize(
     ("module", "name", "after"),
-    [
-        (module, name, after)
-        for module, name, both in FAIL_AT
-        for after in ([False, True] if both else [False])
-    ],
+    [(module, name, after) for module, name, both in FAIL_AT for after in ([False, True] if both else [False])],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 @pytest.mark.parametrize("exists", [True, False], ids=["replacing", "first"])
@@ -936,9 +932,7 @@ def test_write_file_atomically(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file"]
 
 
-def test_write_file_atomically_keeps_the_old_file_on_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_file_atomically_keeps_the_old_file_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_file_atomically(path, b"one")
     for name in ("fsync", "replace"):

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import random_preferences, random_texts
 from hypothesis import given
 from hypothesis import strategies as st
-from test_rankers import same_bits
 
 import tercet as tc
+from conftest import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import BundleError, InputError
 from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK, ArraySource
 from tercet.measure import LearningCurve
+from test_rankers import same_bits
 
 N_STEPS = 3 * CHUNK + 100
 
@@ -63,7 +63,7 @@ def sources(kind, data):
     return {
         "array": lambda: prefs,
         "shuffled": lambda: ArraySource(prefs, shuffle=True, random_state=3),
-        "sampled": lambda: tc.SampledSource.from_judgements(judged(Q, D), 2 * BLOCK + 77, random_state=4),
+        "sampled": lambda: tc.SampledSource(judged(Q, D), 2 * BLOCK + 77, random_state=4),
         "hard": lambda: tc.HardSource(judged(Q, D), Q, D, 3 * BLOCK, depth=10, refresh_every=BLOCK),
     }[kind]()
 
@@ -94,7 +94,11 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, da
     for stop in (5000, 9000):
         with pytest.raises(Killed):
             make().set_params(patience=None, validate_every=3000).fit(
-                Q, sources(kind, data), D, validation, [tc.Checkpoint(tmp_path / "c", every=2000), kill_at(stop)]
+                Q,
+                sources(kind, data),
+                D,
+                validation,
+                [tc.Checkpoint(tmp_path / "c", every=2000), kill_at(stop)],
             )
     resumed = make().set_params(patience=None, validate_every=3000)
     resumed.fit(Q, sources(kind, data), D, validation, [tc.Checkpoint(tmp_path / "c", every=2000)])
@@ -266,7 +270,7 @@ def test_hard_negatives_come_from_the_top_of_the_ranking_and_are_of_a_lower_grad
     assert (sampler.grade_of(hard.query, hard.worse) < sampler.grade_of(hard.query, hard.better)).all()
     top, _ = weights.rank(Q, D, 5)
     at_top = (top[hard.query] == hard.worse[:, None]).any(axis=1).mean()
-    uniform = tc.SampledSource.from_judgements(sampler, BLOCK).draw(0, lambda: weights)
+    uniform = tc.SampledSource(sampler, BLOCK).draw(0, lambda: weights)
     uniform_at_top = (top[uniform.query] == uniform.worse[:, None]).any(axis=1).mean()
     assert at_top > 0.7 > 0.2 > uniform_at_top
 
@@ -291,8 +295,11 @@ def test_hard_negatives_follow_the_model(data):
     [
         (lambda s, Q, D: tc.HardSource(s, Q, D, 10, hard=1.5), "hard must lie between 0 and 1"),
         (lambda s, Q, D: tc.HardSource(s, Q, D, 10, depth=0), "depth must be at least 1"),
-        (lambda s, Q, D: tc.SampledSource.from_judgements(s, 0), "n_steps must be at least 1"),
-        (lambda s, Q, D: tc.HardSource(JudgementSampler.from_qrels({0: {1: 1, 2: 0}}), Q, D, 9), "needs n_docs"),
+        (lambda s, Q, D: tc.SampledSource(s, 0), "n_steps must be at least 1"),
+        (
+            lambda s, Q, D: tc.HardSource(JudgementSampler.from_qrels({0: {1: 1, 2: 0}}), Q, D, 9),
+            "needs n_docs",
+        ),
         (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be at least 1 step"),
     ],
 )

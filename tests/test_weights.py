@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
-from conftest import random_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+import oracles
+from conftest import random_texts
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
 
@@ -63,7 +63,7 @@ def test_every_view_of_the_value_is_the_same_w(seed, m):
     for i in range(8):
         expected = sorted(range(m), key=lambda j, i=i: -abs(W[i, j]))
         found = weights.related(i, m)
-        assert all(abs(w) >= abs(v) for (_, w), (_, v) in zip(found, found[1:], strict=False))
+        assert all(abs(w) >= abs(v) for (_, w), (_, v) in pairwise(found))
         np.testing.assert_allclose([w for _, w in found], W[i, expected][: len(found)], atol=1e-5)
 
 

@@ -20,11 +20,15 @@ from tercet.learn import (
 )
 from tercet.loading import load
 from tercet.measure import evaluate
+from tercet.model import TextModel
+from tercet.recipe import fit, fit_labelled
+from tercet.text import Analyser, Vectoriser
 from tercet.weights import Explanation, Weights
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Analyser",
     "Checkpoint",
     "CosineRanker",
     "DenseRanker",
@@ -34,8 +38,12 @@ __all__ = [
     "LowRankRanker",
     "Preferences",
     "SampledSource",
+    "TextModel",
+    "Vectoriser",
     "Weights",
     "evaluate",
+    "fit",
+    "fit_labelled",
     "load",
 ]
 

@@ -9,6 +9,8 @@ from tercet.errors import BundleError
 from tercet.learn import RANKERS
 from tercet.learn.base import KIND as RANKER_KIND
 from tercet.learn.base import load_ranker
+from tercet.model import KIND as MODEL_KIND
+from tercet.model import TextModel
 from tercet.store import read_bundle
 
 
@@ -20,4 +22,8 @@ def load(path: str | PathLike[str]) -> Any:
     bundle = read_bundle(path)
     if bundle.kind == RANKER_KIND:
         return load_ranker(bundle, RANKERS)
-    raise BundleError(f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker or a text model")
+    if bundle.kind == MODEL_KIND:
+        return TextModel.from_bundle(bundle)
+    raise BundleError(
+        f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker or a text model"
+    )

@@ -253,9 +253,7 @@ def _checked_split(
     queries: Mapping[str, str],
 ) -> list[tuple[str, str, int]]:
     if re.fullmatch(r"[\w-][\w.-]*", split) is None:
-        raise InputError(
-            f"{folder}: cannot write: split {split!r}; it becomes a file name: letters, digits, . _ -"
-        )
+        raise InputError(f"{folder}: cannot write: split {split!r}; it becomes a file name: letters, digits, . _ -")
     rows = list(checked_judgements(folder, qrels, blanks=True))
     if not rows:
         raise InputError(f"{folder}: cannot write: split {split!r} has no judgements")

@@ -27,6 +27,9 @@ SPLITS = {"train": 0.60, "validation": 0.15, "test": 0.25}
 # Test code, build code, and copies of other projects. Importing numpy.distutils patches the standard library.
 _NOT_DOCUMENTATION = frozenset({"tests", "conftest", "setup", "externals", "distutils"})
 
+# "Equivalent function" describes forty things; whoever asks that asks for none of them.
+_MOST_ANSWERS = 5
+
 _NAME = r"(?:(?::\w+)+:)?`~?[\w.]+`|[\w.]+"
 _ENTRY = re.compile(rf"(?P<names>(?:{_NAME})(?:\s*,\s*(?:{_NAME}))*)\s*,?\s*(?::\s*(?P<description>.*))?")
 _ROLE = re.compile(r"(?::\w+)+:(?=`)")
@@ -72,8 +75,8 @@ def docstring_collection(
     several public names is one document, under the shortest (then alphabetically first); a method is called
     after the class that defines it, or after a subclass if that one is private.
 
-    The queries are divided into about 60 % train, 15 % validation and 25 % test, such that queries with an
-    answer in common are never apart.
+    A description of more than five objects is no query. The queries are divided into about 60 % train, 15 %
+    validation and 25 % test, such that queries with an answer in common are never apart.
 
     Parameters
     ----------
@@ -110,15 +113,13 @@ def docstring_collection(
                     unresolved.append((one.doc_id, name))
                 else:
                     targets.setdefault(description, set()).add(target)
-    queries = {_query_id(text): text for text in sorted(targets)}
+    queries = {_query_id(text): text for text in sorted(targets) if len(targets[text]) <= _MOST_ANSWERS}
     answers = {qid: sorted(targets[text]) for qid, text in queries.items()}
     split_of = _divided(answers, random_state)
     qrels: dict[str, dict[str, dict[str, int]]] = {split: {} for split in SPLITS}
     for qid, doc_ids in answers.items():
         qrels[split_of[qid]][qid] = dict.fromkeys(doc_ids, 1)
-    return DocstringCollection(
-        docs=docs, queries=queries, qrels=qrels, skipped=skipped, unresolved=tuple(unresolved)
-    )
+    return DocstringCollection(docs=docs, queries=queries, qrels=qrels, skipped=skipped, unresolved=tuple(unresolved))
 
 
 # Walking
@@ -193,9 +194,7 @@ def _settled(docstring: str) -> str:
     "may vary", and with sets of names, whose order follows the hash seed.
     """
     lines = [line for line in docstring.splitlines() if not line.endswith("# may vary")]
-    return _SET_OF_STRINGS.sub(
-        lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", "\n".join(lines)
-    )
+    return _SET_OF_STRINGS.sub(lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", "\n".join(lines))
 
 
 def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple[str, object]]:
@@ -232,9 +231,7 @@ def _unbound(thing: object) -> object:
     owner = getattr(thing, "__self__", None)
     if isinstance(thing, types.MethodType):
         return thing.__func__
-    if isinstance(thing, types.BuiltinMethodType) and not isinstance(
-        owner, (types.ModuleType, type, type(None))
-    ):
+    if isinstance(thing, types.BuiltinMethodType) and not isinstance(owner, (types.ModuleType, type, type(None))):
         return getattr(type(owner), thing.__name__)
     return thing
 

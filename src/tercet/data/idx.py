@@ -57,9 +57,7 @@ def read_idx(path: FilePath, max_bytes: int = LARGEST_ARRAY) -> NDArray[np.gener
         shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
         kind = np.dtype(IDX_TYPES[start[2]])
         expected = math.prod(shape) * kind.itemsize
-        promise = (
-            f"the header promises {' x '.join(map(str, shape))} of {kind.itemsize} bytes, {expected} in all"
-        )
+        promise = f"the header promises {' x '.join(map(str, shape))} of {kind.itemsize} bytes, {expected} in all"
         if expected > max_bytes:
             raise FormatError(path, None, f"{promise}; at most {max_bytes} are taken")
         content = _read_up_to(stream, expected + 1)
@@ -129,9 +127,7 @@ def _images_and_labels(folder: Path, part: str) -> tuple[sparse.csr_matrix, NDAr
             found = f"{array.ndim} dimensions of {array.dtype} and size {array.size}"
             raise FormatError(file, None, f"found {found}; {n_dimensions} of uint8, not empty, are needed")
     if len(images) != len(labels):
-        raise FormatError(
-            label_file, None, f"{len(labels)} labels for {len(images)} images; one each is needed"
-        )
+        raise FormatError(label_file, None, f"{len(labels)} labels for {len(images)} images; one each is needed")
     return _pixels_to_csr(images.reshape(len(images), -1)), labels.astype(np.int64)
 
 

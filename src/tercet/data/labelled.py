@@ -67,9 +67,7 @@ def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTex
     """
     root = Path(path)
     if not root.is_dir():
-        raise FormatError(
-            path, None, "there is no such folder; a folder with a subfolder for each class is needed"
-        )
+        raise FormatError(path, None, "there is no such folder; a folder with a subfolder for each class is needed")
     found: list[tuple[str, str, str]] = []
     for class_folder in _visible(root):
         if not class_folder.is_dir():

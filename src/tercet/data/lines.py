@@ -77,9 +77,7 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
                 raise FormatError(path, None, gzip_damage_message(error)) from error
 
 
-def decoding_error(
-    path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str
-) -> FormatError:
+def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:
     """Build the error for a byte that is not of the encoding; `offset` counts from the file's start."""
     found = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
     return FormatError(path, line, f"{found}; {advice}")
@@ -192,9 +190,7 @@ def id_problem(identifier: object) -> str | None:
     """Say why a value cannot be an id, or None when it can."""
     if not isinstance(identifier, str):
         if isinstance(identifier, int | float) and not isinstance(identifier, bool):
-            return (
-                f'is the number {identifier}; a number would lose digits, write it in quotes: "{identifier}"'
-            )
+            return f'is the number {identifier}; a number would lose digits, write it in quotes: "{identifier}"'
         return f"is {identifier!r}; a string is needed"
     if not identifier:
         return "is empty; every id needs at least one character"

@@ -126,9 +126,7 @@ def _rows(path: FilePath) -> Iterator[Row]:
 def _tsv_row(text: str, path: FilePath, line: int) -> Row:
     columns = text.split("\t")
     if len(columns) not in (3, 4):
-        message = (
-            f"{len(columns)} columns; 3 or 4 are needed, separated by tabs: query, better, worse, weight"
-        )
+        message = f"{len(columns)} columns; 3 or 4 are needed, separated by tabs: query, better, worse, weight"
         raise FormatError(path, line, message)
     qid = read_id(columns[0], path, line, "query id")
     better = read_id(columns[1], path, line, "better document's id")
@@ -142,9 +140,7 @@ def _json_row(text: str, path: FilePath, line: int) -> Row:
         if key not in JSON_KEYS:
             allowed = ", ".join(f'"{name}"' for name in JSON_KEYS)
             raise FormatError(path, line, f'unknown key "{key}"; the keys are {allowed}')
-    qid, better, worse = (
-        read_id(json_field(record, key, path, line), path, line, f'"{key}"') for key in JSON_KEYS[:3]
-    )
+    qid, better, worse = (read_id(json_field(record, key, path, line), path, line, f'"{key}"') for key in JSON_KEYS[:3])
     if "weight" not in record:
         return line, qid, better, worse, None
     weight = record["weight"]
@@ -183,9 +179,7 @@ def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
                 writable_id(preferences.worse[row], path, "worse document's id"),
             ]
             if ids[1] == ids[2]:
-                raise InputError(
-                    f"{path}: cannot write: preference {row} has {ids[1]!r} as better and as worse"
-                )
+                raise InputError(f"{path}: cannot write: preference {row} has {ids[1]!r} as better and as worse")
             weight = None if preferences.weight is None else float(preferences.weight[row])
             if weight is not None and not (math.isfinite(weight) and weight > 0):
                 raise InputError(f"{path}: cannot write: weight {weight} of preference {row} is not positive")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,15 +54,11 @@ class Preferences:
     worse: Rows
     weight: NDArray[np.float32] | None = None
 
-    def __init__(
-        self, query: ArrayLike, better: ArrayLike, worse: ArrayLike, weight: ArrayLike | None = None
-    ) -> None:
+    def __init__(self, query: ArrayLike, better: ArrayLike, worse: ArrayLike, weight: ArrayLike | None = None) -> None:
         columns = [_rows(query, "query"), _rows(better, "better"), _rows(worse, "worse")]
         lengths = [len(c) for c in columns]
         if len(set(lengths)) > 1:
-            raise InputError(
-                "query, better and worse must have one length; got {}, {} and {}".format(*lengths)
-            )
+            raise InputError("query, better and worse must have one length; got {}, {} and {}".format(*lengths))
         same = columns[1] == columns[2]
         if same.any():
             at = int(same.argmax())
@@ -122,9 +118,7 @@ class Preferences:
             bad = column >= limit
             if bad.any():
                 at = int(bad.argmax())
-                raise InputError(
-                    f"{name}[{at}] is row {column[at]}, but {matrix} has {limit} rows (0 to {limit - 1})"
-                )
+                raise InputError(f"{name}[{at}] is row {column[at]}, but {matrix} has {limit} rows (0 to {limit - 1})")
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n: int, random_state: int = 0) -> Preferences:
@@ -143,7 +137,7 @@ class Preferences:
     @classmethod
     def from_qrels(
         cls,
-        qrels: Mapping[Hashable, Mapping[Hashable, int]],
+        qrels: Mapping[Any, Mapping[Any, int]],
         n: int,
         random_state: int = 0,
         *,

@@ -16,9 +16,7 @@ from tercet.data.preference_files import TSV_HEADER, TSV_WEIGHTED_HEADER
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 
-Kind: TypeAlias = Literal[
-    "beir", "labelled-folder", "20newsgroups", "svmlight", "mnist", "qrels", "run", "preferences"
-]
+Kind: TypeAlias = Literal["beir", "labelled-folder", "20newsgroups", "svmlight", "mnist", "qrels", "run", "preferences"]
 
 LINES_LOOKED_AT = 20
 _TAR_MAGIC = slice(257, 262)
@@ -132,9 +130,7 @@ def _recognise_file(path: Path) -> Kind:
             return "preferences"
         if "_id" in record:
             raise InputError(f"{path}: this looks like one file of a BEIR folder; give the folder")
-        raise InputError(
-            f'{path}: JSON of no known kind; preferences have the keys "query", "better", "worse"'
-        )
+        raise InputError(f'{path}: JSON of no known kind; preferences have the keys "query", "better", "worse"')
     kinds = _kinds_of_table([text for _, text in numbered])
     if not kinds:
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,16 @@ _MAX_ROUNDS = 1000
 def _check_count(n: int) -> None:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise InputError(f"n must be a positive number of preferences; got {n!r}")
+
+
+class Sampler(Protocol):
+    """Draws preferences."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> Drawn: ...
+
+    def fingerprint(self) -> str:
+        """A digest of what is drawn from and how."""
+        ...
 
 
 class LabelSampler:
@@ -44,9 +54,7 @@ class LabelSampler:
                 "another class"
             )
         if counts.max() < 2:
-            raise InputError(
-                "every class in y has one member; a class needs two, a query and a better document"
-            )
+            raise InputError("every class in y has one member; a class needs two, a query and a better document")
         self._by_class = np.argsort(codes, kind="stable").astype(np.int32)
         self._start = np.concatenate([[0], np.cumsum(counts)])
         self._counts = counts
@@ -54,6 +62,9 @@ class LabelSampler:
         self._position = np.empty(labels.size, dtype=np.int64)  # of each row within its class
         self._position[self._by_class] = np.arange(labels.size) - np.repeat(self._start[:-1], counts)
         self._queries = np.flatnonzero(counts[codes] >= 2)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._codes.astype(np.int64).tobytes()).hexdigest()
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         _check_count(n)
@@ -117,7 +128,7 @@ class JudgementSampler:
 
     def _find_eligible(self) -> None:
         """Judgements that can be the better side, and for each query where its lower grades start."""
-        queries, start, count = np.unique(self._query, return_index=True, return_counts=True)
+        _, start, count = np.unique(self._query, return_index=True, return_counts=True)
         self._end = np.repeat(start + count, count)
         # Within a query grades fall, so the first position with a lower grade follows the run of equal grades.
         new_run = np.ones(self._query.size, dtype=bool)
@@ -200,7 +211,7 @@ class JudgementSampler:
     @classmethod
     def from_qrels(
         cls,
-        qrels: Mapping[Hashable, Mapping[Hashable, int]],
+        qrels: Mapping[Any, Mapping[Any, int]],
         *,
         n_docs: int | None = None,
         query_rows: Mapping[Any, int] | None = None,
@@ -217,9 +228,7 @@ class JudgementSampler:
         return cls(columns[:, 0], columns[:, 1], columns[:, 2], n_docs=n_docs, uniform_over=uniform_over)
 
     @classmethod
-    def from_links(
-        cls, links: ArrayLike, n_docs: int, *, uniform_over: UniformOver = "judgements"
-    ) -> JudgementSampler:
+    def from_links(cls, links: ArrayLike, n_docs: int, *, uniform_over: UniformOver = "judgements") -> JudgementSampler:
         """Links (from, to); repeated links count once, a link to itself is ignored."""
         pairs = np.asarray(links)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":

@@ -61,9 +61,7 @@ def read_svmlight(path: FilePath, n_features: int | None = None) -> SvmlightData
     (array([2., 0.]), ['007', '007'], ['doc 12', ''])
     """
     if n_features is not None and not 1 <= n_features <= LARGEST_ID:
-        raise InputError(
-            f"n_features must be a whole number from 1 to {LARGEST_ID}. Got {n_features!r} instead."
-        )
+        raise InputError(f"n_features must be a whole number from 1 to {LARGEST_ID}. Got {n_features!r} instead.")
     largest_allowed = LARGEST_ID if n_features is None else n_features
     targets, indices, values, ends = array("d"), array("i"), array("f"), array("q", [0])
     qids: list[str] = []

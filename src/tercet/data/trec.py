@@ -87,9 +87,7 @@ def gather_judgements(path: FilePath, judgements: Iterable[Judgement]) -> dict[s
         first = qrels.setdefault(qid, {}).setdefault(doc_id, grade)
         if first != grade:
             before = next(number for number, q, d, _ in iterate_judgements(path) if (q, d) == (qid, doc_id))
-            message = (
-                f"query {qid!r}, document {doc_id!r} has grade {grade} here and {first} at line {before}"
-            )
+            message = f"query {qid!r}, document {doc_id!r} has grade {grade} here and {first} at line {before}"
             raise FormatError(path, line, message)
     if not qrels:
         raise FormatError(path, None, "the file holds no judgements")

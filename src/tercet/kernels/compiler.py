@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core import config as _config
+
+config: Any = _config  # its settings are set from the environment, out of a type checker's sight
 
 # Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
 FAST_MATH = {"reassoc", "contract", "nsz"}

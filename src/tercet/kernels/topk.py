@@ -20,9 +20,7 @@ def _sift_down(heap_score, heap_row, size, score, row):
         if child >= size:
             break
         right = child + 1
-        if right < size and _comes_after(
-            heap_score[right], heap_row[right], heap_score[child], heap_row[child]
-        ):
+        if right < size and _comes_after(heap_score[right], heap_row[right], heap_score[child], heap_row[child]):
             child = right
         if not _comes_after(heap_score[child], heap_row[child], score, row):
             break

@@ -214,7 +214,7 @@ class SgdRanker(TermPairRanker):
                 "use 'constant' or 'inverse-sqrt'"
             )
         # The state is advanced in place; should it diverge, the ranker counts as not fitted.
-        state = vars(self).pop("_state", None) or self._start(queries, docs)
+        state = self._state if hasattr(self, "_state") else self._start(queries, docs)
         self._forget()
         run = Run(
             state,
@@ -239,7 +239,8 @@ class SgdRanker(TermPairRanker):
 
     def _forget(self) -> None:
         for name in ("_state", "_snapshot", "n_steps_", "n_features_in_", "n_doc_features_"):
-            vars(self).pop(name, None)
+            if hasattr(self, name):
+                delattr(self, name)
 
     @property
     def weights_(self) -> Weights:
@@ -275,7 +276,9 @@ def load_ranker(bundle: Bundle, classes: dict[str, type[TermPairRanker]]) -> Ter
     fields = bundle.fields()
     name = fields.take("class", str)
     if name not in classes:
-        raise BundleError(f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}")
+        raise BundleError(
+            f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"
+        )
     params = fields.take("params", dict)
     known = set(classes[name]._get_param_names())
     unknown, missing = sorted(set(params) - known), sorted(known - set(params))

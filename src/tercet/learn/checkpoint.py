@@ -6,21 +6,19 @@ import hashlib
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from tercet.errors import InputError, MissingBundleError
+from tercet.learn.loop import Run, Saver
 from tercet.learn.matrices import fingerprint
 from tercet.store import Fields, read_bundle, write_bundle
-
-if TYPE_CHECKING:
-    from tercet.learn.loop import Run
 
 KIND = "checkpoint"
 
 
-class Checkpoint:
+class Checkpoint(Saver):
     """Give it to ``fit`` as a callback: training is saved every so many steps and goes on from there.
 
     When ``path`` holds a checkpoint of the same run (same data, preferences and parameters), ``fit`` continues it, and
@@ -90,9 +88,7 @@ class Checkpoint:
         )
         best_meta = fields.take("best", dict | None)
         if best_meta is not None:
-            run.best_state = kind.from_state(
-                Fields(best_meta, "checkpoint best"), _taken("best", bundle.arrays)
-            )
+            run.best_state = kind.from_state(Fields(best_meta, "checkpoint best"), _taken("best", bundle.arrays))
         run.source.restore(fields.take("source", dict), _taken("source", bundle.arrays))
         fields.done()
         self._written_at = run.done

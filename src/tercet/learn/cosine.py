@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.errors import InputError
 from tercet.learn.base import TermPairRanker
+from tercet.learn.matrices import check_matrix
 from tercet.store import Fields
 from tercet.weights import Identity, Weights
 
@@ -26,12 +27,9 @@ class CosineRanker(TermPairRanker):
     [[1.0, 0.6], [0.6, 1.0]]
     """
 
-    def fit(
-        self, Q: Any, prefs: Any = None, D: Any = None, validation: Any = None, callbacks: Any = ()
-    ) -> Self:
-        for name in ("n_features_in_", "n_doc_features_"):
-            vars(self).pop(name, None)
-        queries, docs = self._check_pair(Q, D)
+    def fit(self, Q: Any, prefs: Any = None, D: Any = None, validation: Any = None, callbacks: Any = ()) -> Self:
+        queries = check_matrix(Q, "Q")
+        docs = queries if D is None else check_matrix(D, "D")
         if queries.shape[1] != docs.shape[1]:
             raise InputError(
                 f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; cosine pairs each word with itself, so "

@@ -6,6 +6,7 @@ Chunk after chunk: draw preferences, advance the state, validate when due, tell 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,17 @@ class Event:
     weights: Callable[[], Weights] = field(repr=False, compare=False)
 
 
-Callback = Callable[[Event], Any]
+class Saver(ABC):
+    """Keeps a run on disk: called before the first step, and last after each chunk."""
+
+    @abstractmethod
+    def restore(self, run: Run) -> None: ...
+
+    @abstractmethod
+    def after_chunk(self, run: Run) -> None: ...
+
+
+Callback = Callable[[Event], Any] | Saver
 
 
 @dataclass
@@ -110,10 +121,8 @@ class Run:
 
     def go(self, callbacks: Sequence[Callback], title: str, verbose: bool | None) -> State:
         """Train to the end; returns the best validated state, or the last one without validation."""
-        from tercet.learn.checkpoint import Checkpoint
-
-        checkpoints = [c for c in callbacks if isinstance(c, Checkpoint)]
-        listeners = [c for c in callbacks if not isinstance(c, Checkpoint)]
+        checkpoints = [c for c in callbacks if isinstance(c, Saver)]
+        listeners = [c for c in callbacks if not isinstance(c, Saver)]
         for checkpoint in checkpoints:
             checkpoint.restore(self)
         problem = self.state.problem(self.Q, self.D)
@@ -129,9 +138,7 @@ class Run:
                     limit = min(limit, self.stopping.every - self.done % self.stopping.every)
                 violation_rate, loss = self._step(problem, limit)
                 validation = None
-                if self.validation is not None and (
-                    self.done % self.stopping.every == 0 or self.done == self.total
-                ):
+                if self.validation is not None and (self.done % self.stopping.every == 0 or self.done == self.total):
                     validation = self._validate()
                     self.finished |= self.stopping.exhausted
                 self.finished |= self.done == self.total

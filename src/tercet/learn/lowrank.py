@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.lowrank import lowrank_advance
-from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
+from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
 from tercet.learn.matrices import Problem
 from tercet.learn.state import State
 from tercet.store import Fields, take_array
@@ -164,7 +164,11 @@ class LowRankRanker(SgdRanker):
     identity_weight : float
         w. Scores of unit-length texts lie below 1, so a margin of 1 forces large factors; a weight of 5 to 10 holds
         on to word matching, which is the safer choice when preferences are few.
-    spread : standard deviation of the factors at the start (Bai et al.: 1)
+    start : {"random", "lsi"}
+        Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
+        singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
+        needs one vocabulary and costs one randomised decomposition of D.
+    spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
@@ -186,7 +190,8 @@ class LowRankRanker(SgdRanker):
         "tied": ["boolean"],
         "diagonal": [StrOptions({"identity", "learned"}), None],
         "identity_weight": [NOT_NEGATIVE],
-        "spread": [Interval(Real, 0, None, closed="neither")],
+        "start": [StrOptions({"random", "lsi"})],
+        "spread": [POSITIVE],
         "scale_documents": ["boolean"],
     }
 
@@ -197,6 +202,7 @@ class LowRankRanker(SgdRanker):
         tied: bool = False,
         diagonal: str | None = "identity",
         identity_weight: float = 1.0,
+        start: str = "random",
         spread: float = 0.1,
         scale_documents: bool = False,
         rate: float = 0.1,
@@ -213,6 +219,7 @@ class LowRankRanker(SgdRanker):
         self.tied = tied
         self.diagonal = diagonal
         self.identity_weight = identity_weight
+        self.start = start
         self.spread = spread
         self.scale_documents = scale_documents
         self.rate = rate
@@ -227,20 +234,37 @@ class LowRankRanker(SgdRanker):
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> LowRankState:
         n, m = Q.shape[1], D.shape[1]
-        if n != m and (self.tied or self.diagonal is not None):
+        if n != m and (self.tied or self.diagonal is not None or self.start == "lsi"):
             what = "tied=True" if self.tied else f"diagonal={self.diagonal!r}"
-            right = "tied=False and diagonal=None"
-            raise InputError(f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use {right}")
-        rng = np.random.default_rng(self.random_state)
-        U = rng.standard_normal((n, self.n_components), dtype=np.float32) * np.float32(self.spread)
-        V = U
-        if not self.tied:
-            V = rng.standard_normal((m, self.n_components), dtype=np.float32) * np.float32(self.spread)
-        has_diagonal = self.diagonal is not None
+            what = what if self.tied or self.diagonal is not None else "start='lsi'"
+            raise InputError(
+                f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
+                "start='random'"
+            )
+        U, V = self._latent_directions(D) if self.start == "lsi" else self._normal_factors(n, m)
         return LowRankState(
             U,
             V,
-            np.full(n if has_diagonal else 0, self.identity_weight, dtype=np.float32),
+            np.full(n if self.diagonal is not None else 0, self.identity_weight, dtype=np.float32),
             learn_diagonal=self.diagonal == "learned",
             scale_documents=self.scale_documents,
         )
+
+    def _normal_factors(self, n: int, m: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        rng = np.random.default_rng(self.random_state)
+        U, V = (
+            rng.standard_normal((size, self.n_components), dtype=np.float32) * np.float32(self.spread)
+            for size in (n, m if not self.tied else 0)
+        )
+        return U, U if self.tied else V
+
+    def _latent_directions(self, D: sparse.csr_array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        if self.n_components >= min(D.shape):
+            raise InputError(
+                f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
+                f"n_components is {self.n_components}"
+            )
+        _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=self.random_state)
+        weight = (self.identity_weight or 1.0) * size / size[0]
+        F = np.ascontiguousarray((directions.T * np.sqrt(weight)).astype(np.float32))
+        return F, F if self.tied else F.copy()

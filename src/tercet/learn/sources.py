@@ -11,14 +11,14 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.data.sampling import Drawn, JudgementSampler, LabelSampler
+from tercet.data.sampling import Drawn, JudgementSampler, LabelSampler, Sampler
 from tercet.errors import InputError
 from tercet.store import Fields, take_array
 from tercet.weights import Weights
@@ -75,12 +75,6 @@ class ArraySource(Source):
         return _digest("array", self.prefs.fingerprint(), self.shuffle, self.random_state)
 
 
-class Sampler(Protocol):
-    """Draws (query, better, worse) rows."""
-
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn: ...
-
-
 class SampledSource(Source):
     """Fresh preferences from labels, judgements or links, drawn block by block.
 
@@ -91,24 +85,18 @@ class SampledSource(Source):
     1000
     """
 
-    def __init__(self, sampler: Sampler, n_steps: int, *, random_state: int = 0, name: str = "") -> None:
+    def __init__(self, sampler: Sampler, n_steps: int, *, random_state: int = 0) -> None:
         if n_steps < 1:
             raise InputError(f"n_steps must be at least 1; got {n_steps}")
         self.sampler = sampler
         self.n_steps: int = n_steps
         self.random_state = random_state
-        self.name = name
         self._block = -1
         self._drawn: Preferences | None = None
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n_steps: int, *, random_state: int = 0) -> SampledSource:
-        name = _digest("labels", np.asarray(y).tolist())
-        return cls(LabelSampler(y), n_steps, random_state=random_state, name=name)
-
-    @classmethod
-    def from_judgements(cls, sampler: JudgementSampler, n_steps: int, *, random_state: int = 0) -> SampledSource:
-        return cls(sampler, n_steps, random_state=random_state, name=sampler.fingerprint())
+        return cls(LabelSampler(y), n_steps, random_state=random_state)
 
     def _rng(self, block: int) -> np.random.Generator:
         return np.random.default_rng([self.random_state, block])
@@ -124,7 +112,7 @@ class SampledSource(Source):
         return self.sampler.draw(self._rng(block), BLOCK)
 
     def fingerprint(self) -> str:
-        return _digest("sampled", self.name, self.n_steps, self.random_state)
+        return _digest("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
 
 
 class HardSource(SampledSource):
@@ -149,7 +137,7 @@ class HardSource(SampledSource):
         refresh_every: int = 100_000,
         random_state: int = 0,
     ) -> None:
-        super().__init__(sampler, n_steps, random_state=random_state, name=sampler.fingerprint())
+        super().__init__(sampler, n_steps, random_state=random_state)
         if sampler.n_docs is None:
             raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
         if not 0 <= hard <= 1:

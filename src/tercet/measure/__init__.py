@@ -3,16 +3,19 @@
 from tercet.measure.arrays import average_precision_by_class, measure_block
 from tercet.measure.curves import CurvePoint, LearningCurve
 from tercet.measure.evaluate import Evaluation, evaluate
+from tercet.measure.held_out import HeldOutQueries, average_precision_of_classes
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import PairedTest, holm, paired_test
 
 __all__ = [
     "CurvePoint",
     "Evaluation",
+    "HeldOutQueries",
     "LearningCurve",
     "Measure",
     "PairedTest",
     "average_precision_by_class",
+    "average_precision_of_classes",
     "evaluate",
     "holm",
     "measure_block",

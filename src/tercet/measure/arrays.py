@@ -92,9 +92,7 @@ def average_precision_by_class(
     query = np.repeat(np.arange(n_queries), size)
     within = np.arange(len(query)) - np.repeat(np.cumsum(size) - size, size)
     column = by_class[np.repeat(first, size) + within]
-    standing = find_standing(
-        block.ravel(), _row_starts(block.shape), left_out, query, column, np.ones_like(query)
-    )
+    standing = find_standing(block.ravel(), _row_starts(block.shape), left_out, query, column, np.ones_like(query))
     return compute(standing, [Measure("AP")])[:, 0]
 
 
@@ -160,9 +158,7 @@ def _check_n_relevant(n_relevant: ArrayLike, present: NDArray[np.int64]) -> NDAr
     too_few = np.flatnonzero(counts < present)
     if too_few.size:
         row = too_few[0]
-        raise InputError(
-            f"'n_relevant' of query {row} is {counts[row]}, but its row of grades has {present[row]}."
-        )
+        raise InputError(f"'n_relevant' of query {row} is {counts[row]}, but its row of grades has {present[row]}.")
     return counts.astype(np.int64) - present
 
 
@@ -179,8 +175,7 @@ def _shared_classes(
     if (of_queries.dtype.kind in "US") != (of_docs.dtype.kind in "US"):
         # Joining them would turn 1 into "1" and quietly match.
         raise InputError(
-            "Query and document labels must be of one kind. "
-            f"Got dtypes {of_queries.dtype} and {of_docs.dtype}."
+            f"Query and document labels must be of one kind. Got dtypes {of_queries.dtype} and {of_docs.dtype}."
         )
     _, numbers = np.unique(np.concatenate([of_queries, of_docs]), return_inverse=True)
     return numbers[: shape[0]], numbers[shape[0] :]

@@ -41,8 +41,7 @@ class Evaluation:
         shape = (len(self.qids), len(self.measures))
         if self.values.shape != shape:
             raise InputError(
-                f"Values must have one row per query and one column per measure, {shape}. "
-                f"Got {self.values.shape}."
+                f"Values must have one row per query and one column per measure, {shape}. Got {self.values.shape}."
             )
         frozen = np.array(self.values, dtype=np.float64)
         frozen.flags.writeable = False
@@ -147,9 +146,7 @@ def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArr
     for doc_id, score in documents.items():
         # NaN is the one number that differs from itself.
         if not isinstance(score, (int, float, np.integer, np.floating)) or score != score:
-            raise InputError(
-                f"The score of query {qid!r} and document {doc_id!r} must be a number. Got {score!r}."
-            )
+            raise InputError(f"The score of query {qid!r} and document {doc_id!r} must be a number. Got {score!r}.")
     scores = np.array([documents[doc_id] for doc_id in order], dtype=np.float64)
     with np.errstate(over="ignore"):  # beyond float32 all scores are equally infinite
         return scores.astype(np.float32)
@@ -165,9 +162,7 @@ def _in_falling_order(qid: str, doc_ids: Iterable[str]) -> list[str]:
 
 def _positive_judgements(
     qrels: Qrels, ranked: Mapping[str, list[str]]
-) -> tuple[
-    NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]
-]:
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Query, column and grade of the relevant documents that are ranked; query and grade of the others."""
     found: list[tuple[int, int, int]] = []
     lost: list[tuple[int, int]] = []
@@ -175,9 +170,7 @@ def _positive_judgements(
         column_of = {doc_id: column for column, doc_id in enumerate(ranked[qid])}
         for doc_id, grade in judged.items():
             if not isinstance(doc_id, str):
-                raise InputError(
-                    f"Document ids must be strings. Got {doc_id!r} for query {qid!r} of the qrels."
-                )
+                raise InputError(f"Document ids must be strings. Got {doc_id!r} for query {qid!r} of the qrels.")
             if isinstance(grade, bool) or not isinstance(grade, (int, np.integer)):
                 raise InputError(
                     f"The grade of query {qid!r} and document {doc_id!r} must be an integer. Got {grade!r}."

@@ -148,9 +148,7 @@ def _n_relevant(at: Standing, measure: Measure) -> NDArray[np.float64]:
     return _sum(at, at.relevant_query[at.relevant_grade >= measure.rel])
 
 
-def _sum(
-    at: Standing, query: NDArray[np.int64], values: NDArray[np.number] | None = None
-) -> NDArray[np.float64]:
+def _sum(at: Standing, query: NDArray[np.int64], values: NDArray[np.number] | None = None) -> NDArray[np.float64]:
     """Sum of the values, or their number, per query."""
     return np.bincount(query, values, minlength=len(at.n_ranked)).astype(np.float64)
 

@@ -12,15 +12,11 @@ from tercet.errors import InputError
 
 RANK_LOSS = "RankLoss"
 _FROM_IR_MEASURES = ("AP", "nDCG", "P", "RR", "R", "Success")
-SUPPORTED = (
-    "AP, AP@k, nDCG, nDCG@k, P@k, RR, RR@k, R@k, Success@k, RankLoss; all but nDCG also with (rel=level)"
-)
+SUPPORTED = "AP, AP@k, nDCG, nDCG@k, P@k, RR, RR@k, R@k, Success@k, RankLoss; all but nDCG also with (rel=level)"
 
 # The grammar of ir_measures for integer parameters. Only the bare name goes to ir_measures.parse_measure: for
 # parameters it relies on classes of the ast module that Python 3.14 no longer has.
-_GRAMMAR = re.compile(
-    r"\s*(?P<name>\w+)\s*(?:\((?P<parameters>[^()]*)\))?\s*(?:@\s*(?P<cutoff>\d+))?\s*", re.ASCII
-)
+_GRAMMAR = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<parameters>[^()]*)\))?\s*(?:@\s*(?P<cutoff>\d+))?\s*", re.ASCII)
 _PARAMETER = re.compile(r"\s*(?P<key>\w+)\s*=\s*(?P<value>\d+)\s*", re.ASCII)
 
 
@@ -57,14 +53,10 @@ class Measure:
         for key, value in (("cutoff", self.cutoff), ("rel", self.rel)):
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not whole and not (key == "cutoff" and value is None):
-                raise InputError(
-                    f"The {key!r} of measure {self.name} must be an integer of 1 or more. Got {value!r}."
-                )
+                raise InputError(f"The {key!r} of measure {self.name} must be an integer of 1 or more. Got {value!r}.")
         if self.name == RANK_LOSS:
             if self.cutoff is not None:
-                raise InputError(
-                    f"Measure RankLoss looks at the whole ranking. Got the cutoff @{self.cutoff}."
-                )
+                raise InputError(f"Measure RankLoss looks at the whole ranking. Got the cutoff @{self.cutoff}.")
             return
         parameters = ir_measures.parse_measure(self.name).SUPPORTED_PARAMS
         if self.cutoff is None and parameters["cutoff"].required:
@@ -99,9 +91,7 @@ def parse_measure(name: str | Measure) -> Measure:
         raise InputError(f"A measure is given by name, as in 'nDCG@10'. Got {name!r}.")
     match = _GRAMMAR.fullmatch(name)
     if match is None:
-        raise InputError(
-            f"Cannot read the measure {name!r}; write it as in 'AP(rel=2)@100'. Supported: {SUPPORTED}."
-        )
+        raise InputError(f"Cannot read the measure {name!r}; write it as in 'AP(rel=2)@100'. Supported: {SUPPORTED}.")
     parameters: dict[str, int] = {}
     if match["cutoff"] is not None:
         parameters["cutoff"] = int(match["cutoff"])

@@ -119,24 +119,19 @@ def _differences(
     elif isinstance(a, Evaluation) or isinstance(b, Evaluation):
         raise InputError("Compare two evaluations or two arrays, not one of each.")
     elif measure is not None:
-        raise InputError(
-            f"'measure' chooses a measure of two evaluations; arrays have none. Got {measure!r}."
-        )
+        raise InputError(f"'measure' chooses a measure of two evaluations; arrays have none. Got {measure!r}.")
     else:
         first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
         raise InputError(
-            "Both systems need one value for each of the same queries. "
-            f"Got shapes {first.shape} and {second.shape}."
+            f"Both systems need one value for each of the same queries. Got shapes {first.shape} and {second.shape}."
         )
     if len(first) < 2:
         raise InputError(f"A paired test needs at least two queries. Got {len(first)}.")
     for name, values in (("first", first), ("second", second)):
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
-            raise InputError(
-                f"Value {wrong[0]} of the {name} system is {values[wrong[0]]}; it must be finite."
-            )
+            raise InputError(f"Value {wrong[0]} of the {name} system is {values[wrong[0]]}; it must be finite.")
     return first - second
 
 
@@ -158,9 +153,7 @@ def _aligned(
     ):
         for qid in qids:
             if qid not in other:
-                raise InputError(
-                    f"Query {qid!r} is in the {where} evaluation; both must cover the same queries."
-                )
+                raise InputError(f"Query {qid!r} is in the {where} evaluation; both must cover the same queries.")
     return a[measure], b[measure][[row_in_b[qid] for qid in a.qids]]
 
 
@@ -197,9 +190,7 @@ def _bootstrap(differences: NDArray[np.float64], n: int, random: np.random.Gener
     return (1 + int(np.count_nonzero(np.abs(centred) >= at_least))) / (1 + n)
 
 
-def _bootstrap_means(
-    differences: NDArray[np.float64], n: int, random: np.random.Generator
-) -> NDArray[np.float64]:
+def _bootstrap_means(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> NDArray[np.float64]:
     n_queries = len(differences)
     return np.concatenate(
         [

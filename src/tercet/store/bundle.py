@@ -222,9 +222,7 @@ def _refuse_foreign_folder(folder: Path) -> None:
         raise BundleError(f"{folder} exists and is not a Tercet bundle; nothing was written")
 
 
-def _replace_bundle(
-    folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
-) -> None:
+def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
     encoded = encode_arrays(arrays)
     specs = {name: spec_of(array) for name, array in arrays.items()}
     manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest())

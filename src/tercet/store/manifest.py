@@ -81,9 +81,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         raise DamagedBundleError(f"{path} has the format {content['format']!r}; expected {FORMAT!r}")
     version = fields.take("version", int)
     if version > FORMAT_VERSION:
-        raise VersionError(
-            f"{path} was written by format {version}; this Tercet reads up to {FORMAT_VERSION}"
-        )
+        raise VersionError(f"{path} was written by format {version}; this Tercet reads up to {FORMAT_VERSION}")
     if version < 1:
         raise DamagedBundleError(f"{path} has the version {version}; expected 1 or more")
     _check_seal(data, content, fields.take("checksum", str), path)
@@ -124,9 +122,7 @@ def _parse_specs(content: dict[str, Any], path: Path) -> dict[str, ArraySpec]:
         dtype, shape = fields.take("dtype", str), fields.take("shape", list)
         fields.done()
         if any(type(length) is not int or length < 0 for length in shape):
-            raise DamagedBundleError(
-                f"{path}: array {name!r} has shape {shortened(shape)}; expected a list of lengths"
-            )
+            raise DamagedBundleError(f"{path}: array {name!r} has shape {shortened(shape)}; expected a list of lengths")
         specs[name] = ArraySpec(dtype, tuple(shape))
         problem = specs[name].problem()
         if problem is not None:

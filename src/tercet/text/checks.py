@@ -22,6 +22,4 @@ def check_keys(what: str, found: Mapping[str, Any], wanted: Sequence[str]) -> No
             raise DamagedBundleError(f"saved {what} lacks the key {key!r}")
     for key in found:
         if key not in wanted:
-            raise DamagedBundleError(
-                f"saved {what} has the unknown key {key!r}; known are {', '.join(wanted)}"
-            )
+            raise DamagedBundleError(f"saved {what} has the unknown key {key!r}; known are {', '.join(wanted)}")

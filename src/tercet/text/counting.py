@@ -34,9 +34,7 @@ class WordCounts(NamedTuple):
         return rows
 
 
-def count_words(
-    analysed: Iterable[list[str]], columns_of: Callable[[Iterable[str]], Iterable[int]]
-) -> WordCounts:
+def count_words(analysed: Iterable[list[str]], columns_of: Callable[[Iterable[str]], Iterable[int]]) -> WordCounts:
     """Count the words of each text; `columns_of` gives the column of each distinct word."""
     # Growing arrays and a C-level counter: no NumPy call and no Python statement per word.
     column, times, indptr, n_words = array("i"), array("i"), array("q", [0]), array("q")

@@ -119,7 +119,7 @@ class Vectoriser(BaseEstimator):
         if self.weighting == "tfidf":
             return self._doc_rows(counts)
         rows = counts.rows(len(self.words_))
-        rows.data *= (self._idf() ** self.idf_power)[rows.indices]
+        rows.data *= (self.idf_**self.idf_power)[rows.indices]
         return _finished(_unit_rows(rows))
 
     def unknown_words(self, text: str) -> list[str]:
@@ -239,9 +239,7 @@ class Vectoriser(BaseEstimator):
     def _analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
         if isinstance(texts, (str, bytes, Mapping)):
             hint = "list(texts.values())" if isinstance(texts, Mapping) else "[text]"
-            raise InputError(
-                f"texts must be a sequence of strings, found {type(texts).__name__}; pass {hint}"
-            )
+            raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}; pass {hint}")
         analyse = self._analyser()
         for at, text in enumerate(texts):
             if not isinstance(text, str):
@@ -251,7 +249,10 @@ class Vectoriser(BaseEstimator):
     def _analyser(self) -> Analyser:
         return Analyser() if self.analyser is None else self.analyser
 
-    def _idf(self) -> NDArray[np.float64]:
+    @property
+    def idf_(self) -> NDArray[np.float64]:
+        """Inverse document frequency of each word, as this weighting defines it."""
+        check_is_fitted(self, "words_")
         n, df = self.n_docs_, self.document_frequency_
         if self.weighting == "tfidf":
             return np.log((1 + n) / (1 + df)) + 1
@@ -263,14 +264,14 @@ class Vectoriser(BaseEstimator):
         rows = counts.rows(len(self.words_))
         if self.sublinear_tf:
             rows.data = 1 + np.log(rows.data)
-        rows.data *= self._idf()[rows.indices]
+        rows.data *= self.idf_[rows.indices]
         return _finished(_unit_rows(rows))
 
     def _bm25_rows(self, counts: WordCounts) -> sp.csr_matrix:
         rows = counts.rows(len(self.words_))
         held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
         rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
-        rows.data *= (self._idf() ** (1 - self.idf_power) / self.doc_scale_)[rows.indices]
+        rows.data *= (self.idf_ ** (1 - self.idf_power) / self.doc_scale_)[rows.indices]
         return rows
 
     def _check_parameters(self) -> None:

@@ -27,9 +27,7 @@ class Explanation:
         return len(self.contribution)
 
     def __iter__(self) -> Iterator[tuple[int, int, float]]:
-        return zip(
-            self.query_term.tolist(), self.doc_term.tolist(), self.contribution.tolist(), strict=True
-        )
+        return zip(self.query_term.tolist(), self.doc_term.tolist(), self.contribution.tolist(), strict=True)
 
 
 def merge_pairs(found: Sequence[Pairs]) -> Pairs:
@@ -40,6 +38,6 @@ def merge_pairs(found: Sequence[Pairs]) -> Pairs:
     if not len(contribution):
         return Pairs(query_term, doc_term, contribution)
     keys, where = np.unique(np.stack([query_term, doc_term], axis=1), axis=0, return_inverse=True)
-    total = np.bincount(where.ravel(), weights=contribution, minlength=len(keys))
+    total = np.bincount(where.ravel(), contribution, len(keys)).astype(np.float64)
     order = np.lexsort((keys[:, 1], keys[:, 0], -np.abs(total)))
     return Pairs(keys[order, 0], keys[order, 1], total[order])

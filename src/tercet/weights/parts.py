@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store import Fields, take_array
 
-Matrix = sparse.csr_array
+Matrix: TypeAlias = sparse.csr_array
 
 
 class Pairs(NamedTuple):
@@ -47,7 +47,7 @@ class Part(ABC):
         """How many numbers the part keeps."""
 
     @abstractmethod
-    def expand(self, Q: Matrix) -> Matrix | NDArray[np.float64]:
+    def expand(self, Q: Matrix) -> Any:
         """Rows ``q'W`` (n_q, n_doc_terms), sparse where W is, dense where W is."""
 
     @abstractmethod
@@ -274,7 +274,7 @@ class Sparse(Part):
         data = take_array(arrays, "data", np.float32, 1)
         indices = take_array(arrays, "indices", np.int32, (data.size,))
         rising = indptr[0] == 0 and indptr[-1] == data.size and not (np.diff(indptr) < 0).any()
-        if not rising or (data.size and not (0 <= indices.min() and indices.max() < m)):
+        if not rising or (data.size and not (indices.min() >= 0 and indices.max() < m)):
             raise DamagedBundleError("a sparse part's row pointers or columns are out of range")
         return cls(weights=sparse.csr_array((data, indices, indptr), shape=(n, m)))
 

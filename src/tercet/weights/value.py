@@ -49,9 +49,7 @@ class Weights:
                     f"{part.kind} pairs each word with itself, but the query and document vocabularies differ "
                     f"({shapes[0][0]} and {shapes[0][1]} words)"
                 )
-            raise InputError(
-                f"parts must have one shape; {parts[0].kind} has {shapes[0]}, {part.kind} {shape}"
-            )
+            raise InputError(f"parts must have one shape; {parts[0].kind} has {shapes[0]}, {part.kind} {shape}")
         for part in parts:
             if not np.isfinite(part.scale):
                 raise InputError(f"the scale of the {part.kind} part is {part.scale}; scales are finite")
@@ -121,6 +119,16 @@ class Weights:
         total.sum_duplicates()
         return total
 
+    def rows(self, terms: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Rows of W as a dense block (len(terms), n_doc_terms); for a few query terms at a time."""
+        at = np.arange(len(terms))
+        unit = sparse.csr_array((np.ones(at.size), (at, terms)), shape=(at.size, self.shape[0]))
+        total = np.zeros((at.size, self.shape[1]))
+        for part in self.parts:
+            expanded = part.expand(unit)
+            total += expanded.toarray() if sparse.issparse(expanded) else expanded
+        return total
+
     def explain(self, q: Any, d: Any) -> Explanation:
         """The term pairs behind one score; their contributions sum to it."""
         q, d = self._one_row(self._queries(q), "q"), self._one_row(self._docs(d), "d")
@@ -131,10 +139,7 @@ class Weights:
         """The k document terms with the largest weights (by size, sign kept) for one query term."""
         if not 0 <= term < self.shape[0]:
             raise InputError(f"query term {term} does not exist; there are {self.shape[0]} (0 to {self.shape[0] - 1})")
-        total = np.zeros(self.shape[1])
-        for part in self.parts:
-            columns, weights = part.row(term)
-            np.add.at(total, columns, weights)
+        total = self.rows(np.array([term]))[0]
         order = np.lexsort((np.arange(total.size), -np.abs(total)))[:k]
         return [(int(j), float(total[j])) for j in order if total[j] != 0]
 

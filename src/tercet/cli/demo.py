@@ -1,0 +1,132 @@
+"""``tercet demo``: the main job on documents that are already on disk."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tercet.cli.inputs import NEW
+from tercet.data.docstrings import DocstringCollection, docstring_collection
+from tercet.measure import evaluate
+from tercet.model import TextModel
+from tercet.recipe import fit
+from tercet.weights import Identity, Weights
+
+
+@click.command()
+@click.option("-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
+def demo(output: Path, seed: int) -> None:
+    """Learn to find numpy, scipy and scikit-learn functions by description, and show what was learned.
+
+    Nothing is downloaded: documents are the installed packages' docstrings, queries the descriptions in their "See
+    Also" sections.
+    """
+    began = time.perf_counter()
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    collection = docstring_collection(random_state=seed)
+    console.print(f"[bold]Docstrings on this machine[/]: {collection}.")
+    example = next(iter(collection.qrels["train"]))
+    answer = next(iter(collection.qrels["train"][example]))
+    console.print("A query is what one docstring's See Also says of another function, and that function is the answer:")
+    console.print(f'    "{collection.queries[example]}"  →  {answer}\n', markup=False)
+    model = fit(
+        collection.docs,
+        collection.queries,
+        collection.qrels["train"],
+        validation=collection.qrels["validation"],
+        test=collection.qrels["test"],
+        measure="RR",
+        random_state=seed,
+    )
+    _print_report(console, model)
+    _print_pairs(console, model)
+    _print_searches(console, model, collection)
+    model.save(output / "model")
+    console.print(f"\nThe model is in {output / 'model'}. Ask it what it relates to a word:")
+    console.print(f"    tercet related {output / 'model'} permute")
+    console.print(f"{time.perf_counter() - began:.1f} s in all, {_learning_seconds(model):.1f} s of it learning.")
+
+
+def _learning_seconds(model: TextModel) -> float:
+    assert model.report is not None
+    return model.report.seconds
+
+
+def _print_report(console: Console, model: TextModel) -> None:
+    report = model.report
+    assert report is not None
+    table = Table(
+        title=f"{report.n_test} held-out queries, 95 % intervals (learned from {report.n_train}, chosen on "
+        f"{report.n_validation} others)",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("system")
+    for measure in report.systems[0].values:
+        table.add_column({"RR": "MRR", "AP": "MAP"}.get(measure, measure), justify="right")
+    for system in report.systems:
+        cells = (f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in system.values.values())
+        table.add_row(system.name, *(c.replace("[", "\\[") for c in cells))
+    console.print(table)
+    if report.change is not None:
+        difference, low, high, p_value = report.change
+        console.print(
+            f"learned against {report.systems[-2].name}: MRR {difference:+.3f} ({low:+.3f} to {high:+.3f}), "
+            f"paired t-test p = {p_value:.2g}"
+        )
+    console.print(report.decision, markup=False)
+
+
+def _print_pairs(console: Console, model: TextModel) -> None:
+    console.print("\n[bold]Strongest learned pairs[/] (word in the query → word in the document)")
+    pairs = [f"{a} → {b} {w:+.2f}" for a, b, w in model.strongest_pairs(18)]
+    if not pairs:
+        console.print("    none: learning was declined")
+    width = max(map(len, pairs), default=0)
+    for start in range(0, len(pairs), 3):
+        console.print("    " + "   ".join(f"{p:<{width}}" for p in pairs[start : start + 3]), markup=False)
+
+
+def _print_searches(console: Console, model: TextModel, collection: DocstringCollection) -> None:
+    """Where learning helped most, a typical query it moved, and where it hurt most."""
+    judged = collection.qrels["test"]
+    queries = {qid: collection.queries[qid] for qid in judged}
+    start = TextModel(model.query_vectoriser, model.doc_vectoriser, Weights([Identity(n_terms=model.weights.shape[0])]))
+    assert model.report is not None
+    start_name = model.report.systems[-2].name if model.report.accepted else "the start"
+    runs = {name: one.rank(queries, collection.docs, 1000) for name, one in ((start_name, start), ("learned", model))}
+    change = evaluate(judged, runs["learned"], ["RR"])["RR"] - evaluate(judged, runs[start_name], ["RR"])["RR"]
+    order = np.argsort(-change, kind="stable")
+    gained = order[change[order] > 0]
+    chosen = {"helped most": order[0], "hurt most": order[-1]}
+    if len(gained):
+        chosen = {
+            "helped most": gained[0],
+            "a typical gain": gained[len(gained) // 2],
+            "hurt most": order[-1],
+        }
+    for title, at in chosen.items():
+        qid = list(judged)[at]
+        console.print(f'\n[bold]{title}[/]: "{queries[qid]}"', highlight=False)
+        for name, run in runs.items():
+            ids = list(run[qid])
+            place = next((i + 1 for i, doc_id in enumerate(ids) if doc_id in judged[qid]), None)
+            best = "  ".join(f"{i}. {'✓ ' if d in judged[qid] else ''}{d}" for i, d in enumerate(ids[:3], 1))
+            console.print(f"    {name:<8} answer at rank {place or '> 1000'}", markup=False)
+            console.print(f"             {best}", markup=False, soft_wrap=True)
+        first = next(iter(runs["learned"][qid]))
+        why = model.explain(queries[qid], collection.docs[first])
+        matched = [(a, c) for a, b, c in why.pairs if a == b]
+        learned = [(f"{a} → {b}", c) for a, b, c in why.pairs if a != b]
+        console.print(f"    why {first} scores {why.score:.2f}:", markup=False)
+        for title_, pairs in (("same word", matched), ("learned pairs", learned)):
+            shown = "  ".join(f"{name} {c:+.2f}" for name, c in pairs[:4])
+            total = f"{sum(c for _, c in pairs):+.2f}"
+            console.print(f"        {total} from {len(pairs)} {title_}: {shown}", markup=False, soft_wrap=True)

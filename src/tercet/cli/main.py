@@ -1,0 +1,51 @@
+"""The command line: ``tercet VERB DATA --model M -o OUT``. Each verb parses, makes one library call and prints."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+import click
+from sklearn.exceptions import NotFittedError
+
+from tercet import __version__
+from tercet.cli.demo import demo
+from tercet.cli.evaluate import evaluate
+from tercet.cli.explain import explain, related
+from tercet.cli.fit import fit
+from tercet.cli.rank import rank
+from tercet.errors import TercetError
+
+
+class Verbs(click.Group):
+    """Exit code 1 and one line for a failure, 2 for wrong usage; a traceback only when asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (TercetError, NotFittedError, OSError, MemoryError) as error:
+            if ctx.params.get("traceback"):
+                traceback.print_exc()
+            else:
+                click.echo(f"error: {error}", err=True)
+            sys.exit(1)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tercet")
+@click.option("--traceback", is_flag=True, help="Show where an error came from.")
+def cli(traceback: bool) -> None:
+    """Learn to rank from preferences: a query, a better document, a worse one.
+
+    DATA is a BEIR folder, a folder of labelled texts or the 20 Newsgroups archive; its kind is recognised.
+    """
+
+
+for verb in (fit, evaluate, rank, related, explain, demo):
+    cli.add_command(verb)
+
+
+def main() -> None:
+    """Entry point of the ``tercet`` command."""
+    cli()

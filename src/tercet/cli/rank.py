@@ -1,0 +1,34 @@
+"""``tercet rank``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tercet.cli.inputs import FOLDER, NEW, data_options, open_judged, open_model
+from tercet.data import write_run
+
+
+@click.command()
+@data_options
+@click.option("--model", type=FOLDER, required=True, help="A text model.")
+@click.option("-o", "--output", type=NEW, required=True, help="TREC run to write; .gz is packed.")
+@click.option("-k", "depth", default=100, show_default=True, type=click.IntRange(min=1), help="Documents a query.")
+@click.option("--split", help="Only the queries judged in this split.")
+def rank(
+    data: Path | None,
+    corpus: Path | None,
+    queries: Path | None,
+    qrels: Path | None,
+    model: Path,
+    output: Path,
+    depth: int,
+    split: str | None,
+) -> None:
+    """Rank DATA's documents for its queries and write a TREC run."""
+    found = open_judged(data, corpus, queries, qrels)
+    asked = found.queries if split is None else {qid: found.queries[qid] for qid in found.split(split)}
+    run = open_model(model).rank(asked, found.docs, depth)
+    write_run(output, run)
+    click.echo(f"{output}: {len(run):,} queries, up to {depth:,} documents each")

@@ -1,0 +1,177 @@
+"""A model of texts: vectorisers, weights and the report of how they were chosen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import DamagedBundleError, InputError
+from tercet.report import Report
+from tercet.store import Bundle, write_bundle
+from tercet.text import Vectoriser
+from tercet.weights import Weights
+
+KIND = "text-model"
+
+
+@dataclass(frozen=True)
+class TextExplanation:
+    """Why a document got its score: (query word, document word, contribution), largest first; they sum to ``score``."""
+
+    score: float
+    pairs: tuple[tuple[str, str, float], ...]
+    unknown: tuple[str, ...]
+
+    def table(self, k: int = 10) -> str:
+        """The score and the k largest contributions, the others added up, one line each."""
+        lines = [f"{self.score:+.4f}  score"]
+        for query_word, doc_word, contribution in self.pairs[:k]:
+            name = query_word if query_word == doc_word else f"{query_word} → {doc_word}"
+            lines.append(f"{contribution:+.4f}  {name}")
+        if rest := self.pairs[k:]:
+            lines.append(f"{sum(c for _, _, c in rest):+.4f}  {len(rest)} more pairs")
+        if self.unknown:
+            lines.append(f"the model does not know: {', '.join(self.unknown)}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+@dataclass(frozen=True, eq=False)
+class TextModel:
+    """Scores texts: query and document vectorisers around a weights value.
+
+    ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
+    their own.
+    """
+
+    query_vectoriser: Vectoriser
+    doc_vectoriser: Vectoriser
+    weights: Weights
+    report: Report | None = None
+
+    def __post_init__(self) -> None:
+        shape = (len(self.query_vectoriser.words_), len(self.doc_vectoriser.words_))
+        if self.weights.shape != shape:
+            raise InputError(f"weights have shape {self.weights.shape}, the vocabularies {shape}; they must agree")
+
+    def queries(self, texts: Sequence[str]) -> sparse.csr_array:
+        """Query rows of texts."""
+        return sparse.csr_array(self.query_vectoriser.transform_queries(texts))
+
+    def docs(self, texts: Sequence[str]) -> sparse.csr_array:
+        """Document rows of texts."""
+        return sparse.csr_array(self.doc_vectoriser.transform_docs(texts))
+
+    def rank(self, queries: Mapping[str, str], docs: Mapping[str, str], k: int = 100) -> dict[str, dict[str, float]]:
+        """A run: the k best documents of each query, best first, as qid -> doc_id -> score."""
+        if not queries or not docs:
+            raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
+        doc_ids = list(docs)
+        found, scores = self.weights.rank(self.queries(list(queries.values())), self.docs(list(docs.values())), k)
+        return {
+            qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}
+            for qid, row, best in zip(queries, found, scores, strict=True)
+        }
+
+    def explain(self, query: str, doc: str) -> TextExplanation:
+        """The word pairs behind the score of a document text for a query text."""
+        why = self.weights.explain(self.queries([query]), self.docs([doc]))
+        query_words, doc_words = self.query_vectoriser.words_, self.doc_vectoriser.words_
+        return TextExplanation(
+            why.score,
+            tuple((query_words[a], doc_words[b], c) for a, b, c in why),
+            tuple(self.query_vectoriser.unknown_words(query)),
+        )
+
+    def related(self, word: str, k: int = 10) -> list[tuple[str, float]]:
+        """The k document words that count most for a query word, by size of weight, sign kept."""
+        column = self.query_vectoriser.index_.get(word)
+        if column is None:
+            # Cut it as a query would be cut: "Hockey" and a stemmed model's "running" are known that way.
+            row = self.queries([word])
+            if row.nnz != 1:
+                raise InputError(f"the model does not know the word {word!r}")
+            column = int(row.indices[0])
+        return [(self.doc_vectoriser.words_[j], weight) for j, weight in self.weights.related(column, k)]
+
+    def strongest_pairs(self, k: int = 20, *, min_docs: int = 10, per_word: int = 1) -> list[tuple[str, str, float]]:
+        """Pairs of different words that count most, with their weights: what the model has learned, to look at.
+
+        A weight on a frequent word moves little, so pairs are ordered by weight times both words' idf. Words in fewer
+        than ``min_docs`` documents are left out, and each word is shown at most ``per_word`` times on each side. W is
+        looked at block by block, never as a whole.
+        """
+        sides = (self.query_vectoriser, self.doc_vectoriser)
+        query_rarity, doc_rarity = (np.where(v.document_frequency_ >= min_docs, v.idf_, 0.0) for v in sides)
+        query_words, doc_words = (v.words_ for v in sides)
+        rows, columns = np.flatnonzero(query_rarity), np.flatnonzero(doc_rarity)
+        best: list[tuple[float, int, int, float]] = []
+        for start in range(0, rows.size, 256):
+            block_rows = rows[start : start + 256]
+            W = self.weights.rows(block_rows)[:, columns]
+            if sides[0] is sides[1]:
+                W[columns[None, :] == block_rows[:, None]] = 0  # a word and itself is no discovery
+            strength = np.abs(W) * query_rarity[block_rows, None] * doc_rarity[columns]
+            few = min(4 * per_word, columns.size)
+            for i, places in enumerate(np.argpartition(strength, -few, axis=1)[:, -few:]):
+                best += [
+                    (-float(strength[i, j]), int(block_rows[i]), int(columns[j]), float(W[i, j]))
+                    for j in places
+                    if strength[i, j] > 0
+                ]
+        shown: list[tuple[str, str, float]] = []
+        times: Counter[tuple[str, int]] = Counter()
+        for _, i, j, weight in sorted(best):
+            if len(shown) == k:
+                break
+            if max(times["query", i], times["doc", j]) < per_word:
+                times.update([("query", i), ("doc", j)])
+                shown.append((query_words[i], doc_words[j], weight))
+        return shown
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a folder; ``tc.load`` gives it back."""
+        shared = self.doc_vectoriser is self.query_vectoriser
+        meta: dict[str, Any] = {
+            "shared_vocabulary": shared,
+            "report": None if self.report is None else self.report.to_meta(),
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        sections: list[tuple[str, Any]] = [("queries", self.query_vectoriser), ("weights", self.weights)]
+        if not shared:
+            sections.append(("docs", self.doc_vectoriser))
+        for name, section in sections:
+            meta[name], own = section.to_state()
+            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle) -> TextModel:
+        """The model a bundle holds."""
+        fields = bundle.fields()
+        shared = fields.take("shared_vocabulary", bool)
+        sections: dict[str, dict[str, NDArray[Any]]] = {"queries": {}, "weights": {}}
+        if not shared:
+            sections["docs"] = {}
+        for name, array in bundle.arrays.items():
+            section, _, key = name.partition(".")
+            if section not in sections:
+                raise DamagedBundleError(f"{bundle.path} has an unexpected array {name!r}")
+            sections[section][key] = array
+        queries = Vectoriser.from_state(fields.take("queries", dict), sections["queries"])
+        docs = queries if shared else Vectoriser.from_state(fields.take("docs", dict), sections["docs"])
+        weights = Weights.from_state(fields.take("weights", dict), sections["weights"])
+        report = fields.take("report", dict | None)
+        fields.done()
+        return cls(queries, docs, weights, None if report is None else Report.from_meta(report))

@@ -1,0 +1,352 @@
+"""The recipe behind ``tc.fit``: start from the better of tf-idf and BM25, learn, and keep what was learned only when it
+is better on validation queries by more than one standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler
+from tercet.errors import InputError
+from tercet.learn import LowRankRanker, SampledSource
+from tercet.measure import Evaluation
+from tercet.measure.held_out import HeldOutQueries
+from tercet.measure.names import parse_measures
+from tercet.model import TextModel
+from tercet.report import Report, SystemResult, change_between
+from tercet.text import Analyser, Vectoriser
+from tercet.weights import Identity, Weights
+
+Qrels = Mapping[str, Mapping[str, int]]
+Say = Callable[[str], None]
+
+WEIGHTINGS = {"tf-idf": "tfidf", "BM25": "bm25"}
+HELD_OUT_SHARE = 0.1
+FEWEST_QUERIES = 10  # below this there is nothing to hold out
+
+# What is tried, each with the same preferences, and chosen between on validation; docs/recipe.md has the measurements.
+FOR_JUDGEMENTS: tuple[dict[str, Any], ...] = (
+    {"start": "lsi", "identity_weight": 5.0},
+    {"start": "lsi", "identity_weight": 10.0},
+)
+FOR_LABELS: tuple[dict[str, Any], ...] = (
+    {"start": "random", "identity_weight": 1.0, "tied": True, "scale_documents": True},
+    {"start": "lsi", "identity_weight": 5.0},
+)
+WITHOUT_LSI: tuple[dict[str, Any], ...] = ({"start": "random", "identity_weight": 5.0},)
+BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0)  # more of the identity, as multiples of the identity weight
+N_COMPONENTS = 100
+MIN_STEPS, MAX_STEPS, STEPS_PER_JUDGEMENT = 100_000, 500_000, 20
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """One way to weight words: training matrices, and the queries to choose and to report on."""
+
+    name: str
+    vectoriser: Vectoriser
+    Q: sparse.csr_array
+    D: sparse.csr_array
+    validation: HeldOutQueries
+    test: HeldOutQueries
+
+    @property
+    def start(self) -> Weights:
+        return Weights([Identity(n_terms=self.D.shape[1])])
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be learned, apart from how words are weighted."""
+
+    sampler: Sampler
+    candidates: tuple[dict[str, Any], ...]
+    n_judgements: int
+    n_train: int
+    split: str
+    build: Callable[[Vectoriser], tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]]
+
+    def space(self, name: str, analyser: Analyser) -> Space:
+        vectoriser = Vectoriser(analyser=analyser, weighting=WEIGHTINGS[name])
+        return Space(name, vectoriser, *self.build(vectoriser))
+
+
+def fit(
+    docs: Mapping[str, str],
+    queries: Mapping[str, str],
+    qrels: Qrels,
+    *,
+    validation: Qrels | None = None,
+    test: Qrels | None = None,
+    measure: str = "nDCG@10",
+    analyser: Analyser | None = None,
+    random_state: int = 0,
+    verbose: bool | None = None,
+) -> TextModel:
+    """Learn a text model from judged queries, and report it against tf-idf and BM25 on untouched ones.
+
+    Parameters
+    ----------
+    docs, queries : id -> text
+    qrels : qid -> doc_id -> grade, the judgements to learn from
+    validation, test : judgements of other queries, to choose and to report on
+        Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
+    measure : what validation maximises
+    analyser : how texts are cut into words; default words of two letters or more without English stop words
+    verbose : None shows progress on a terminal, True always, False never
+
+    Returns
+    -------
+    TextModel
+        Its ``report`` has the table and says whether learning was accepted. Where learning is not better than the
+        better of tf-idf and BM25 on validation by more than one standard error, the model is that start.
+
+    Examples
+    --------
+    >>> docs = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
+    >>> queries = {str(i): t for i, t in enumerate(["purr", "bark", "swim"] * 4)}
+    >>> qrels = {q: {"abc"[int(q) % 3]: 1} for q in queries}
+    >>> model = fit(docs, queries, qrels)
+    >>> next(iter(model.rank({"q": "bark"}, docs, k=1)["q"]))
+    'b'
+    """
+    task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
+    return _solve(task, measure, analyser, random_state, verbose)
+
+
+def fit_labelled(
+    texts: Sequence[str],
+    labels: Sequence[str],
+    *,
+    test: tuple[Sequence[str], Sequence[str]] | None = None,
+    measure: str = "AP",
+    analyser: Analyser | None = None,
+    random_state: int = 0,
+    verbose: bool | None = None,
+) -> TextModel:
+    """Learn which texts belong together from their labels: each text is a query for the others of its class.
+
+    A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
+    and labels, each against all others, or on another tenth.
+    """
+    task = _labelled_task(texts, labels, test, measure, random_state)
+    return _solve(task, measure, analyser, random_state, verbose)
+
+
+# -- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def _judged_task(
+    docs: Mapping[str, str],
+    queries: Mapping[str, str],
+    qrels: Qrels,
+    validation: Qrels | None,
+    test: Qrels | None,
+    measure: str,
+    random_state: int,
+) -> Task:
+    if not docs or not queries:
+        raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")
+    doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
+    query_rows = {qid: row for row, qid in enumerate(queries)}
+    usable = {}
+    for name, given in (("qrels", qrels), ("validation", validation), ("test", test)):
+        for qid, judged in (given or {}).items():
+            if qid not in query_rows:
+                raise InputError(f"{name} judge query {qid!r}, which is not among the queries")
+            for doc_id in judged:
+                if doc_id not in doc_rows:
+                    raise InputError(f"{name} judge document {doc_id!r} for query {qid!r}; there is no such document")
+        # A query without a relevant document can neither teach nor be measured.
+        usable[name] = {q: j for q, j in (given or {}).items() if max(j.values(), default=0) > 0}
+        if given is not None and not usable[name]:
+            raise InputError(f"{name} have no query with a relevant document (a grade above 0)")
+    overlap = [q for q in usable["qrels"] if q in usable["validation"] or q in usable["test"]]
+    if overlap:
+        raise InputError(f"query {overlap[0]!r} is judged both for training and held out; a query belongs to one part")
+    train, parts, split = _hold_out(usable["qrels"], [validation, test], random_state)
+    held_out = [usable[name] or part for name, part in zip(("validation", "test"), parts, strict=True)]
+
+    def build(
+        vectoriser: Vectoriser,
+    ) -> tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]:
+        D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values())))
+        Q = sparse.csr_array(vectoriser.transform_queries(list(queries.values())))
+        choose, report = (HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out)
+        return Q, D, choose, report
+
+    sampler = JudgementSampler.from_qrels(train, n_docs=len(docs), query_rows=query_rows, doc_rows=doc_rows)
+    return Task(sampler, FOR_JUDGEMENTS, sum(map(len, train.values())), len(train), split, build)
+
+
+def _hold_out(
+    train: Qrels, given: Sequence[Qrels | None], random_state: int
+) -> tuple[Qrels, list[dict[str, Mapping[str, int]]], str]:
+    """Set aside a tenth of the queries for each part that was not given."""
+    names = [name for name, part in zip(("validation", "testing"), given, strict=True) if part is None]
+    parts: list[dict[str, Mapping[str, int]]] = [{}, {}]
+    if not names:
+        return train, parts, "Validation and test queries were given."
+    if len(train) < FEWEST_QUERIES:
+        raise InputError(
+            f"{len(train)} judged queries are too few to hold any out for {' and '.join(names)}; give at least "
+            f"{FEWEST_QUERIES}, or validation and test judgements"
+        )
+    size = max(1, round(len(train) * HELD_OUT_SHARE))
+    order = [sorted(train)[i] for i in np.random.default_rng(random_state).permutation(len(train))]
+    for at, part in enumerate(given):
+        if part is None:
+            parts[at] = {qid: train[qid] for qid in order[:size]}
+            order = order[size:]
+    kept = set(order)
+    split = f"A tenth of the queries was held out for {' and another for '.join(names)}."
+    return {qid: judged for qid, judged in train.items() if qid in kept}, parts, split
+
+
+def _labelled_task(
+    texts: Sequence[str],
+    labels: Sequence[str],
+    test: tuple[Sequence[str], Sequence[str]] | None,
+    measure: str,
+    random_state: int,
+) -> Task:
+    if len(texts) != len(labels):
+        raise InputError(f"there are {len(texts)} texts and {len(labels)} labels; each text has one")
+    y = np.asarray(labels)
+    order = np.random.default_rng(random_state).permutation(len(texts))
+    size = max(1, round(len(texts) * HELD_OUT_SHARE))
+    choose, rest = order[:size], order[size:]
+    if test is None:
+        report, rest = rest[:size], rest[size:]
+        split = "A tenth of the texts was held out for validation and another for testing."
+    else:
+        split = "A tenth of the texts was held out for validation; test texts were given."
+    rest = np.sort(rest)
+    if len(rest) < FEWEST_QUERIES:
+        raise InputError(f"{len(texts)} labelled texts are too few; at least {2 * FEWEST_QUERIES} are needed")
+    parsed = parse_measures([measure])[0]
+
+    def held_out(Q: sparse.csr_array, D: sparse.csr_array, q_labels: Any, d_labels: Any, same: bool) -> HeldOutQueries:
+        grades = sparse.csr_array(np.asarray(q_labels)[:, None] == np.asarray(d_labels)[None, :], dtype=np.int64)
+        exclude = np.arange(Q.shape[0]) if same else None
+        return HeldOutQueries(Q, D, grades, tuple(map(str, range(Q.shape[0]))), parsed, exclude)
+
+    def build(
+        vectoriser: Vectoriser,
+    ) -> tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]:
+        vectoriser.fit([texts[i] for i in rest])
+        Q, D = (sparse.csr_array(t([texts[i] for i in rest])) for t in _both_sides(vectoriser))
+        other = sparse.csr_array(vectoriser.transform_queries([texts[i] for i in choose]))
+        validation = held_out(other, D, y[choose], y[rest], same=False)
+        test_texts, test_labels = ([texts[i] for i in report], y[report]) if test is None else test
+        test_Q, test_D = (sparse.csr_array(t(test_texts)) for t in _both_sides(vectoriser))
+        return Q, D, validation, held_out(test_Q, test_D, test_labels, test_labels, same=True)
+
+    return Task(LabelSampler(y[rest]), FOR_LABELS, len(rest), len(rest), split, build)
+
+
+def _both_sides(vectoriser: Vectoriser) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return vectoriser.transform_queries, vectoriser.transform_docs
+
+
+# -- choosing ---------------------------------------------------------------------------------------------------------
+
+
+def _solve(task: Task, measure: str, analyser: Analyser | None, random_state: int, verbose: bool | None) -> TextModel:
+    began = time.perf_counter()
+    cut = analyser or Analyser(stop_words="english")
+    spaces = [task.space(name, cut) for name in WEIGHTINGS]
+    space = max(spaces, key=lambda s: s.validation(s.start))
+    learned, chosen = _learn(space, task, random_state, verbose)
+    before, after = space.validation.values(space.start), space.validation.values(learned)
+    accepted, decision = _decide(space, before, after, measure)
+    weights = learned if accepted else space.start
+    return TextModel(
+        space.vectoriser,
+        space.vectoriser,
+        weights,
+        _report(task, spaces, space, weights, measure, accepted, decision, chosen, time.perf_counter() - began),
+    )
+
+
+def _learn(space: Space, task: Task, random_state: int, verbose: bool | None) -> tuple[Weights, dict[str, Any]]:
+    """The best candidate on validation, blended with more or less of the identity."""
+    n_steps = int(np.clip(task.n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
+    candidates = task.candidates
+    if min(space.D.shape) <= N_COMPONENTS:  # too few documents or words to have that many directions
+        candidates = WITHOUT_LSI
+    found = []
+    for candidate in candidates:
+        ranker = LowRankRanker(
+            n_components=N_COMPONENTS,
+            schedule="linear",
+            rate=0.1,
+            random_state=random_state,
+            verbose=verbose,
+            **candidate,
+        )
+        ranker.fit(space.Q, SampledSource(task.sampler, n_steps, random_state=random_state), space.D)
+        extra = [blend * ranker.identity_weight for blend in BLENDS]
+        values = space.validation.values_of_blends(ranker.weights_, space.start, extra).mean(axis=1)
+        best = int(np.argmax(values if space.validation.measure.higher_is_better else -values))
+        found.append((values[best], ranker.weights_ + space.start * extra[best], {**candidate, "blend": extra[best]}))
+    sign = 1 if space.validation.measure.higher_is_better else -1
+    _, weights, chosen = max(found, key=lambda one: sign * one[0])
+    return weights, {"vectors": space.name, "n_components": N_COMPONENTS, "steps": n_steps, **chosen}
+
+
+def _decide(space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str) -> tuple[bool, str]:
+    """Accept learning only when it beats the start on validation by more than one standard error."""
+    sign = 1.0 if space.validation.measure.higher_is_better else -1.0
+    gain = sign * (after - before)
+    error = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else float("inf")
+    accepted = bool(gain.mean() > error)
+    verdict = "accepted" if accepted else f"declined; the model is {space.name}"
+    return accepted, (
+        f"Learning was {verdict}: on {gain.size} validation queries {measure} changed by {sign * gain.mean():+.3f} "
+        f"from {space.name}'s {before.mean():.3f}, with a standard error of {error:.3f}."
+    )
+
+
+def _report(
+    task: Task,
+    spaces: Sequence[Space],
+    space: Space,
+    weights: Weights,
+    measure: str,
+    accepted: bool,
+    decision: str,
+    chosen: dict[str, Any],
+    seconds: float,
+) -> Report:
+    measures = list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
+    start: Evaluation | None = None
+    systems = []
+    # The start comes last of the baselines, next to what was learned from it.
+    for other in sorted(spaces, key=lambda s: s is space):
+        start = other.test.evaluate(other.start, measures)
+        systems.append(SystemResult.of(other.name, start))
+    change = None
+    if accepted and start is not None:
+        learned = space.test.evaluate(weights, measures)
+        systems.append(SystemResult.of("learned", learned))
+        change = change_between(learned, start, measure)
+    return Report(
+        measure=measure,
+        n_train=task.n_train,
+        n_validation=len(space.validation.qids),
+        n_test=len(space.test.qids),
+        split=task.split,
+        systems=tuple(systems),
+        accepted=accepted,
+        decision=decision,
+        change=change,
+        chosen=chosen,
+        seconds=seconds,
+    )

@@ -1,0 +1,116 @@
+"""What a fit says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tercet.errors import DamagedBundleError
+from tercet.measure import Evaluation, PairedTest, paired_test
+from tercet.store import Fields
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """One system on the untouched queries: measure -> (mean, low end, high end of the 95 % interval)."""
+
+    name: str
+    values: dict[str, tuple[float, float, float]]
+
+    @classmethod
+    def of(cls, name: str, evaluation: Evaluation) -> SystemResult:
+        return cls(name, {str(m): (evaluation.mean(m), *evaluation.interval(m)) for m in evaluation.measures})
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was tried, what was chosen on validation, and how it does on queries that nothing was chosen on.
+
+    Printing it gives the table of the systems and the decision.
+    """
+
+    measure: str
+    n_train: int
+    n_validation: int
+    n_test: int
+    split: str
+    systems: tuple[SystemResult, ...]
+    accepted: bool
+    decision: str
+    change: tuple[float, float, float, float] | None
+    chosen: dict[str, Any]
+    seconds: float
+
+    def __str__(self) -> str:
+        measures = list(self.systems[0].values)
+        width = max(len(s.name) for s in self.systems)
+        lines = [
+            f"{self.n_train} training queries, {self.n_validation} for validation, {self.n_test} untouched. {self.split}",
+            " " * width + "".join(f"  {m:>22}" for m in measures),
+        ]
+        for system in self.systems:
+            cells = ""
+            for mean, low, high in system.values.values():
+                cells += f"  {f'{mean:.3f} [{low:.3f}, {high:.3f}]':>22}"
+            lines.append(f"{system.name:<{width}}{cells}")
+        if self.change is not None:
+            difference, low, high, p_value = self.change
+            lines.append(
+                f"{self.systems[-1].name} against {self.systems[-2].name}, untouched queries, {self.measure}: "
+                f"{difference:+.3f} [{low:+.3f}, {high:+.3f}], paired t-test p = {p_value:.2g}"
+            )
+        lines.append(self.decision)
+        return "\n".join(lines)
+
+    def to_meta(self) -> dict[str, Any]:
+        return {
+            "measure": self.measure,
+            "n_train": self.n_train,
+            "n_validation": self.n_validation,
+            "n_test": self.n_test,
+            "split": self.split,
+            "systems": [{"name": s.name, "values": [[m, *v] for m, v in s.values.items()]} for s in self.systems],
+            "accepted": self.accepted,
+            "decision": self.decision,
+            "change": None if self.change is None else list(self.change),
+            "chosen": self.chosen,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_meta(cls, meta: dict[str, Any]) -> Report:
+        fields = Fields(meta, "report")
+        systems = []
+        for entry in fields.take("systems", list):
+            system = Fields(entry, "report system")
+            # A list, since a saved dict does not keep its order.
+            values = {str(m): _numbers(v, 3) for m, *v in system.take("values", list)}
+            systems.append(SystemResult(system.take("name", str), values))  # type: ignore[arg-type]
+            system.done()
+        change = fields.take("change", list | None)
+        report = cls(
+            measure=fields.take("measure", str),
+            n_train=fields.take("n_train", int),
+            n_validation=fields.take("n_validation", int),
+            n_test=fields.take("n_test", int),
+            split=fields.take("split", str),
+            systems=tuple(systems),
+            accepted=fields.take("accepted", bool),
+            decision=fields.take("decision", str),
+            change=None if change is None else _numbers(change, 4),  # type: ignore[arg-type]
+            chosen=fields.take("chosen", dict),
+            seconds=fields.take("seconds", float),
+        )
+        fields.done()
+        return report
+
+
+def _numbers(values: Any, n: int) -> tuple[float, ...]:
+    if not isinstance(values, list) or len(values) != n or not all(type(v) in (int, float) for v in values):
+        raise DamagedBundleError(f"a report has {values!r}; expected {n} numbers")
+    return tuple(float(v) for v in values)
+
+
+def change_between(learned: Evaluation, start: Evaluation, measure: str) -> tuple[float, float, float, float]:
+    test: PairedTest = paired_test(learned, start, measure=measure)
+    return test.difference, test.low, test.high, test.p_value
