@@ -8,6 +8,7 @@ import math
 import pickle
 import sys
 from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -447,7 +448,7 @@ class TestDamage:
             ("word_offsets", lambda a: np.array([0, -3, 6, 9])),
             ("document_frequency", lambda a: a.astype(np.float64)),
             ("document_frequency", lambda a: a[:-1]),
-            ("document_frequency", lambda a: a * 0),
+            ("document_frequency", lambda a: a * 0 - 1),
             ("document_frequency", lambda a: a + 2),
         ],
     )
@@ -475,3 +476,38 @@ class TestDamage:
             return
         assert words == sorted(set(words))
         assert "".join(words).encode() == arrays["words"].tobytes()
+
+
+class TestQueryWords:
+    """Words that only queries have: known, but in no document."""
+
+    DOCS: ClassVar = ["green avocado", "green eyes"]
+
+    @pytest.mark.parametrize("weighting", ["tfidf", "bm25"])
+    def test_they_get_a_column_and_change_no_document(self, weighting):
+        plain = Vectoriser(weighting=weighting).fit(self.DOCS)
+        wider = Vectoriser(weighting=weighting).fit(self.DOCS, queries=["green guacamole", "zebra eyes"])
+        assert wider.words_ == ["avocado", "eyes", "green", "guacamole", "zebra"]
+        assert wider.document_frequency_.tolist() == [1, 1, 2, 0, 0]
+        before, after = plain.transform_docs(self.DOCS).toarray(), wider.transform_docs(self.DOCS).toarray()
+        np.testing.assert_array_equal(after[:, [0, 1, 2]], before)
+        assert not after[:, [3, 4]].any()
+        row = wider.transform_queries(["guacamole"]).toarray()[0]
+        assert row.nonzero()[0].tolist() == [3]
+        assert np.isfinite(row).all()
+
+    def test_words_cut_from_the_documents_stay_cut(self):
+        vectoriser = Vectoriser(max_features=1).fit(self.DOCS, queries=["avocado guacamole"])
+        assert vectoriser.words_ == ["green", "guacamole"]
+
+    def test_fitted_and_transformed_at_once_it_is_the_same(self):
+        queries = ["guacamole"]
+        at_once = Vectoriser(weighting="bm25").fit_transform_docs(self.DOCS, queries=queries)
+        in_steps = Vectoriser(weighting="bm25").fit(self.DOCS, queries=queries).transform_docs(self.DOCS)
+        np.testing.assert_array_equal(at_once.toarray(), in_steps.toarray())
+
+    def test_they_are_saved(self):
+        vectoriser = Vectoriser().fit(self.DOCS, queries=["guacamole"])
+        again = Vectoriser.from_state(*vectoriser.to_state())
+        assert again.words_ == vectoriser.words_
+        assert again.document_frequency_.tolist() == vectoriser.document_frequency_.tolist()

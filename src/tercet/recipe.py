@@ -176,7 +176,8 @@ def _judged_task(
     def build(
         vectoriser: Vectoriser,
     ) -> tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]:
-        D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values())))
+        taught = [queries[qid] for qid in train]  # words that only these have can be learned, and no others
+        D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values()), queries=taught))
         Q = sparse.csr_array(vectoriser.transform_queries(list(queries.values())))
         choose, report = (HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out)
         return Q, D, choose, report

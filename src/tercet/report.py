@@ -45,7 +45,8 @@ class Report:
         measures = list(self.systems[0].values)
         width = max(len(s.name) for s in self.systems)
         lines = [
-            f"{self.n_train} training queries, {self.n_validation} for validation, {self.n_test} untouched. {self.split}",
+            f"{self.n_train} training queries, {self.n_validation} for validation, {self.n_test} untouched. "
+            + self.split,
             " " * width + "".join(f"  {m:>22}" for m in measures),
         ]
         for system in self.systems:

@@ -48,7 +48,7 @@ class Vectoriser(BaseEstimator):
     words_ : the word of each column
     index_ : the column of each word
     n_docs_ : how many documents it was fitted on
-    document_frequency_ : in how many of them each word occurs, int64 of shape (n_words,)
+    document_frequency_ : in how many of them each word occurs, int64 of shape (n_words,); 0 for words of queries only
     mean_length_ : mean number of words in a document after analysis, words without a column included
     doc_scale_ : what BM25 document rows are divided by; 1 for tf-idf
     n_features_in_ : the number of columns
@@ -100,14 +100,18 @@ class Vectoriser(BaseEstimator):
         self.idf_power = idf_power
         self._check_parameters()
 
-    def fit(self, texts: Iterable[str], y: None = None) -> Vectoriser:
-        """Learn the words and their weights from documents."""
-        self._learn(texts)
+    def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> Vectoriser:
+        """Learn the words and their weights from documents.
+
+        Words that only the `queries` have get a column too: they match no document by themselves, but a ranker can
+        learn which document words they stand for.
+        """
+        self._learn(texts, queries)
         return self
 
-    def fit_transform_docs(self, texts: Iterable[str]) -> sp.csr_matrix:
+    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_matrix:
         """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
-        return self._doc_rows(self._learn(texts))
+        return self._doc_rows(self._learn(texts, queries))
 
     def transform_docs(self, texts: Iterable[str]) -> sp.csr_matrix:
         """Rows for documents, CSR float32 (n_texts, n_words); empty for a text without known words."""
@@ -167,15 +171,15 @@ class Vectoriser(BaseEstimator):
                 f"saved 'document_frequency' must have one entry for each of the {len(words)} words, "
                 f"found {len(frequency)}"
             )
-        if frequency.min() < 1 or frequency.max() > n_docs:
+        if frequency.min() < 0 or frequency.max() > n_docs:
             raise DamagedBundleError(
-                f"saved 'document_frequency' must lie between 1 and the {n_docs} documents, "
+                f"saved 'document_frequency' must lie between 0 and the {n_docs} documents, "
                 f"found {frequency.min()} to {frequency.max()}"
             )
         vectoriser._remember(words, frequency.copy(), n_docs, meta["mean_length"], meta["doc_scale"])
         return vectoriser
 
-    def _learn(self, texts: Iterable[str]) -> WordCounts:
+    def _learn(self, texts: Iterable[str], queries: Iterable[str]) -> WordCounts:
         """Fit, and return the word counts of the same texts."""
         self._check_parameters()
         first_seen: defaultdict[str, int] = defaultdict()
@@ -187,13 +191,18 @@ class Vectoriser(BaseEstimator):
         if not first_seen:
             raise InputError(f"fitting needs words, but {self._analyser()} found none in the {n_docs} texts")
         words = sorted(first_seen)
-        _check_encodable(words)
         counts = counts.moved(_inverse([first_seen[word] for word in words], len(words)))
         frequency = np.bincount(counts.column, minlength=len(words))
         kept = self._kept(counts, frequency)
-        counts = counts.moved(_inverse(kept, len(words)))
+        only_in_queries = {word for found in self._analysed(queries) for word in found if word not in first_seen}
+        frequency_of = {words[at]: int(frequency[at]) for at in kept} | dict.fromkeys(only_in_queries, 0)
+        chosen = sorted(frequency_of)
+        _check_encodable(chosen)
+        place = dict(zip(chosen, range(len(chosen)), strict=True))
+        counts = counts.moved(np.array([place.get(word, -1) for word in words], dtype=np.int64))
         mean_length = float(counts.n_words.mean())
-        self._remember([words[at] for at in kept], frequency[kept], n_docs, mean_length, 1.0)
+        frequencies = np.array([frequency_of[word] for word in chosen], dtype=np.int64)
+        self._remember(chosen, frequencies, n_docs, mean_length, 1.0)
         if self.weighting == "bm25":
             self.doc_scale_ = float(_row_lengths(self._bm25_rows(counts)).mean())
         return counts

@@ -1,0 +1,50 @@
+# Two commands do everything: `make demo` and `make test`. Each sets up what it needs in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint bench repro clean
+
+demo: $(VENV)/.core
+	@$(BIN)/tercet demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Needs the data sets named in benchmarks/README.md: make bench TERCET_DATA=/path/to/data
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/lowrank_speed.py
+	$(BIN)/python benchmarks/dense_speed.py
+
+repro: $(VENV)/.bench
+	$(BIN)/python benchmarks/newsgroups_map.py
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Tercet needs Python 3.11 or later; found $$($(PYTHON) --version). Use make PYTHON=/path/to/python"; exit 1; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml
+	@echo "installing tercet"
+	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	@echo "installing what the tests need"
+	@$(PIP) install -e '.[test]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.core
+	@echo "installing what the benchmarks compare with"
+	@$(PIP) install -e '.[bench]'
+	@touch $@
