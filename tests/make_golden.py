@@ -43,7 +43,7 @@ RANKERS: dict[str, Any] = {
 def synonym_corpus() -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
     """Documents, queries and judgements in which word matching finds nothing of use."""
     docs = {f"{a}+{b}": f"{a} {b}" for a, b in combinations([second for _, second in SYNONYMS], 2)}
-    docs |= {f"only {first}": f"{first} unrelated" for first, _ in SYNONYMS}
+    docs |= {f"only {first}": f"{first} unrelated" for first, _ in SYNONYMS[:4]}  # the other words only queries use
     meaning = dict(SYNONYMS)
     asked = [*combinations(meaning, 2), *((first,) for first in meaning)]
     queries = {f"q{at:02d}": " ".join(words) for at, words in enumerate(asked)}
@@ -67,23 +67,22 @@ def drawn(rng: np.random.Generator, n: int) -> list[list[int]]:
 
 
 def ranker_answers(ranker: Any, Q: sparse.csr_array, D: sparse.csr_array) -> dict[str, Any]:
-    docs, scores = ranker.rank(Q, D, 4)
+    docs, _ = ranker.rank(Q, D, 4)
     return {
         "scores": ranker.score_matrix(Q, D).tolist(),
-        "rank": [docs.tolist(), scores.tolist()],
+        "rank": docs.tolist(),
         "related": [ranker.related(column, 3) for column in range(N_TERMS)],
-        "pairs": [list(ranker.explain(Q[[i]], D[[i]])) for i in range(N_QUERIES)],
+        "pairs": list(ranker.explain(Q[[0]], D[[0]])),
     }
 
 
 def text_answers(model: tc.TextModel, asked: dict[str, Any]) -> dict[str, Any]:
-    queries, docs = asked["queries"], asked["docs"]
+    queries, docs = asked["queries"], asked["docs"]  # all documents, since near ties make the last place a toss-up
     return {
         "words": model.query_vectoriser.words_,
         "run": model.rank(queries, docs, k=len(docs)),
         "report": str(model.report),
         "related": {word: model.related(word, 5) for word, _ in SYNONYMS},
-        "strongest": model.strongest_pairs(5),
         "pairs": model.explain(*asked["explained"]).pairs,
         "unknown": model.explain(*asked["explained"]).unknown,
     }
@@ -126,10 +125,20 @@ def make(folder: Path) -> None:
     if model.report is None or not model.report.accepted:
         raise SystemExit("learning was declined; the golden text model should have learned something")
     model.save(folder / "text")
-    asked = {"docs": docs, "queries": queries, "explained": ["Film store zeppelin", "café movie movie"]}
+    some = dict(list(queries.items())[::5])
+    asked = {"docs": docs, "queries": some, "explained": ["Film store zeppelin", "café movie movie"]}
     expected["text"] = asked | text_answers(model, asked)
-    text = json.dumps(expected, indent=1, ensure_ascii=False, sort_keys=False)
+    text = json.dumps(rounded(expected), ensure_ascii=False)
     (folder / "expected.json").write_text(text + "\n", encoding="utf-8")
+
+
+def rounded(value: Any) -> Any:
+    """Numbers to nine places: the test looks at six."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(one) for one in value]
+    return round(value, 9) if isinstance(value, float) else value
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import pickle
 import sys
 from collections import Counter
 from typing import ClassVar
@@ -98,9 +97,9 @@ class TestAnalyser:
     def test_copies_after_use(self):
         analyser = Analyser(stemmer="english", stop_words="english")
         analyser("the cats")
-        for other in (copy.deepcopy(analyser), pickle.loads(pickle.dumps(analyser))):
-            assert other == analyser
-            assert other("the cats") == ["cat"]
+        other = copy.deepcopy(analyser)
+        assert other == analyser
+        assert other("the cats") == ["cat"]
 
     @pytest.mark.parametrize(
         ("name", "value"),

@@ -30,7 +30,7 @@ class Pairs(NamedTuple):
     contribution: NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Part(ABC):
     """One scaled part of W, ``scale * part`` (n_query_terms, n_doc_terms)."""
 
@@ -51,8 +51,8 @@ class Part(ABC):
         """Rows ``q'W`` (n_q, n_doc_terms), sparse where W is, dense where W is."""
 
     @abstractmethod
-    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Document terms and weights of one query term: row ``term`` of W, zeros left out."""
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        """``W[query_terms][:, doc_terms]``, dense, without a per-document scale."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]: ...
@@ -75,21 +75,12 @@ class Part(ABC):
             return np.asarray(expanded.multiply(D.astype(np.float64)).sum(axis=1)).ravel()
         return np.asarray(D.astype(np.float64).multiply(expanded).sum(axis=1)).ravel()
 
-    def doc_factor(self, D: Matrix) -> NDArray[np.float64] | None:
-        """The per-document factor (n_d,) already inside ``score``, or None when there is none."""
-        return None
-
     def pairs(self, q: Matrix, d: Matrix) -> Pairs:
-        """The pairs behind the score of the one-row matrices q and d, one per pair of W the two texts touch."""
-        rows, cols, values = [], [], []
-        doc = dict(zip(d.indices.tolist(), d.data.astype(np.float64).tolist(), strict=True))
-        for term, value in zip(q.indices.tolist(), q.data.astype(np.float64).tolist(), strict=True):
-            for column, weight in zip(*(a.tolist() for a in self.row(term)), strict=True):
-                if column in doc:
-                    rows.append(term)
-                    cols.append(column)
-                    values.append(value * weight * doc[column])
-        return Pairs(np.array(rows, np.int32), np.array(cols, np.int32), np.array(values, np.float64))
+        """The pairs behind the score of the one-row matrices q and d; zeros are left out."""
+        block = self.block(q.indices, d.indices)
+        contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
+        a, b = np.nonzero(contribution)
+        return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
 
     def scaled(self, factor: float) -> Self:
         return replace(self, scale=self.scale * factor)
@@ -113,12 +104,12 @@ def _check_finite(array: NDArray[Any], what: str) -> None:
         raise InputError(f"{what}{list(at)} is {array[at]}; weights are finite")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Identity(Part):
     """``scale * I``: cosine similarity when rows have unit length."""
 
     kind = "identity"
-    n_terms: int = 0
+    n_terms: int
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -131,8 +122,8 @@ class Identity(Part):
     def expand(self, Q: Matrix) -> Matrix:
         return Q.astype(np.float64) * self.scale
 
-    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return np.array([term], np.int32), np.array([self.scale])
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        return (query_terms[:, None] == doc_terms[None, :]) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {}
@@ -145,12 +136,12 @@ class Identity(Part):
         return cls(n_terms=n)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Diagonal(Part):
     """A weight for each word, nothing across words."""
 
     kind = "diagonal"
-    weights: NDArray[np.float32] = None  # type: ignore[assignment]
+    weights: NDArray[np.float32]
 
     def __post_init__(self) -> None:
         _check_finite(self.weights, "diagonal")
@@ -169,8 +160,9 @@ class Diagonal(Part):
         scaled.data *= self.weights[scaled.indices].astype(np.float64) * self.scale
         return scaled
 
-    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return np.array([term], np.int32), np.array([self.scale * float(self.weights[term])])
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        same = query_terms[:, None] == doc_terms[None, :]
+        return same * self.weights[doc_terms].astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}
@@ -183,12 +175,12 @@ class Diagonal(Part):
         return cls(weights=take_array(arrays, "weights", np.float32, (n,)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Dense(Part):
     """Every pair of words, as one array; for vocabularies whose square fits in memory."""
 
     kind = "dense"
-    weights: NDArray[np.float32] = None  # type: ignore[assignment]
+    weights: NDArray[np.float32]
 
     def __post_init__(self) -> None:
         _check_finite(self.weights, "W")
@@ -212,13 +204,8 @@ class Dense(Part):
         expanded *= self.scale
         return expanded
 
-    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        columns = np.flatnonzero(self.weights[term])
-        return columns.astype(np.int32), self.scale * self.weights[term, columns].astype(np.float64)
-
-    def pairs(self, q: Matrix, d: Matrix) -> Pairs:
-        block = self.weights[np.ix_(q.indices, d.indices)].astype(np.float64)
-        return block_pairs(block * self.scale, q, d)
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        return self.weights[np.ix_(query_terms, doc_terms)].astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}
@@ -228,12 +215,12 @@ class Dense(Part):
         return cls(weights=take_array(arrays, "weights", np.float32, take_shape(fields)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Sparse(Part):
     """The pairs that have a weight, as a CSR matrix."""
 
     kind = "sparse"
-    weights: Matrix = None
+    weights: Matrix
 
     def __post_init__(self) -> None:
         weights = sparse.csr_array(self.weights, dtype=np.float32, copy=True)
@@ -255,10 +242,8 @@ class Sparse(Part):
     def expand(self, Q: Matrix) -> Matrix:
         return (Q.astype(np.float64) @ self.weights.astype(np.float64)) * self.scale
 
-    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        span = slice(self.weights.indptr[term], self.weights.indptr[term + 1])
-        columns = self.weights.indices[span].astype(np.int32)
-        return columns, self.scale * self.weights.data[span].astype(np.float64)
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {
@@ -279,7 +264,7 @@ class Sparse(Part):
         return cls(weights=sparse.csr_array((data, indices, indptr), shape=(n, m)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LowRank(Part):
     """``U'V`` with a word's factors in one row: U (n_query_terms, n_components), V (n_doc_terms, n_components).
 
@@ -289,8 +274,8 @@ class LowRank(Part):
     """
 
     kind = "lowrank"
-    query_factors: NDArray[np.float32] = None  # type: ignore[assignment]
-    doc_factors: NDArray[np.float32] = None  # type: ignore[assignment]
+    query_factors: NDArray[np.float32]
+    doc_factors: NDArray[np.float32]
     typical_length: float | None = None
 
     def __post_init__(self) -> None:
@@ -336,9 +321,6 @@ class LowRank(Part):
         length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
         return np.divide(self.typical_length, length, out=np.zeros_like(length), where=length > 0)
 
-    def doc_factor(self, D: Matrix) -> NDArray[np.float64] | None:
-        return None if self.typical_length is None else self._factor(self.latent_docs(D))
-
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         latent = self.latent_docs(D)
         factor = self._factor(latent)
@@ -352,15 +334,14 @@ class LowRank(Part):
         factor = self._factor(latent)
         return scores if factor is None else scores * factor
 
-    def row(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        weights = self.doc_factors.astype(np.float64) @ self.query_factors[term].astype(np.float64)
-        columns = np.flatnonzero(weights)
-        return columns.astype(np.int32), weights[columns] * self.scale
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        U, V = self.query_factors[query_terms], self.doc_factors[doc_terms]
+        return U.astype(np.float64) @ V.T.astype(np.float64) * self.scale
 
     def pairs(self, q: Matrix, d: Matrix) -> Pairs:
-        block = self.query_factors[q.indices].astype(np.float64) @ self.doc_factors[d.indices].astype(np.float64).T
-        factor = self.doc_factor(d)
-        return block_pairs(block * (self.scale if factor is None else self.scale * factor[0]), q, d)
+        pairs = super().pairs(q, d)
+        factor = self._factor(self.latent_docs(d))
+        return pairs if factor is None else pairs._replace(contribution=pairs.contribution * factor[0])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays = {"query_factors": self.query_factors}
@@ -379,13 +360,6 @@ class LowRank(Part):
         if U.shape[0] != n or V.shape[0] != m:
             raise DamagedBundleError(f"low-rank factors have {U.shape[0]} and {V.shape[0]} rows, not {n} and {m}")
         return cls(query_factors=U, doc_factors=V, typical_length=typical)
-
-
-def block_pairs(block: NDArray[np.float64], q: Matrix, d: Matrix) -> Pairs:
-    """Pairs from the block of W at q's rows and d's columns."""
-    contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
-    a, b = np.nonzero(contribution)
-    return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
 
 
 def take_shape(fields: Fields) -> tuple[int, int]:
