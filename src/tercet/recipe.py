@@ -24,24 +24,18 @@ from tercet.text import Analyser, Vectoriser
 from tercet.weights import Identity, Weights
 
 Qrels = Mapping[str, Mapping[str, int]]
-Say = Callable[[str], None]
 
 WEIGHTINGS = {"tf-idf": "tfidf", "BM25": "bm25"}
 HELD_OUT_SHARE = 0.1
 FEWEST_QUERIES = 10  # below this there is nothing to hold out
 
 # What is tried, each with the same preferences, and chosen between on validation; docs/recipe.md has the measurements.
-FOR_JUDGEMENTS: tuple[dict[str, Any], ...] = (
-    {"start": "lsi", "identity_weight": 5.0},
-    {"start": "lsi", "identity_weight": 10.0},
-)
+FOR_JUDGEMENTS: tuple[dict[str, Any], ...] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
 FOR_LABELS: tuple[dict[str, Any], ...] = (
-    {"start": "random", "identity_weight": 1.0, "tied": True, "scale_documents": True},
-    {"start": "lsi", "identity_weight": 5.0},
+    {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
+    {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
 )
-WITHOUT_LSI: tuple[dict[str, Any], ...] = ({"start": "random", "identity_weight": 5.0},)
 BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0)  # more of the identity, as multiples of the identity weight
-N_COMPONENTS = 100
 MIN_STEPS, MAX_STEPS, STEPS_PER_JUDGEMENT = 100_000, 500_000, 20
 
 
@@ -279,13 +273,12 @@ def _solve(task: Task, measure: str, analyser: Analyser | None, random_state: in
 def _learn(space: Space, task: Task, random_state: int, verbose: bool | None) -> tuple[Weights, dict[str, Any]]:
     """The best candidate on validation, blended with more or less of the identity."""
     n_steps = int(np.clip(task.n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
-    candidates = task.candidates
-    if min(space.D.shape) <= N_COMPONENTS:  # too few documents or words to have that many directions
-        candidates = WITHOUT_LSI
     found = []
-    for candidate in candidates:
+    for candidate in task.candidates:
+        if candidate["start"] == "lsi" and min(space.D.shape) <= candidate["n_components"]:
+            # Too few documents or words to have that many directions.
+            candidate = {**candidate, "start": "random"}
         ranker = LowRankRanker(
-            n_components=N_COMPONENTS,
             schedule="linear",
             rate=0.1,
             random_state=random_state,
@@ -299,7 +292,7 @@ def _learn(space: Space, task: Task, random_state: int, verbose: bool | None) ->
         found.append((values[best], ranker.weights_ + space.start * extra[best], {**candidate, "blend": extra[best]}))
     sign = 1 if space.validation.measure.higher_is_better else -1
     _, weights, chosen = max(found, key=lambda one: sign * one[0])
-    return weights, {"vectors": space.name, "n_components": N_COMPONENTS, "steps": n_steps, **chosen}
+    return weights, {"vectors": space.name, "steps": n_steps, **chosen}
 
 
 def _decide(space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str) -> tuple[bool, str]:

@@ -58,7 +58,7 @@ class Report:
             difference, low, high, p_value = self.change
             lines.append(
                 f"{self.systems[-1].name} against {self.systems[-2].name}, untouched queries, {self.measure}: "
-                f"{difference:+.3f} [{low:+.3f}, {high:+.3f}], paired t-test p = {p_value:.2g}"
+                f"{difference:+.3f} [{low:+.3f}, {high:+.3f}], paired t-test {shown_p(p_value)}"
             )
         lines.append(self.decision)
         return "\n".join(lines)
@@ -104,6 +104,11 @@ class Report:
         )
         fields.done()
         return report
+
+
+def shown_p(p_value: float) -> str:
+    """A p-value as people read it; far beyond any threshold its digits mean nothing."""
+    return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
 
 
 def _numbers(values: Any, n: int) -> tuple[float, ...]:

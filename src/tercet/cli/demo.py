@@ -16,6 +16,7 @@ from tercet.data.docstrings import DocstringCollection, docstring_collection
 from tercet.measure import evaluate
 from tercet.model import TextModel
 from tercet.recipe import fit
+from tercet.report import shown_p
 from tercet.weights import Identity, Weights
 
 
@@ -79,7 +80,7 @@ def _print_report(console: Console, model: TextModel) -> None:
         difference, low, high, p_value = report.change
         console.print(
             f"learned against {report.systems[-2].name}: MRR {difference:+.3f} ({low:+.3f} to {high:+.3f}), "
-            f"paired t-test p = {p_value:.2g}"
+            f"paired t-test {shown_p(p_value)}"
         )
     console.print(report.decision, markup=False)
 

@@ -1,0 +1,266 @@
+"""What the benchmarks share: arguments, 20 Newsgroups as matrices, clocks, facts about the machine, tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import tercet as tc
+from tercet.data.labelled import read_20newsgroups
+from tercet.kernels.rows import difference
+from tercet.learn.matrices import Problem
+
+N_WORDS = 10_000
+ARCHIVE = "20news-bydate.tar.gz"
+# Below this share of its wall time on a processor, a single-threaded run was waiting for somebody else.
+BUSY_BELOW = 0.95
+TABLE_BYTES = 400_000_000  # as large as a dense W over 10,000 words, far larger than any cache
+LINE_BYTES = 64
+
+
+# -- arguments ----------------------------------------------------------------------------------------------------
+
+
+def parse_arguments(description: str | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data-home",
+        metavar="DIR",
+        default=os.environ.get("TERCET_DATA"),
+        help=f"folder with {ARCHIVE}, or where it was extracted; default: the variable TERCET_DATA",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of preferences and starts (default 0)")
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that everything works")
+    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="also write the results as JSON")
+    arguments = parser.parse_args()
+    if not arguments.data_home:
+        parser.error("say where the data is: --data-home DIR, or the variable TERCET_DATA")
+    arguments.data_home = Path(arguments.data_home)
+    return arguments
+
+
+# -- data ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Newsgroups:
+    """tf-idf rows of both halves, one vocabulary, learned on the training half."""
+
+    X: sparse.csr_array
+    y: NDArray[Any]
+    X_test: sparse.csr_array
+    y_test: NDArray[Any]
+
+
+def load_newsgroups(data_home: Path) -> Newsgroups:
+    """The bydate split as sublinear tf-idf of its 10,000 most frequent words without English stop words."""
+    archive = data_home / ARCHIVE
+    train, test = read_20newsgroups(archive if archive.exists() else data_home)
+    vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"), max_features=N_WORDS, sublinear_tf=True)
+    X = vectoriser.fit_transform_docs(train.texts)
+    X_test = vectoriser.transform_docs(test.texts)
+    return Newsgroups(sparse.csr_array(X), np.array(train.labels), sparse.csr_array(X_test), np.array(test.labels))
+
+
+def words_per_step(X: sparse.csr_array, prefs: tc.Preferences) -> tuple[float, float]:
+    """Mean words of the query, and of the two documents together."""
+    n = np.diff(X.indptr)
+    return float(n[prefs.query].mean()), float((n[prefs.better] + n[prefs.worse]).mean())
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Clock:
+    """Seconds by the wall and seconds on a processor."""
+
+    wall: float = 0.0
+    processor: float = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        wall, processor = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.wall += time.perf_counter() - wall
+            self.processor += time.process_time() - processor
+
+    @property
+    def share(self) -> float:
+        """Processor over wall: 1 for one undisturbed thread, more for several, less when others took the core."""
+        return self.processor / self.wall
+
+
+def say_if_disturbed(clocks: Sequence[Clock]) -> None:
+    shares = [clock.share for clock in clocks]
+    print(f"Processor time over wall time of the timed runs: {min(shares):.2f} to {max(shares):.2f}.")
+    if min(shares) < BUSY_BELOW:
+        print("Others were using this machine: times are too long, run again when it is idle.")
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+# -- the machine --------------------------------------------------------------------------------------------------
+
+
+def machine_facts(*packages: str) -> dict[str, Any]:
+    return {
+        "processor": _processor_name(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "load_average": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("tercet", "numpy", "scipy", "numba", *packages)},
+    }
+
+
+def _processor_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except FileNotFoundError:  # not Linux
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """What one core reads from memory, in bytes a second."""
+
+    streaming: float
+    random_lines: float
+
+
+@numba.njit(fastmath=True)
+def _sum_all(table):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for i in range(table.size):
+        total += table[i]
+    return total
+
+
+@numba.njit(fastmath=True)
+def _sum_at(table, places):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for i in range(places.size):
+        total += table[places[i]]
+    return total
+
+
+def memory_bandwidth(rounds: int = 3, seed: int = 0) -> Bandwidth:
+    """Read a table the size of a dense W once in order, and once line by line in random order; best of rounds."""
+    table = np.ones(TABLE_BYTES // 4, dtype=np.float32)
+    per_line = LINE_BYTES // 4
+    lines = np.random.default_rng(seed).permutation(table.size // per_line).astype(np.int32)
+    places = lines * np.int32(per_line)
+    _sum_all(table[:1]), _sum_at(table, places[:1])
+    streaming, scattered = [], []
+    for _ in range(rounds):
+        with (clock := Clock()).running():
+            _sum_all(table)
+        streaming.append(table.nbytes / clock.wall)
+        with (clock := Clock()).running():
+            _sum_at(table, places)
+        scattered.append(LINE_BYTES * places.size / clock.wall)
+    return Bandwidth(max(streaming), max(scattered))
+
+
+# -- errors -------------------------------------------------------------------------------------------------------
+
+
+def error_of(margins: NDArray[Any]) -> float:
+    """Share of preferences that are not ranked right; a tie is an error."""
+    return float(np.mean(margins <= 0))
+
+
+@numba.njit
+def _dense_margins(W, Q, D, query, better, worse, cols, vals, margins):  # type: ignore[no-untyped-def]
+    q_indptr, q_indices, q_data = Q
+    for s in range(query.size):
+        n = difference(D, better[s], worse[s], cols, vals)
+        for a in range(q_indptr[query[s]], q_indptr[query[s] + 1]):
+            for j in range(n):
+                margins[s] += np.float64(q_data[a]) * W[q_indices[a], cols[j]] * vals[j]
+
+
+def error_of_ranker(ranker: Any, X: sparse.csr_array, prefs: tc.Preferences) -> float:
+    """Error of a ranker. A dense W is read pair by pair: expanding every query to all words takes far longer."""
+    if not isinstance(ranker, tc.DenseRanker):
+        return error_of(ranker.margins(X, prefs))
+    problem = Problem.of(X, X)
+    margins = np.zeros(len(prefs))
+    _dense_margins(
+        ranker.weights_.parts[0].weights,
+        problem.Q,
+        problem.D,
+        prefs.query,
+        prefs.better,
+        prefs.worse,
+        problem.cols,
+        problem.vals,
+        margins,
+    )
+    return error_of(margins)
+
+
+def violation_rate(ranker: Any) -> float:
+    """Share of the steps of the last fit that were violations."""
+    steps = np.diff([0, *(event.step for event in ranker.history_)])
+    return float(np.average([event.violation_rate for event in ranker.history_], weights=steps))
+
+
+# -- output -------------------------------------------------------------------------------------------------------
+
+
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table in plain text: the first column to the left, the others to the right."""
+    cells = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    print(f"\n{title}")
+    for at, row in enumerate(cells):
+        first = row[0].ljust(widths[0])
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        print("  ".join([first, *rest]).rstrip())
+        if at == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+
+
+def verdict(value: float, target: float, *, at_most: bool = False) -> str:
+    met = value <= target if at_most else value >= target
+    return "met" if met else "MISSED"
+
+
+def write_json(path: Path | None, results: dict[str, Any]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(results, indent=1, default=_plain) + "\n")
+        print(f"\nwrote {path}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (Clock, Bandwidth)):
+        return asdict(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")

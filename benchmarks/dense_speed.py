@@ -1,0 +1,379 @@
+"""A dense W over 10,000 words of 20 Newsgroups: Tercet's DenseRanker against Vowpal Wabbit, one thread each,
+the same preferences, rates chosen on training data; then how far a step is from what memory allows.
+
+Vowpal Wabbit gets d+ - d- as one namespace crossed with the query's, without linear terms, and the hinge loss.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import starmap
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import tercet as tc
+from common import (
+    LINE_BYTES,
+    Clock,
+    Newsgroups,
+    error_of,
+    error_of_ranker,
+    load_newsgroups,
+    machine_facts,
+    median,
+    memory_bandwidth,
+    parse_arguments,
+    print_facts,
+    print_table,
+    say_if_disturbed,
+    verdict,
+    violation_rate,
+    words_per_step,
+    write_json,
+)
+from tercet.kernels.rows import difference
+from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+
+TARGET, AIM = 2.0, 3.0
+CHOOSING_BITS = 24
+FINAL_BITS = (24, 26)
+PARSED_AT_ONCE = 10_000  # a parsed example of Vowpal Wabbit takes some 60 kB
+# The same settings are tried for both engines.
+SETTINGS = (
+    ("inverse-sqrt", 100.0),
+    ("inverse-sqrt", 200.0),
+    ("constant", 0.3),
+    ("constant", 1.0),
+    ("constant", 3.0),
+)
+Setting = tuple[str, float]
+
+
+def describe(setting: Setting) -> str:
+    schedule, rate = setting
+    return f"{rate:g}" if schedule == "constant" else f"{rate:g}/sqrt(t)"
+
+
+# -- Vowpal Wabbit ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class VowpalModel:
+    """A model and what was noted while it learned."""
+
+    workspace: Any
+    setting: Setting
+    learning: Clock = field(default_factory=Clock)
+    margins: list[float] = field(default_factory=list)
+
+    @property
+    def steps_per_second(self) -> float:
+        return len(self.margins) / self.learning.wall
+
+    @property
+    def violation_rate(self) -> float:
+        return float(np.mean(np.array(self.margins) < 1))
+
+
+def vowpal_options(bits: int, rate: float) -> str:
+    return (
+        f"--sgd --loss_function hinge --noconstant -q qd --ignore_linear q --ignore_linear d --hash all -b {bits} "
+        f"-l {rate!r} --power_t 0 --min_prediction -1e6 --max_prediction 1e6 --quiet"
+    )
+
+
+def vowpal_models(bits: int, settings: tuple[Setting, ...]) -> list[VowpalModel]:
+    try:
+        from vowpalwabbit import Workspace
+    except ImportError:
+        raise SystemExit(
+            "Vowpal Wabbit is needed: pip install vowpalwabbit, or tercet with the extra 'bench'"
+        ) from None
+    return [VowpalModel(Workspace(vowpal_options(bits, setting[1])), setting) for setting in settings]
+
+
+def as_text(indices: NDArray[np.int32], values: NDArray[np.float32]) -> str:
+    return " ".join(starmap("{}:{:.9g}".format, zip(indices.tolist(), values.tolist(), strict=True)))
+
+
+def example_texts(X: sparse.csr_array, prefs: tc.Preferences, importance: NDArray[np.float64]) -> list[str]:
+    """Each preference as a line of text: the label 1, an importance, what W = I scores, and the namespaces q and d.
+
+    The third number is added to the prediction, so that weights of zero in Vowpal Wabbit are W = I.
+    """
+    Q, D = X[prefs.query], sparse.csr_array(X[prefs.better] - X[prefs.worse])
+    D.eliminate_zeros()
+    start = (Q * D).sum(axis=1)
+    lines = []
+    for i in range(len(prefs)):
+        q, d = slice(Q.indptr[i], Q.indptr[i + 1]), slice(D.indptr[i], D.indptr[i + 1])
+        words = f"|q {as_text(Q.indices[q], Q.data[q])} |d {as_text(D.indices[d], D.data[d])}"
+        lines.append(f"1 {importance[i]:.9g} {start[i]:.9g} {words}")
+    return lines
+
+
+def parsed_blocks(
+    workspace: Any, X: sparse.csr_array, prefs: tc.Preferences, importance: NDArray[np.float64], parsing: Clock
+) -> Iterator[list[Any]]:
+    """The preferences as parsed examples, block by block."""
+    for first in range(0, len(prefs), PARSED_AT_ONCE):
+        block = slice(first, first + PARSED_AT_ONCE)
+        with parsing.running():
+            examples = [workspace.parse(text) for text in example_texts(X, prefs[block], importance[block])]
+        yield examples
+        for example in examples:
+            workspace.finish_example(example)
+
+
+def vowpal_learn(models: list[VowpalModel], X: sparse.csr_array, prefs: tc.Preferences) -> Clock:
+    """Teach models of one schedule and one number of bits the same preferences; returns the time of parsing.
+
+    Vowpal Wabbit's own clock only advances when an example is handed back, not when it is learned from. A falling rate
+    is therefore given as the example's importance, which scales the update of plain SGD.
+    """
+    import pylibvw
+
+    learn = pylibvw.vw.learn  # what Workspace.learn calls once it has found that the example is parsed
+    [schedule] = {model.setting[0] for model in models}
+    importance = np.arange(1, len(prefs) + 1) ** (-0.5 if schedule == "inverse-sqrt" else 0.0)
+    parsing = Clock()
+    for examples in parsed_blocks(models[0].workspace, X, prefs, importance, parsing):
+        for model in models:
+            workspace = model.workspace
+            with model.learning.running():
+                for example in examples:
+                    learn(workspace, example)
+            model.margins += [example.get_simplelabel_prediction() for example in examples]
+    return parsing
+
+
+def vowpal_errors(models: list[VowpalModel], X: sparse.csr_array, prefs: tc.Preferences) -> list[float]:
+    margins: list[list[float]] = [[] for _ in models]
+    for examples in parsed_blocks(models[0].workspace, X, prefs, np.ones(len(prefs)), Clock()):
+        for found, model in zip(margins, models, strict=True):
+            found += [model.workspace.predict(example) for example in examples]
+    return [error_of(np.array(found)) for found in margins]
+
+
+# -- Tercet -------------------------------------------------------------------------------------------------------
+
+
+def fit_dense(setting: Setting, X: sparse.csr_array, prefs: tc.Preferences) -> tuple[tc.DenseRanker, Clock]:
+    ranker = tc.DenseRanker(schedule=setting[0], rate=setting[1])
+    with (clock := Clock()).running():
+        ranker.fit(X, prefs)
+    return ranker, clock
+
+
+# -- what memory allows -------------------------------------------------------------------------------------------
+
+
+@numba.njit
+def _count_lines(Q, D, query, better, worse, cols, vals, width):  # type: ignore[no-untyped-def]
+    q_indptr, q_indices, _ = Q
+    lines, entries = 0, 0
+    for s in range(query.size):
+        n = difference(D, better[s], worse[s], cols, vals)
+        last = np.int64(-1)
+        for a in range(q_indptr[query[s]], q_indptr[query[s] + 1]):
+            row = np.int64(q_indices[a]) * width
+            for j in range(n):  # rows and columns ascend, so an equal line can only be the last one
+                line = (row + cols[j]) * 4 // 64
+                lines += line != last
+                last = line
+            entries += n
+    return lines, entries
+
+
+def lines_and_entries(X: sparse.csr_array, prefs: tc.Preferences) -> tuple[float, float]:
+    """Distinct cache lines of W, in the column order the ranker uses, and entries of W that a step reads, on average.
+
+    W is taken to begin at a line's start.
+    """
+    problem = Problem.of(X, reorder_columns(X, by_document_frequency(X)))
+    lines, entries = _count_lines(
+        problem.Q, problem.D, prefs.query, prefs.better, prefs.worse, problem.cols, problem.vals, X.shape[1]
+    )
+    return lines / len(prefs), entries / len(prefs)
+
+
+def print_limit(
+    X: sparse.csr_array, prefs: tc.Preferences, steps_per_second: float, violations: float, seed: int
+) -> dict[str, Any]:
+    lines, entries = lines_and_entries(X, prefs)
+    bandwidth = memory_bandwidth(seed=seed)
+    print(
+        f"\nA step reads {entries:,.0f} entries of W in {lines:,.0f} distinct cache lines, "
+        f"{LINE_BYTES * lines:,.0f} bytes."
+        f"\nA step that updates also writes them: {1 + violations:.2f} times that, with {violations:.1%} violations."
+    )
+    rows, limits = [], {}
+    for name, speed in (("in order", bandwidth.streaming), ("lines at random", bandwidth.random_lines)):
+        once = speed / (LINE_BYTES * lines)
+        limits[name] = once
+        rows.append(
+            [
+                name,
+                f"{speed / 1e9:.1f}",
+                f"{once:,.0f}",
+                f"{steps_per_second / once:.2f}",
+                f"{once / (1 + violations):,.0f}",
+                f"{steps_per_second * (1 + violations) / once:.2f}",
+            ]
+        )
+    print_table(
+        "What one core reads from memory, the steps/s if each line were read once, and Tercet as a share of that",
+        ["reading", "GB/s", "read once", "share", "and written", "share"],
+        rows,
+    )
+    print("Lines at random: one plain load after another. A share above 1 is lines found in a cache or fetched ahead.")
+    return {"lines": lines, "entries": entries, "bandwidth": bandwidth, "read_once_steps_per_second": limits}
+
+
+# -- the comparison -----------------------------------------------------------------------------------------------
+
+
+def choose(data: Newsgroups, prefs: tc.Preferences) -> tuple[Setting, Setting, dict[str, Any]]:
+    """The settings with the lowest error on a held-out tenth of the training preferences, Tercet's first."""
+    n = len(prefs) * 9 // 10
+    learned, held_out = prefs[:n], prefs[n:]
+    models = vowpal_models(CHOOSING_BITS, SETTINGS)
+    for schedule in dict.fromkeys(setting[0] for setting in SETTINGS):
+        vowpal_learn([model for model in models if model.setting[0] == schedule], data.X, learned)
+    theirs = vowpal_errors(models, data.X, held_out)
+    rankers = [fit_dense(setting, data.X, learned)[0] for setting in SETTINGS]
+    ours = [error_of_ranker(ranker, data.X, held_out) for ranker in rankers]
+    rows = zip(SETTINGS, rankers, ours, models, theirs, strict=True)
+    print_table(
+        f"Rates: {len(learned):,} preferences learned, error on the {len(held_out):,} held out (-b {CHOOSING_BITS})",
+        ["rate", "Tercet violations", "error", "Vowpal Wabbit violations", "error"],
+        [
+            [
+                describe(setting),
+                f"{violation_rate(ranker):.1%}",
+                f"{a:.4f}",
+                f"{model.violation_rate:.1%}",
+                f"{b:.4f}",
+            ]
+            for setting, ranker, a, model, b in rows
+        ],
+    )
+    best_ours, best_theirs = SETTINGS[int(np.argmin(ours))], SETTINGS[int(np.argmin(theirs))]
+    return best_ours, best_theirs, {"settings": SETTINGS, "tercet": ours, "vowpal_wabbit": theirs}
+
+
+def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
+    n, n_test = (5_000, 2_000) if quick else (100_000, 20_000)
+    prefs = tc.Preferences.from_labels(data.y, n, random_state=seed)
+    test = tc.Preferences.from_labels(data.y_test, n_test, random_state=seed + 1)
+    query_words, doc_words = words_per_step(data.X, prefs)
+    print(f"{n:,} preferences; {query_words:.0f} words in a query, {doc_words:.0f} in its two documents.")
+    with (compiling := Clock()).running():
+        tc.DenseRanker().fit(data.X, prefs[:1])
+    print(f"Loading the compiled kernel, or compiling it once: {compiling.wall:.1f} s, not timed below.")
+    print("Vowpal Wabbit:", vowpal_options(CHOOSING_BITS, 1.0))
+    print("A falling rate is given as importance, and what W = I scores as the example's start: both begin at I.")
+
+    ours, theirs, choice = choose(data, prefs)
+    rows, clocks = [], []
+    ranker, clock = fit_dense(ours, data.X, prefs)  # before, between and after the other engine's runs
+    clocks.append(clock)
+    results: list[dict[str, Any]] = []
+    for bits in FINAL_BITS:
+        [model] = vowpal_models(bits, (theirs,))
+        parsing = vowpal_learn([model], data.X, prefs)
+        [error] = vowpal_errors([model], data.X_test, test)
+        results.append(
+            {
+                "engine": f"Vowpal Wabbit -b {bits}",
+                "rate": describe(theirs),
+                "steps_per_second": model.steps_per_second,
+                "violation_rate": model.violation_rate,
+                "error": error,
+                "parsing": parsing,
+                "clock": model.learning,
+            }
+        )
+        ranker, clock = fit_dense(ours, data.X, prefs)
+        clocks.append(clock)
+    steps_per_second = [n / clock.wall for clock in clocks]
+    tercet = {
+        "engine": "Tercet",
+        "rate": describe(ours),
+        "steps_per_second": median(steps_per_second),
+        "violation_rate": violation_rate(ranker),
+        "error": error_of_ranker(ranker, data.X_test, test),
+        "runs": steps_per_second,
+    }
+    for result in (tercet, *results):
+        rows.append(
+            [
+                result["engine"],
+                result["rate"],
+                f"{result['parsing'].wall:.1f}" if "parsing" in result else "–",
+                f"{n / result['steps_per_second']:.1f}",
+                f"{result['violation_rate']:.1%}",
+                f"{result['steps_per_second']:,.0f}",
+                f"{result['error']:.4f}",
+            ]
+        )
+    print_table(
+        f"Dense W, {data.X.shape[1]:,} words, {n:,} preferences, one thread; error on {n_test:,} test preferences",
+        ["engine", "rate", "parsing s", "learning s", "violations", "steps/s", "test error"],
+        rows,
+    )
+    print(
+        f"Tercet in its {len(clocks)} runs: {', '.join(f'{v:,.0f}' for v in steps_per_second)} steps/s; the median counts."
+    )
+    print_ratios(tercet, results)
+    say_if_disturbed([*clocks, *(result["clock"] for result in results)])
+    limit = print_limit(data.X, prefs, tercet["steps_per_second"], tercet["violation_rate"], seed)
+    return {"choice": choice, "tercet": tercet, "vowpal_wabbit": results, "limit": limit}
+
+
+def print_ratios(tercet: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    rows = []
+    for result in results:
+        result["ratio"] = ratio = tercet["steps_per_second"] / result["steps_per_second"]
+        rows.append(
+            [
+                f"Tercet over {result['engine']}",
+                f"{ratio:.2f}",
+                f"{TARGET:g}: {verdict(ratio, TARGET)}",
+                f"{AIM:g}: {verdict(ratio, AIM)}",
+                f"{tercet['error'] - result['error']:+.4f}",
+                verdict(tercet["error"], result["error"], at_most=True),
+            ]
+        )
+    print_table(
+        "Ratios of steps per second, and whether Tercet's test error is equal or lower",
+        ["", "ratio", "target", "aim", "error", "equal or lower"],
+        rows,
+    )
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__)
+    facts = machine_facts("vowpalwabbit")
+    print_facts(facts)
+    with (loading := Clock()).running():
+        data = load_newsgroups(arguments.data_home)
+    print(f"20 Newsgroups read and vectorised in {loading.wall:.1f} s.")
+    with (whole := Clock()).running():
+        results = compare(data, arguments.seed, arguments.quick)
+    print(f"\nThe whole comparison took {whole.wall:.0f} s.")
+    write_json(arguments.output, {"machine": facts, **results})
+
+
+if __name__ == "__main__":
+    main()
