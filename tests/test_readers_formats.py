@@ -17,7 +17,7 @@ from tercet.data import labelled
 from tercet.data.beir import read_beir
 from tercet.data.idx import read_idx, read_mnist
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
-from tercet.data.preference_files import read_preferences
+from tercet.data.preference_files import PreferenceTriples, read_preferences
 from tercet.data.svmlight import read_svmlight
 from tercet.data.trec import read_qrels, read_run
 from tercet.errors import FormatError, InputError
@@ -355,3 +355,14 @@ def test_broken_mnist_folders(tmp_path: Path, changes: dict[str, bytes | None], 
         read_mnist(tmp_path)
     with pytest.raises(FormatError, match="there is no such folder"):
         read_mnist(tmp_path / "none")
+
+
+def test_preferences_become_row_numbers():
+    triples = PreferenceTriples(("q2", "q1"), ("a", "c"), ("b", "a"), np.array([1.0, 2.0]))
+    prefs = triples.rows({"q1": 0, "q2": 1}, {"a": 5, "b": 6, "c": 7})
+    assert prefs.query.tolist() == [1, 0]
+    assert prefs.better.tolist() == [5, 7]
+    assert prefs.worse.tolist() == [6, 5]
+    assert prefs.weight.tolist() == [1.0, 2.0]
+    with pytest.raises(InputError, match=r"worse\[0\] is 'b', an id without a row"):
+        triples.rows({"q1": 0, "q2": 1}, {"a": 5, "c": 7})

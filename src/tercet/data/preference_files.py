@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import fspath
 
@@ -21,6 +21,7 @@ from tercet.data.lines import (
     writable_id,
     write_atomically,
 )
+from tercet.data.preferences import Preferences
 from tercet.errors import FormatError, InputError
 
 TSV_HEADER = "query-id\tbetter-id\tworse-id"
@@ -56,6 +57,26 @@ class PreferenceTriples:
 
     def __len__(self) -> int:
         return len(self.qid)
+
+    def rows(self, query_rows: Mapping[str, int], doc_rows: Mapping[str, int]) -> Preferences:
+        """The same preferences as row numbers, by the row of each id.
+
+        Examples
+        --------
+        >>> PreferenceTriples(("q",), ("a",), ("b",)).rows({"q": 0}, {"a": 3, "b": 1}).better.tolist()
+        [3]
+        """
+        columns = []
+        for name, ids, rows in (
+            ("qid", self.qid, query_rows),
+            ("better", self.better, doc_rows),
+            ("worse", self.worse, doc_rows),
+        ):
+            unknown = next((at for at, one in enumerate(ids) if one not in rows), None)
+            if unknown is not None:
+                raise InputError(f"{name}[{unknown}] is {ids[unknown]!r}, an id without a row")
+            columns.append(np.array([rows[one] for one in ids], dtype=np.int64))
+        return Preferences(*columns, self.weight)
 
 
 def read_preferences(path: FilePath) -> PreferenceTriples:
