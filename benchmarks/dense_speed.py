@@ -332,9 +332,8 @@ def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
         ["engine", "rate", "parsing s", "learning s", "violations", "steps/s", "test error"],
         rows,
     )
-    print(
-        f"Tercet in its {len(clocks)} runs: {', '.join(f'{v:,.0f}' for v in steps_per_second)} steps/s; the median counts."
-    )
+    runs = ", ".join(f"{value:,.0f}" for value in steps_per_second)
+    print(f"Tercet before, between and after the other runs: {runs} steps/s; the median counts.")
     print_ratios(tercet, results)
     say_if_disturbed([*clocks, *(result["clock"] for result in results)])
     limit = print_limit(data.X, prefs, tercet["steps_per_second"], tercet["violation_rate"], seed)

@@ -627,11 +627,13 @@ def test_classes_are_learned_and_reported_as_anyone_would_compute():
     assert report.accepted
     assert report.change[1] > 0.2
     assert (report.n_train, report.n_validation, report.n_test) == (216, 24, 80)
-    scores = model.weights.score(model.queries(texts), model.docs(texts))
-    others = [[j for j in range(80) if j != i] for i in range(80)]
-    ranked = [[row[j] for j in oracles.ranking(scores[i, row].tolist())] for i, row in enumerate(map(np.array, others))]
-    precision = [average_precision([int(labels[j] == labels[i]) for j in row]) for i, row in enumerate(ranked)]
-    assert report.systems[-1].values["AP"][0] == pytest.approx(np.mean(precision), abs=1e-9)
+    start = tc.Weights([Identity(n_terms=model.weights.shape[0])])
+    for system, weights in zip(report.systems[-2:], (start, model.weights), strict=True):
+        precision = []
+        for i, row in enumerate(weights.score(model.queries(texts), model.docs(texts)).tolist()):
+            ranked = [j for j in oracles.ranking(row) if j != i]  # a text is no answer to itself
+            precision.append(average_precision([int(labels[j] == labels[i]) for j in ranked]))
+        assert system.values["AP"][0] == pytest.approx(np.mean(precision), abs=1e-9)
 
 
 def test_held_out_texts_give_no_words():

@@ -76,7 +76,7 @@ class PreferenceTriples:
             if unknown is not None:
                 raise InputError(f"{name}[{unknown}] is {ids[unknown]!r}, an id without a row")
             columns.append(np.array([rows[one] for one in ids], dtype=np.int64))
-        return Preferences(*columns, self.weight)
+        return Preferences(columns[0], columns[1], columns[2], self.weight)
 
 
 def read_preferences(path: FilePath) -> PreferenceTriples:
