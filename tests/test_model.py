@@ -31,7 +31,7 @@ class Corpus:
         return dict(list(self.qrels.items())[start:stop])
 
 
-def synonyms(seed: int, n_pairs: int = 40, n_docs: int = 130, n_queries: int = 160) -> Corpus:
+def synonyms(seed: int, n_pairs: int, n_docs: int, n_queries: int, n_common: int = 30) -> Corpus:
     """Queries say ``ask07`` where documents say ``say07``; shared words match at random, so matching words misleads."""
     rng = np.random.default_rng(seed)
 
@@ -39,12 +39,13 @@ def synonyms(seed: int, n_pairs: int = 40, n_docs: int = 130, n_queries: int = 1
         return [f"{kind}{j:02d}" for j in rng.choice(n, size, replace=False)]
 
     docs = {
-        f"d{i}": " ".join(pick("say", n_pairs, 4) + pick("common", 30, 1 + int(rng.integers(4)))) for i in range(n_docs)
+        f"d{i}": " ".join(pick("say", n_pairs, 4) + pick("common", n_common, 1 + int(rng.integers(4))))
+        for i in range(n_docs)
     }
     queries, qrels = {}, {}
     for i in range(n_queries):
         asked = pick("ask", n_pairs, 2)
-        queries[f"q{i}"] = " ".join(asked + pick("common", 30, 1))
+        queries[f"q{i}"] = " ".join(asked + pick("common", n_common, 1))
         hits = {d: sum(word.replace("ask", "say") in text for word in asked) for d, text in docs.items()}
         qrels[f"q{i}"] = {d: n for d, n in hits.items() if n}
     docs["every word"] = " ".join(f"ask{j:02d}" for j in range(n_pairs))  # so that fresh queries are known
@@ -72,13 +73,14 @@ def with_random_answers(corpus: Corpus, seed: int) -> Corpus:
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return synonyms(0)
+    # More than 200 documents and words, so that the recipe starts from their latent directions.
+    return synonyms(0, n_pairs=80, n_docs=220, n_queries=300, n_common=50)
 
 
 @pytest.fixture(scope="module")
 def model(corpus: Corpus) -> tc.TextModel:
     return tc.fit(
-        corpus.docs, corpus.queries, corpus.part(0, 80), validation=corpus.part(80, 110), test=corpus.part(110, 140)
+        corpus.docs, corpus.queries, corpus.part(0, 200), validation=corpus.part(200, 240), test=corpus.part(240, 280)
     )
 
 
@@ -153,28 +155,29 @@ def all_scores(model: tc.TextModel, corpus: Corpus, qrels: Qrels) -> dict[str, d
 def test_synonyms_are_learned_and_the_gain_is_real(model, corpus):
     report = model.report
     assert report.accepted
+    assert report.chosen["start"] == "lsi"
     assert "Learning was accepted" in report.decision
     assert report.change[1] > 0.2  # the low end of the interval
     # Queries that no part of the fit has seen.
-    unseen = corpus.part(140)
+    unseen = corpus.part(280)
     run = model.rank({q: corpus.queries[q] for q in unseen}, corpus.docs, k=len(corpus.docs))
     start = replace(model, weights=tc.Weights([Identity(n_terms=model.weights.shape[0])]))
     before = start.rank({q: corpus.queries[q] for q in unseen}, corpus.docs, k=len(corpus.docs))
     assert tc.evaluate(unseen, run).mean("nDCG@10") > 0.7
     assert tc.evaluate(unseen, before).mean("nDCG@10") < 0.4
-    assert sum(model.related(f"ask{j:02d}", 1)[0][0] == f"say{j:02d}" for j in range(40)) > 30
+    assert sum(model.related(f"ask{j:02d}", 1)[0][0] == f"say{j:02d}" for j in range(80)) > 60
 
 
 def test_the_report_is_what_anyone_would_compute(model, corpus):
     report = model.report
-    expected = all_scores(model, corpus, corpus.part(110, 140))
+    expected = all_scores(model, corpus, corpus.part(240, 280))
     assert [system.name for system in report.systems][-1] == "learned"
     assert {system.name for system in report.systems} == set(expected)
     for system in report.systems:
         assert list(system.values) == ["nDCG@10", "AP", "RR"]
         for name, (mean, low, high) in system.values.items():
             values = expected[system.name][name]
-            interval = stats.t.interval(0.95, 29, values.mean(), stats.sem(values)) if values.std() else [mean] * 2
+            interval = stats.t.interval(0.95, 39, values.mean(), stats.sem(values)) if values.std() else [mean] * 2
             assert (mean, low, high) == pytest.approx((values.mean(), *interval), abs=1e-9), (system.name, name)
     start = report.systems[-2].name
     paired = stats.ttest_rel(expected["learned"]["nDCG@10"], expected[start]["nDCG@10"])
@@ -182,16 +185,16 @@ def test_the_report_is_what_anyone_would_compute(model, corpus):
     difference = (expected["learned"]["nDCG@10"] - expected[start]["nDCG@10"]).mean()
     assert report.change[:3] == pytest.approx((difference, interval.low, interval.high), abs=1e-9)
     assert report.change[3] == pytest.approx(paired.pvalue, rel=1e-6)
-    assert (report.n_train, report.n_validation, report.n_test) == (80, 30, 30)
+    assert (report.n_train, report.n_validation, report.n_test) == (200, 40, 40)
 
 
 def test_the_decision_is_made_on_validation(model, corpus):
-    expected = {name: m["nDCG@10"] for name, m in all_scores(model, corpus, corpus.part(80, 110)).items()}
+    expected = {name: m["nDCG@10"] for name, m in all_scores(model, corpus, corpus.part(200, 240)).items()}
     start = max(("tf-idf", "BM25"), key=lambda name: expected[name].mean())
     assert (model.report.systems[-2].name, model.report.chosen["vectors"]) == (start, start)
     gain = expected["learned"] - expected[start]
     assert (
-        f"on 30 validation queries nDCG@10 changed by {gain.mean():+.3f} from {start}'s {expected[start].mean():.3f}, "
+        f"on 40 validation queries nDCG@10 changed by {gain.mean():+.3f} from {start}'s {expected[start].mean():.3f}, "
         f"with a standard error of {stats.sem(gain):.3f}."
     ) in model.report.decision
 
@@ -202,7 +205,7 @@ def test_the_report_prints_its_numbers(model):
         row = next(line for line in text.splitlines() if line.startswith(system.name))
         for mean, low, high in system.values.values():
             assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in row
-    assert "80 training queries, 30 for validation, 30 untouched" in text
+    assert "200 training queries, 40 for validation, 40 untouched" in text
     assert text.endswith(model.report.decision)
 
 
@@ -480,7 +483,6 @@ def test_a_manifest_that_does_not_fit_is_refused(declined, tmp_path, change):
         tc.load(tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="escapes as TypeError, ValueError, InputError or OverflowError, or loads")
 @pytest.mark.parametrize(
     "change",
     [
@@ -526,8 +528,8 @@ def tiny(**changes):
         ({"qrels": {"q1": {"a": 0}, "q2": {}}}, "qrels have no query with a relevant document"),
         ({"validation": {}}, "validation have no query with a relevant document"),
         ({"test": {"q1": {"a": -1}}}, "test have no query with a relevant document"),
-        ({"validation": TINY.part(3, 6)}, "query 'q3' is judged both for training and held out"),
-        ({"test": TINY.part(29)}, "query 'q29' is judged both for training and held out"),
+        ({"validation": TINY.part(3, 6)}, "query 'q3' is judged in both qrels and"),
+        ({"test": TINY.part(29)}, "query 'q29' is judged in both qrels and"),
         ({"qrels": TINY.part(0, 9)}, "9 judged queries are too few to hold any out for validation and testing; give"),
         ({"qrels": TINY.part(0, 9), "test": TINY.part(20)}, "9 judged queries are too few to hold any out for valid"),
         ({"qrels": {q: {"a": 0.5} for q in TINY.qrels}}, "the grade of document 'a' for query 'q.*' is 0.5; grades"),
@@ -570,34 +572,29 @@ def test_empty_texts_and_queries_of_unknown_words_are_no_trouble():
     assert not unknown.report.accepted
 
 
-@pytest.mark.xfail(strict=True, reason="one untouched query gives an interval of NaN, which cannot be saved")
 def test_a_model_of_few_queries_can_be_saved(tmp_path):
     model = tiny(qrels=TINY.part(0, 12))
     model.save(tmp_path / "model")
-    assert tc.load(tmp_path / "model").report.n_test == 1
+    assert tc.load(tmp_path / "model").report.n_test == 2
 
 
-@pytest.mark.xfail(strict=True, reason="the paired test needs two queries, and its error ends a fit that succeeded")
 def test_one_untouched_query_is_enough_to_fit():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     model = tc.fit(small.docs, small.queries, small.part(0, 40), validation=small.part(40, 59), test=small.part(59))
     assert model.report.accepted
 
 
-@pytest.mark.xfail(strict=True, reason="validation and test are only compared with training, not with each other")
 def test_a_query_cannot_be_in_validation_and_test():
     with pytest.raises(InputError, match="q25"):
         tiny(qrels=TINY.part(0, 20), validation=TINY.part(20, 26), test=TINY.part(25))
 
 
-@pytest.mark.xfail(strict=True, reason="held-out grades are cut to integers, so 0.5 becomes irrelevant")
 def test_held_out_grades_are_integers_too():
     halves = {q: dict.fromkeys(judged, 0.5) for q, judged in TINY.part(20, 25).items()}
     with pytest.raises(InputError, match="grades are integers"):
         tiny(qrels=TINY.part(0, 20), validation=halves, test=TINY.part(25))
 
 
-@pytest.mark.xfail(strict=True, reason="the report keeps the name as given, its table the canonical one")
 def test_the_measure_of_the_report_is_a_column_of_its_table():
     report = tiny(measure="MAP").report
     assert report.measure in report.systems[0].values
@@ -644,7 +641,6 @@ def test_held_out_texts_give_no_words():
     assert (model.report.n_validation, model.report.n_test) == (10, 10)
 
 
-@pytest.mark.xfail(strict=True, reason="validation ranks the training texts, so memorised labels look like a gain")
 def test_shuffled_labels_are_declined():
     accepted = 0
     for seed in range(5):
@@ -659,7 +655,7 @@ def test_shuffled_labels_are_declined():
     [
         (["a"] * 30, ["x"] * 29, {}, "there are 30 texts and 29 labels; each text has one"),
         (["word"] * 11, ["x", "y"] * 5 + ["x"], {}, "11 labelled texts are too few"),
-        ([], [], {}, "0 labelled texts are too few"),
+        ([], [], {}, "training texts and labels: there are no texts"),
         (["word"] * 30, ["x"] * 30, {}, "y has the single class .*x"),
         (["word"] * 30, list(map(str, range(30))), {}, "every class in y has one member"),
         ([""] * 30, ["x", "y"] * 15, {}, "fitting needs words"),
@@ -672,12 +668,11 @@ def test_labelled_texts_that_cannot_be_fitted_are_named(texts, labels, options, 
         tc.fit_labelled(texts, labels, **options)
 
 
-@pytest.mark.xfail(strict=True, reason="test texts and labels are not checked")
 @pytest.mark.parametrize(
     ("test", "message"),
     [
         ((["word"] * 3, ["x"] * 2), "3 .*texts and 2 labels"),
-        (([], []), "no test texts|0 test texts|test is empty"),
+        (([], []), "test texts and labels: there are no texts"),
     ],
     ids=["lengths differ", "empty"],
 )

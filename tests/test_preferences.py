@@ -60,10 +60,10 @@ def test_what_goes_in_comes_out_as_int32(columns, dtype):
         ((["0"], [1], [2]), "query must hold integer row numbers; got dtype <U1"),
         (([0], [1], [2], [[1.0]]), r"weight must have shape \(1,\); got \(1, 1\)"),
         (([0, 0], [1, 1], [2, 2], [1.0]), r"weight must have shape \(2,\); got \(1,\)"),
-        (([0, 0], [1, 1], [2, 2], [1.0, 0.0]), r"weight\[1\] is 0.0; weights are positive and finite"),
-        (([0, 0], [1, 1], [2, 2], [-1.0, -2.0]), r"weight\[0\] is -1.0; weights are positive and finite"),
-        (([0, 0], [1, 1], [2, 2], [1.0, np.nan]), r"weight\[1\] is nan; weights are positive and finite"),
-        (([0, 0], [1, 1], [2, 2], [np.inf, 1.0]), r"weight\[0\] is inf; weights are positive and finite"),
+        (([0, 0], [1, 1], [2, 2], [1.0, 0.0]), r"weight\[1\] is 0.0; weights are positive and at most"),
+        (([0, 0], [1, 1], [2, 2], [-1.0, -2.0]), r"weight\[0\] is -1.0; weights are positive and at most"),
+        (([0, 0], [1, 1], [2, 2], [1.0, np.nan]), r"weight\[1\] is nan; weights are positive and at most"),
+        (([0, 0], [1, 1], [2, 2], [np.inf, 1.0]), r"weight\[0\] is inf; weights are positive and at most"),
     ],
 )
 def test_the_first_offending_position_is_named(columns, message):
@@ -71,7 +71,6 @@ def test_the_first_offending_position_is_named(columns, message):
         tc.Preferences(*columns)
 
 
-@pytest.mark.xfail(strict=True, reason="NumPy's own errors and warnings escape instead of an InputError")
 @pytest.mark.parametrize(
     "columns",
     [
@@ -95,7 +94,6 @@ def test_nothing_can_be_changed_through_the_value():
             array[0] = 7
 
 
-@pytest.mark.xfail(strict=True, reason="an int32 array is kept without a copy, so its owner can change the value")
 def test_changing_the_array_it_was_made_from_changes_nothing():
     query = np.array([0, 1], dtype=np.int32)
     prefs = tc.Preferences(query, [1, 1], [2, 2])
@@ -105,7 +103,6 @@ def test_changing_the_array_it_was_made_from_changes_nothing():
     assert prefs.fingerprint() == before
 
 
-@pytest.mark.xfail(strict=True, reason="a float32 weight array of the caller is itself made read-only")
 def test_the_callers_weights_stay_writeable():
     weight = np.ones(2, dtype=np.float32)
     prefs = tc.Preferences([0, 1], [1, 1], [2, 2], weight)
@@ -149,7 +146,6 @@ def test_equal_to_a_plain_value_is_neither_true_nor_an_error():
     assert (tc.Preferences([0], [1], [2]) == 5) is False
 
 
-@pytest.mark.xfail(strict=True, reason="'no weight' is digested as the bytes of one particular weight")
 def test_no_weight_differs_from_every_weight():
     weight = np.frombuffer(b"none", dtype=np.float32).copy()
     assert tc.Preferences([0], [1], [2]) != tc.Preferences([0], [1], [2], weight)
@@ -233,7 +229,6 @@ def test_labels_that_allow_no_preference_are_refused(y, message):
         tc.Preferences.from_labels(y, 5)
 
 
-@pytest.mark.xfail(strict=True, reason="None, or NaN among objects, is not refused in our words")
 @pytest.mark.parametrize(
     "y",
     [[None, None, "a", "a"], np.array([np.nan, np.nan, 1.0, 1.0, 2.0], dtype=object)],
@@ -339,8 +334,8 @@ def test_samplers_differ_in_their_fingerprint_when_they_draw_differently():
         ({0: {1: 1, 2: 1}}, {}, "no query has two different grades; give n_docs to draw unjudged documents"),
         ({0: {1: 0, 2: -1}}, {"n_docs": 5}, "no document has a grade above 0"),
         ({0: {5: 1}}, {"n_docs": 5}, "judgement 0 names document row 5, but n_docs is 5"),
-        ({0: {1: 1, -1: 0}}, {}, r"judgement 1 names row \(0, -1\); rows start at 0"),
-        ({-3: {1: 1}}, {"n_docs": 5}, r"judgement 0 names row \(-3, 1\); rows start at 0"),
+        ({0: {1: 1, -1: 0}}, {}, r"document row -1; rows run from 0"),
+        ({-3: {1: 1}}, {"n_docs": 5}, r"query row -3; rows run from 0"),
         ({0: {1: 1.0, 2: 0}}, {}, "the grade of document 1 for query 0 is 1.0; grades are integers"),
         ({0: {1: True, 2: 0}}, {}, "the grade of document 1 for query 0 is True; grades are integers"),
         ({0: {1: "1", 2: 0}}, {}, "the grade of document 1 for query 0 is '1'; grades are integers"),
@@ -373,20 +368,17 @@ def test_the_number_of_preferences_must_be_positive(n):
             draw()
 
 
-@pytest.mark.xfail(strict=True, reason="the message says that no document has a grade above 0")
 def test_when_everything_is_relevant_the_message_says_so():
     with pytest.raises(InputError) as error:
         tc.Preferences.from_qrels({0: {0: 1, 1: 1}}, 1, n_docs=2)
     assert "no document has a grade above 0" not in str(error.value)
 
 
-@pytest.mark.xfail(strict=True, reason="one lower document among many is drawn by rejection, which gives up")
 def test_the_one_document_of_a_lower_grade_is_found():
     prefs = tc.Preferences.from_qrels({0: dict.fromkeys(range(999), 1)}, 100, n_docs=1000)
     assert set(prefs.worse.tolist()) == {999}
 
 
-@pytest.mark.xfail(strict=True, reason="row numbers beyond int32 are not checked and wrap around")
 @pytest.mark.parametrize(
     ("qrels", "n_docs"),
     [({2**32: {0: 1, 1: 0}}, None), ({0: {2**32 + 7: 1, 1: 0}}, None), ({0: {0: 1}}, 2**40), ({2**70: {0: 1}}, 2)],
@@ -396,7 +388,6 @@ def test_rows_beyond_int32_are_refused(qrels, n_docs):
         tc.Preferences.from_qrels(qrels, 3, n_docs=n_docs)
 
 
-@pytest.mark.xfail(strict=True, reason="grades are negated to sort them, which wraps when they are unsigned")
 def test_unsigned_grades_are_grades():
     sampler = JudgementSampler(np.array([0, 0]), np.array([4, 5]), np.array([0, 2], dtype=np.uint8))
     _, better, worse = sampler.draw(np.random.default_rng(0), 1)

@@ -174,4 +174,7 @@ class TextModel:
         weights = Weights.from_state(fields.take("weights", dict), sections["weights"])
         report = fields.take("report", dict | None)
         fields.done()
-        return cls(queries, docs, weights, None if report is None else Report.from_meta(report))
+        try:
+            return cls(queries, docs, weights, None if report is None else Report.from_meta(report))
+        except InputError as error:
+            raise DamagedBundleError(f"{bundle.path}: {error}") from error

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler
+from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade
 from tercet.errors import InputError
 from tercet.learn import LowRankRanker, SampledSource
 from tercet.measure import Evaluation
 from tercet.measure.held_out import HeldOutQueries
-from tercet.measure.names import parse_measures
+from tercet.measure.names import parse_measure
 from tercet.model import TextModel
 from tercet.report import Report, SystemResult, change_between
 from tercet.text import Analyser, Vectoriser
@@ -28,6 +28,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 WEIGHTINGS = {"tf-idf": "tfidf", "BM25": "bm25"}
 HELD_OUT_SHARE = 0.1
 FEWEST_QUERIES = 10  # below this there is nothing to hold out
+FEWEST_TEXTS = 20
 
 # What is tried, each with the same preferences, and chosen between on validation; docs/recipe.md has the measurements.
 FOR_JUDGEMENTS: tuple[dict[str, Any], ...] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
@@ -110,6 +111,8 @@ def fit(
     >>> next(iter(model.rank({"q": "bark"}, docs, k=1)["q"]))
     'b'
     """
+    measure = str(parse_measure(measure))
+    _check_seed(random_state)
     task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
     return _solve(task, measure, analyser, random_state, verbose)
 
@@ -129,8 +132,15 @@ def fit_labelled(
     A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
     and labels, each against all others, or on another tenth.
     """
+    measure = str(parse_measure(measure))
+    _check_seed(random_state)
     task = _labelled_task(texts, labels, test, measure, random_state)
     return _solve(task, measure, analyser, random_state, verbose)
+
+
+def _check_seed(random_state: Any) -> None:
+    if isinstance(random_state, bool) or not isinstance(random_state, int) or random_state < 0:
+        raise InputError(f"random_state must be an integer from 0; got {random_state!r}")
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -154,16 +164,17 @@ def _judged_task(
         for qid, judged in (given or {}).items():
             if qid not in query_rows:
                 raise InputError(f"{name} judge query {qid!r}, which is not among the queries")
-            for doc_id in judged:
+            for doc_id, grade in judged.items():
                 if doc_id not in doc_rows:
                     raise InputError(f"{name} judge document {doc_id!r} for query {qid!r}; there is no such document")
+                check_grade(qid, doc_id, grade)
         # A query without a relevant document can neither teach nor be measured.
         usable[name] = {q: j for q, j in (given or {}).items() if max(j.values(), default=0) > 0}
         if given is not None and not usable[name]:
             raise InputError(f"{name} have no query with a relevant document (a grade above 0)")
-    overlap = [q for q in usable["qrels"] if q in usable["validation"] or q in usable["test"]]
-    if overlap:
-        raise InputError(f"query {overlap[0]!r} is judged both for training and held out; a query belongs to one part")
+    for one, other in (("qrels", "validation"), ("qrels", "test"), ("validation", "test")):
+        if overlap := [q for q in usable[one] if q in usable[other]]:
+            raise InputError(f"query {overlap[0]!r} is judged in both {one} and {other}; a query belongs to one part")
     train, parts, split = _hold_out(usable["qrels"], [validation, test], random_state)
     held_out = [usable[name] or part for name, part in zip(("validation", "test"), parts, strict=True)]
 
@@ -193,7 +204,7 @@ def _hold_out(
             f"{len(train)} judged queries are too few to hold any out for {' and '.join(names)}; give at least "
             f"{FEWEST_QUERIES}, or validation and test judgements"
         )
-    size = max(1, round(len(train) * HELD_OUT_SHARE))
+    size = max(2, round(len(train) * HELD_OUT_SHARE))
     order = [sorted(train)[i] for i in np.random.default_rng(random_state).permutation(len(train))]
     for at, part in enumerate(given):
         if part is None:
@@ -204,6 +215,15 @@ def _hold_out(
     return {qid: judged for qid, judged in train.items() if qid in kept}, parts, split
 
 
+def _check_labelled(texts: Sequence[str], labels: Sequence[str], what: str) -> None:
+    if isinstance(texts, str) or isinstance(labels, str):
+        raise InputError(f"{what} must be lists, one text and one label each; got a single string")
+    if len(texts) != len(labels):
+        raise InputError(f"{what}: there are {len(texts)} texts and {len(labels)} labels; each text has one")
+    if not len(texts):
+        raise InputError(f"{what}: there are no texts")
+
+
 def _labelled_task(
     texts: Sequence[str],
     labels: Sequence[str],
@@ -211,11 +231,14 @@ def _labelled_task(
     measure: str,
     random_state: int,
 ) -> Task:
-    if len(texts) != len(labels):
-        raise InputError(f"there are {len(texts)} texts and {len(labels)} labels; each text has one")
+    _check_labelled(texts, labels, "training texts and labels")
+    if test is not None:
+        _check_labelled(*test, "test texts and labels")
+    if len(texts) < FEWEST_TEXTS:
+        raise InputError(f"{len(texts)} labelled texts are too few; at least {FEWEST_TEXTS} are needed")
     y = np.asarray(labels)
     order = np.random.default_rng(random_state).permutation(len(texts))
-    size = max(1, round(len(texts) * HELD_OUT_SHARE))
+    size = max(2, round(len(texts) * HELD_OUT_SHARE))
     choose, rest = order[:size], order[size:]
     if test is None:
         report, rest = rest[:size], rest[size:]
@@ -223,31 +246,26 @@ def _labelled_task(
     else:
         split = "A tenth of the texts was held out for validation; test texts were given."
     rest = np.sort(rest)
-    if len(rest) < FEWEST_QUERIES:
-        raise InputError(f"{len(texts)} labelled texts are too few; at least {2 * FEWEST_QUERIES} are needed")
-    parsed = parse_measures([measure])[0]
+    parsed = parse_measure(measure)
 
-    def held_out(Q: sparse.csr_array, D: sparse.csr_array, q_labels: Any, d_labels: Any, same: bool) -> HeldOutQueries:
-        grades = sparse.csr_array(np.asarray(q_labels)[:, None] == np.asarray(d_labels)[None, :], dtype=np.int64)
-        exclude = np.arange(Q.shape[0]) if same else None
-        return HeldOutQueries(Q, D, grades, tuple(map(str, range(Q.shape[0]))), parsed, exclude)
+    def held_out(vectoriser: Vectoriser, some: Sequence[str], classes: Any) -> HeldOutQueries:
+        """Each text against all others; never against training texts, whose memorised labels look like a gain."""
+        Q = sparse.csr_array(vectoriser.transform_queries(some))
+        D = sparse.csr_array(vectoriser.transform_docs(some))
+        grades = sparse.csr_array(np.asarray(classes)[:, None] == np.asarray(classes)[None, :], dtype=np.int64)
+        return HeldOutQueries(Q, D, grades, tuple(map(str, range(len(some)))), parsed, np.arange(len(some)))
 
     def build(
         vectoriser: Vectoriser,
     ) -> tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]:
-        vectoriser.fit([texts[i] for i in rest])
-        Q, D = (sparse.csr_array(t([texts[i] for i in rest])) for t in _both_sides(vectoriser))
-        other = sparse.csr_array(vectoriser.transform_queries([texts[i] for i in choose]))
-        validation = held_out(other, D, y[choose], y[rest], same=False)
-        test_texts, test_labels = ([texts[i] for i in report], y[report]) if test is None else test
-        test_Q, test_D = (sparse.csr_array(t(test_texts)) for t in _both_sides(vectoriser))
-        return Q, D, validation, held_out(test_Q, test_D, test_labels, test_labels, same=True)
+        taught = [texts[i] for i in rest]
+        D = sparse.csr_array(vectoriser.fit_transform_docs(taught))
+        Q = sparse.csr_array(vectoriser.transform_queries(taught))
+        validation = held_out(vectoriser, [texts[i] for i in choose], y[choose])
+        other = ([texts[i] for i in report], y[report]) if test is None else test
+        return Q, D, validation, held_out(vectoriser, *other)
 
     return Task(LabelSampler(y[rest]), FOR_LABELS, len(rest), len(rest), split, build)
-
-
-def _both_sides(vectoriser: Vectoriser) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return vectoriser.transform_queries, vectoriser.transform_docs
 
 
 # -- choosing ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from tercet.errors import DamagedBundleError
@@ -52,7 +53,7 @@ class Report:
         for system in self.systems:
             cells = ""
             for mean, low, high in system.values.values():
-                cells += f"  {f'{mean:.3f} [{low:.3f}, {high:.3f}]':>22}"
+                cells += f"  {shown_interval(mean, low, high):>22}"
             lines.append(f"{system.name:<{width}}{cells}")
         if self.change is not None:
             difference, low, high, p_value = self.change
@@ -81,13 +82,9 @@ class Report:
     @classmethod
     def from_meta(cls, meta: dict[str, Any]) -> Report:
         fields = Fields(meta, "report")
-        systems = []
-        for entry in fields.take("systems", list):
-            system = Fields(entry, "report system")
-            # A list, since a saved dict does not keep its order.
-            values = {str(m): _numbers(v, 3) for m, *v in system.take("values", list)}
-            systems.append(SystemResult(system.take("name", str), values))  # type: ignore[arg-type]
-            system.done()
+        systems = tuple(_system(entry) for entry in fields.take("systems", list))
+        if not systems or any(s.values.keys() != systems[0].values.keys() for s in systems):
+            raise DamagedBundleError("a report must have systems, all with the same measures")
         change = fields.take("change", list | None)
         report = cls(
             measure=fields.take("measure", str),
@@ -95,7 +92,7 @@ class Report:
             n_validation=fields.take("n_validation", int),
             n_test=fields.take("n_test", int),
             split=fields.take("split", str),
-            systems=tuple(systems),
+            systems=systems,
             accepted=fields.take("accepted", bool),
             decision=fields.take("decision", str),
             change=None if change is None else _numbers(change, 4),  # type: ignore[arg-type]
@@ -106,17 +103,45 @@ class Report:
         return report
 
 
+def shown_interval(mean: float, low: float, high: float) -> str:
+    return f"{mean:.3f}" if isnan(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
 def shown_p(p_value: float) -> str:
     """A p-value as people read it; far beyond any threshold its digits mean nothing."""
     return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
 
 
+def _stored(value: float) -> float | None:
+    """JSON has no NaN; a single query has no interval."""
+    return None if isnan(value) else value
+
+
+def _system(entry: Any) -> SystemResult:
+    fields = Fields(entry, "report system")
+    values = {}
+    # A list, since a saved dict does not keep its order.
+    for row in fields.take("values", list):
+        if not isinstance(row, list) or len(row) != 4 or not isinstance(row[0], str):
+            raise DamagedBundleError(f"a report has {row!r}; expected a measure, its mean and its interval")
+        values[row[0]] = _numbers([float("nan") if v is None else v for v in row[1:]], 3)
+    system = SystemResult(fields.take("name", str), values)  # type: ignore[arg-type]
+    fields.done()
+    return system
+
+
 def _numbers(values: Any, n: int) -> tuple[float, ...]:
     if not isinstance(values, list) or len(values) != n or not all(type(v) in (int, float) for v in values):
         raise DamagedBundleError(f"a report has {values!r}; expected {n} numbers")
-    return tuple(float(v) for v in values)
+    try:
+        return tuple(float(v) for v in values)
+    except OverflowError:
+        raise DamagedBundleError("a report has a number that no float holds") from None
 
 
-def change_between(learned: Evaluation, start: Evaluation, measure: str) -> tuple[float, float, float, float]:
+def change_between(learned: Evaluation, start: Evaluation, measure: str) -> tuple[float, float, float, float] | None:
+    """Difference, interval and p-value over the same queries; None when there is one query only."""
+    if len(learned.qids) < 2:
+        return None
     test: PairedTest = paired_test(learned, start, measure=measure)
     return test.difference, test.low, test.high, test.p_value

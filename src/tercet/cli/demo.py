@@ -16,7 +16,7 @@ from tercet.data.docstrings import DocstringCollection, docstring_collection
 from tercet.measure import evaluate
 from tercet.model import TextModel
 from tercet.recipe import fit
-from tercet.report import shown_p
+from tercet.report import shown_interval, shown_p
 from tercet.weights import Identity, Weights
 
 
@@ -73,7 +73,7 @@ def _print_report(console: Console, model: TextModel) -> None:
     for measure in report.systems[0].values:
         table.add_column({"RR": "MRR", "AP": "MAP"}.get(measure, measure), justify="right")
     for system in report.systems:
-        cells = (f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in system.values.values())
+        cells = (shown_interval(*value) for value in system.values.values())
         table.add_row(system.name, *(c.replace("[", "\\[") for c in cells))
     console.print(table)
     if report.change is not None:

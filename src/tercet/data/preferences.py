@@ -10,25 +10,49 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet.data.sampling import JudgementSampler, LabelSampler
+from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
 Rows = NDArray[np.int32]
 
 
+def _array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name} is no array: {error}") from None
+
+
 def _rows(values: ArrayLike, name: str) -> Rows:
-    array = np.asarray(values)
+    """A read-only copy, checked."""
+    array = _array(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional; got shape {array.shape}")
-    if array.size == 0:
-        return np.empty(0, dtype=np.int32)
-    if array.dtype.kind not in "iu":
+    if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} must hold integer row numbers; got dtype {array.dtype}")
-    bad = (array < 0) | (array > np.iinfo(np.int32).max)
+    if array.size and (bad := (array < 0) | (array > LAST_ROW)).any():
+        at = int(bad.argmax())
+        raise InputError(f"{name}[{at}] is {array[at]}; row numbers run from 0 to {LAST_ROW}")
+    rows = np.array(array, dtype=np.int32, order="C")
+    rows.flags.writeable = False
+    return rows
+
+
+def _weights(values: ArrayLike, n: int) -> NDArray[np.float32]:
+    """A read-only copy, checked."""
+    array = _array(values, "weight")
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"weight must hold numbers; got dtype {array.dtype}")
+    if array.shape != (n,):
+        raise InputError(f"weight must have shape {(n,)}; got {array.shape}")
+    largest = np.finfo(np.float32).max
+    bad = ~((array > 0) & (array <= largest))
     if bad.any():
         at = int(bad.argmax())
-        raise InputError(f"{name}[{at}] is {array[at]}; row numbers run from 0 to {np.iinfo(np.int32).max}")
-    return np.ascontiguousarray(array, dtype=np.int32)
+        raise InputError(f"weight[{at}] is {array[at]}; weights are positive and at most {largest:.3g}")
+    weights = np.array(array, dtype=np.float32, order="C")
+    weights.flags.writeable = False
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,23 +87,9 @@ class Preferences:
         if same.any():
             at = int(same.argmax())
             raise InputError(f"better[{at}] and worse[{at}] are both {columns[1][at]}; they must differ")
-        if weight is not None:
-            weights = np.asarray(weight, dtype=np.float32)
-            if weights.shape != columns[0].shape:
-                raise InputError(f"weight must have shape {columns[0].shape}; got {weights.shape}")
-            bad = ~(np.isfinite(weights) & (weights > 0))
-            if bad.any():
-                at = int(bad.argmax())
-                raise InputError(f"weight[{at}] is {weights[at]}; weights are positive and finite")
-            weights = np.ascontiguousarray(weights)
-            weights.flags.writeable = False
-            object.__setattr__(self, "weight", weights)
-        else:
-            object.__setattr__(self, "weight", None)
         for name, column in zip(("query", "better", "worse"), columns, strict=True):
-            column = column.view()
-            column.flags.writeable = False
             object.__setattr__(self, name, column)
+        object.__setattr__(self, "weight", None if weight is None else _weights(weight, len(columns[0])))
 
     def __len__(self) -> int:
         return len(self.query)
@@ -105,7 +115,7 @@ class Preferences:
         """A digest of the content."""
         digest = hashlib.sha256()
         for column in (self.query, self.better, self.worse, self.weight):
-            digest.update(b"none" if column is None else column.tobytes())
+            digest.update(b"absent" if column is None else b"present" + column.tobytes())
         return digest.hexdigest()
 
     def check_rows(self, n_queries: int, n_docs: int) -> None:

@@ -18,8 +18,10 @@ from tercet.errors import InputError
 Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 UniformOver = Literal["queries", "judgements"]
 
-# Rejection sampling stops after this many rounds: by then a document of a lower grade practically does not exist.
-_MAX_ROUNDS = 1000
+LAST_ROW = int(np.iinfo(np.int32).max)
+
+# After so many rounds of rejection the few preferences still without a worse document look through all documents.
+_ROUNDS = 20
 
 
 def _check_count(n: int) -> None:
@@ -42,6 +44,10 @@ class LabelSampler:
 
     def __init__(self, y: ArrayLike) -> None:
         labels = np.asarray(y)
+        if labels.dtype.kind == "O":
+            wrong = next((at for at, label in enumerate(labels.ravel()) if not isinstance(label, str | int)), None)
+            if wrong is not None:
+                raise InputError(f"y[{wrong}] is {labels.ravel()[wrong]!r}; labels are strings or numbers")
         if labels.ndim != 1 or labels.size == 0:
             raise InputError(f"y must be a non-empty one-dimensional array of labels; got shape {labels.shape}")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -103,11 +109,18 @@ class JudgementSampler:
     ) -> None:
         if uniform_over not in ("queries", "judgements"):
             raise InputError(f"uniform_over must be 'queries' or 'judgements'; got {uniform_over!r}")
+        if exclude_self:
+            other = query != doc
+            query, doc, grade = query[other], doc[other], grade[other]
         if query.size == 0:
             raise InputError("there are no judgements to draw preferences from")
-        if min(query.min(), doc.min()) < 0:
-            at = int(((query < 0) | (doc < 0)).argmax())
-            raise InputError(f"judgement {at} names row ({query[at]}, {doc[at]}); rows start at 0")
+        outside = (query < 0) | (doc < 0) | (query > LAST_ROW) | (doc > LAST_ROW)
+        if outside.any():
+            at = int(outside.argmax())
+            raise InputError(f"judgement {at} names row ({query[at]}, {doc[at]}); rows run from 0 to {LAST_ROW}")
+        if n_docs is not None and not 1 <= n_docs <= LAST_ROW + 1:
+            raise InputError(f"n_docs is {n_docs}; it must lie between 1 and {LAST_ROW + 1}")
+        grade = grade.astype(np.int64)
         if n_docs is not None and doc.max() >= n_docs:
             at = int((doc >= n_docs).argmax())
             raise InputError(f"judgement {at} names document row {doc[at]}, but n_docs is {n_docs}")
@@ -140,9 +153,8 @@ class JudgementSampler:
             eligible = has_lower_judged
         else:
             judged = np.repeat(count, count)
-            eligible = (self._grade > 0) & (has_lower_judged | (judged + self.exclude_self < self.n_docs))
-        if self.exclude_self:
-            eligible &= self._query != self._doc
+            itself = self._query < self.n_docs if self.exclude_self else np.zeros(self._query.size, dtype=bool)
+            eligible = (self._grade > 0) & (has_lower_judged | (judged + itself < self.n_docs))
         self._better_at = np.flatnonzero(eligible)
         if self._better_at.size == 0:
             raise InputError(
@@ -151,6 +163,8 @@ class JudgementSampler:
                     "no query has two different grades; give n_docs to draw unjudged documents as worse"
                     if self.n_docs is None
                     else "no document has a grade above 0"
+                    if not (self._grade > 0).any()
+                    else f"all {self.n_docs} documents are as relevant, so none is worse"
                 )
             )
         owners, self._first, self._count = np.unique(
@@ -186,7 +200,7 @@ class JudgementSampler:
         query, grade = self._query[at], self._grade[at]
         worse = np.empty(at.size, dtype=np.int32)
         open_ = np.arange(at.size)
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(_ROUNDS):
             worse[open_] = rng.integers(0, self.n_docs, open_.size)
             taken = self.grade_of(query[open_], worse[open_]) >= grade[open_]
             if self.exclude_self:
@@ -194,10 +208,13 @@ class JudgementSampler:
             open_ = open_[taken]
             if open_.size == 0:
                 return worse
-        raise InputError(
-            f"found no document of a lower grade for query {query[open_[0]]} in {_MAX_ROUNDS} draws; "
-            f"nearly all of the {self.n_docs} documents are relevant to it"
-        )
+        every = np.arange(self.n_docs)
+        for one in open_:
+            lower = self.grade_of(np.full(self.n_docs, query[one]), every) < grade[one]
+            if self.exclude_self:
+                lower &= every != query[one]
+            worse[one] = rng.choice(np.flatnonzero(lower))
+        return worse
 
     def pair(self, at: NDArray[np.int64], worse: NDArray[np.int32]) -> Drawn:
         """Put judgement positions and worse documents together."""
@@ -220,7 +237,7 @@ class JudgementSampler:
     ) -> JudgementSampler:
         """Judgements as query -> document -> grade; ids are looked up when their rows are given."""
         triples = [
-            (_row(qid, query_rows, "query"), _row(doc_id, doc_rows, "document"), _grade(qid, doc_id, grade))
+            (_row(qid, query_rows, "query"), _row(doc_id, doc_rows, "document"), check_grade(qid, doc_id, grade))
             for qid, judged in qrels.items()
             for doc_id, grade in judged.items()
         ]
@@ -248,19 +265,24 @@ class JudgementSampler:
         )
 
 
-def _row(key: Hashable, rows: Mapping[Any, int] | None, what: str) -> int:
+def _row(key: Any, rows: Mapping[Any, int] | None, what: str) -> int:
     if rows is not None:
         if key not in rows:
             raise InputError(f"qrels name {what} {key!r}, which is not among the {what} ids")
-        return int(rows[key])
+        key = rows[key]
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
         raise InputError(
             f"qrels name {what} {key!r}; without {what.replace('ument', '')}_rows keys are integer row numbers"
         )
+    if not 0 <= key <= LAST_ROW:
+        raise InputError(f"qrels name {what} row {key}; rows run from 0 to {LAST_ROW}")
     return int(key)
 
 
-def _grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:
+def check_grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:
+    """A grade as an integer; anything else is refused."""
     if isinstance(grade, bool) or not isinstance(grade, (int, np.integer)):
         raise InputError(f"the grade of document {doc_id!r} for query {qid!r} is {grade!r}; grades are integers")
+    if not -(2**31) <= grade < 2**31:
+        raise InputError(f"the grade of document {doc_id!r} for query {qid!r} is {grade}; grades are small integers")
     return int(grade)

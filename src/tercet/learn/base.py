@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError, Str
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
-from tercet.errors import BundleError, InputError, ParameterError
+from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.loop import Callback, Event, Run, Stopping
 from tercet.learn.matrices import check_matrix
 from tercet.learn.schedules import SCHEDULES
@@ -262,10 +262,15 @@ class SgdRanker(TermPairRanker):
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
         ranker = cls(**params)
-        ranker._check_params()
+        try:
+            ranker._check_params()
+        except ParameterError as error:
+            raise DamagedBundleError(f"{fields.where}: {error}") from error
         state_fields = Fields(fields.take("state", dict), f"{fields.where} state")
         ranker._state = cls._state_class.from_state(state_fields, arrays)
         state_fields.done()
+        if ranker._state.step < 0 or ranker._state.arrays().keys() != arrays.keys():
+            raise DamagedBundleError(f"{fields.where}: the step or the arrays are not those of a {cls.__name__}")
         ranker.n_steps_ = ranker._state.step
         ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
         return ranker

@@ -7,7 +7,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.errors import InputError
+from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import TermPairRanker
 from tercet.learn.matrices import check_matrix
 from tercet.store import Fields
@@ -52,5 +52,8 @@ class CosineRanker(TermPairRanker):
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
         ranker = cls(**params)
-        ranker.n_features_in_ = ranker.n_doc_features_ = fields.take("n_terms", int)
+        n_terms = fields.take("n_terms", int)
+        if n_terms < 1 or arrays:
+            raise DamagedBundleError(f"{fields.where}: a CosineRanker has terms and no arrays; found {n_terms} terms")
+        ranker.n_features_in_ = ranker.n_doc_features_ = n_terms
         return ranker

@@ -196,7 +196,8 @@ def _os_errors_as_bundle_errors(folder: Path, done: str) -> Iterator[None]:
 def _make_folder(folder: Path, made: list[Path]) -> None:
     if folder.is_dir():
         return
-    if os.path.lexists(folder):
+    # Asked again: another writer may have made the folder between the two questions.
+    if os.path.lexists(folder) and not folder.is_dir():
         raise BundleError(f"{folder} exists and is not a folder; nothing was written")
     if folder.parent != folder:
         _make_folder(folder.parent, made)

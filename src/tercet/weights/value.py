@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,8 +96,7 @@ class Weights:
 
         k is cut to the number of documents.
         """
-        if k < 1:
-            raise InputError(f"k must be at least 1; got {k}")
+        _check_count(k)
         Q, D = self._queries(Q), self._docs(D)
         k = min(k, D.shape[0])
         docs = np.empty((Q.shape[0], k), dtype=np.int32)
@@ -139,6 +139,7 @@ class Weights:
         """The k document terms with the largest weights (by size, sign kept) for one query term."""
         if not 0 <= term < self.shape[0]:
             raise InputError(f"query term {term} does not exist; there are {self.shape[0]} (0 to {self.shape[0] - 1})")
+        _check_count(k)
         total = self.rows(np.array([term]))[0]
         order = np.lexsort((np.arange(total.size), -np.abs(total)))[:k]
         return [(int(j), float(total[j])) for j in order if total[j] != 0]
@@ -224,13 +225,18 @@ class Weights:
             if kind not in PARTS:
                 raise BundleError(f"weights part {i} is of unknown kind {kind!r}; known: {', '.join(PARTS)}")
             own = {n.partition(".")[2]: a for n, a in arrays.items() if n.partition(".")[0] == str(i)}
+            if not abs(scale) <= sys.float_info.max:
+                raise DamagedBundleError(f"weights part {i} has a scale that no float holds")
             part = PARTS[kind].from_state(part_fields, own).scaled(float(scale))
             part_fields.done()
             expected |= {f"{i}.{name}" for name in part.arrays()}
             parts.append(part)
         if set(arrays) != expected:
             raise DamagedBundleError(f"weights have unexpected arrays {sorted(set(arrays) - expected)}")
-        return cls(parts)
+        try:
+            return cls(parts)
+        except InputError as error:
+            raise DamagedBundleError(f"saved weights do not fit together: {error}") from error
 
     # -- checking -----------------------------------------------------------------------------------------------
 
@@ -245,6 +251,11 @@ class Weights:
         if matrix.shape[0] != 1:
             raise InputError(f"{name} must be one row; got {matrix.shape[0]}")
         return matrix
+
+
+def _check_count(k: Any) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k must be at least 1; got {k}")
 
 
 def _matrix(matrix: Any, name: str, width: int) -> Matrix:
