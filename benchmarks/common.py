@@ -214,8 +214,7 @@ def error_of_ranker(ranker: Any, X: sparse.csr_array, prefs: tc.Preferences) -> 
         prefs.query,
         prefs.better,
         prefs.worse,
-        problem.cols,
-        problem.vals,
+        *problem.scratch[:2],
         margins,
     )
     return error_of(margins)

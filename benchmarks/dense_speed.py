@@ -202,7 +202,7 @@ def lines_and_entries(X: sparse.csr_array, prefs: tc.Preferences) -> tuple[float
     """
     problem = Problem.of(X, reorder_columns(X, by_document_frequency(X)))
     lines, entries = _count_lines(
-        problem.Q, problem.D, prefs.query, prefs.better, prefs.worse, problem.cols, problem.vals, X.shape[1]
+        problem.Q, problem.D, prefs.query, prefs.better, prefs.worse, *problem.scratch[:2], X.shape[1]
     )
     return lines / len(prefs), entries / len(prefs)
 

@@ -7,12 +7,14 @@ from tercet.kernels.rows import difference
 
 
 @kernel
-def dense_advance(W, Q, D, query, better, worse, step_size, margin, cols, vals, tally):
+def dense_advance(W, Q, D, chunk, margin, scratch, tally):
     """One pass over the preferences; changes ``W`` (n_query_terms, n_doc_terms) in place.
 
     A step adds ``step_size * q (d+ - d-)'`` to W when ``q'W(d+ - d-) < margin``. ``tally`` gains the number of
     violations and the sum of the losses.
     """
+    query, better, worse, step_size = chunk
+    cols, vals, _, _ = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
         n = difference(D, better[s], worse[s], cols, vals)

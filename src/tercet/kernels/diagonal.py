@@ -7,10 +7,10 @@ from tercet.kernels.rows import difference, product
 
 
 @kernel
-def diagonal_advance(
-    weights, Q, D, query, better, worse, step_size, margin, cols, vals, shared_cols, shared_vals, tally
-):
+def diagonal_advance(weights, Q, D, chunk, margin, scratch, tally):
     """One pass over the preferences; changes ``weights`` (n_terms,) in place. ``tally`` as in ``dense_advance``."""
+    query, better, worse, step_size = chunk
+    cols, vals, shared_cols, shared_vals = scratch
     for s in range(query.size):
         n = difference(D, better[s], worse[s], cols, vals)
         m = product(Q, query[s], cols, vals, n, shared_cols, shared_vals)

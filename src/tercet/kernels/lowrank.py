@@ -7,30 +7,15 @@ from tercet.kernels.rows import difference, product
 
 
 @kernel
-def lowrank_advance(
-    U,
-    V,
-    diagonal,
-    learn_diagonal,
-    Q,
-    D,
-    query,
-    better,
-    worse,
-    step_size,
-    margin,
-    cols,
-    vals,
-    shared_cols,
-    shared_vals,
-    tally,
-):
+def lowrank_advance(U, V, diagonal, learn_diagonal, Q, D, chunk, margin, scratch, tally):
     """One pass over the preferences; changes ``U``, ``V`` and, when learned, ``diagonal`` in place.
 
     ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; for
     the tied model both are the same array. ``diagonal`` (n_terms,) is empty when there is none. Both gradients are
     taken at the old U and V. ``tally`` as in ``dense_advance``.
     """
+    query, better, worse, step_size = chunk
+    cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
     width = U.shape[1]
     uq = np.empty(width, dtype=np.float32)  # U q

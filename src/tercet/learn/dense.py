@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
-from tercet.learn.state import State
+from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Dense, Weights
 
@@ -44,27 +43,8 @@ class DenseState(State):
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         return Problem.of(Q, reorder_columns(D, self.order))
 
-    def run(
-        self,
-        problem: Problem,
-        chunk: Preferences,
-        step_size: NDArray[np.float32],
-        margin: np.float32,
-        tally: NDArray[np.float64],
-    ) -> None:
-        dense_advance(
-            self.W,
-            problem.Q,
-            problem.D,
-            chunk.query,
-            chunk.better,
-            chunk.worse,
-            step_size,
-            margin,
-            problem.cols,
-            problem.vals,
-            tally,
-        )
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+        dense_advance(self.W, problem.Q, problem.D, chunk, margin, problem.scratch, tally)
 
     def snapshot(self) -> Weights:
         W = np.empty_like(self.W)

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.learn.base import SgdRanker
 from tercet.learn.matrices import Problem
-from tercet.learn.state import State
+from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Diagonal, Weights
 
@@ -32,29 +31,8 @@ class DiagonalState(State):
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         return Problem.of(Q, D)
 
-    def run(
-        self,
-        problem: Problem,
-        chunk: Preferences,
-        step_size: NDArray[np.float32],
-        margin: np.float32,
-        tally: NDArray[np.float64],
-    ) -> None:
-        diagonal_advance(
-            self.weights,
-            problem.Q,
-            problem.D,
-            chunk.query,
-            chunk.better,
-            chunk.worse,
-            step_size,
-            margin,
-            problem.cols,
-            problem.vals,
-            problem.shared_cols,
-            problem.shared_vals,
-            tally,
-        )
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+        diagonal_advance(self.weights, problem.Q, problem.D, chunk, margin, problem.scratch, tally)
 
     def snapshot(self) -> Weights:
         return Weights([Diagonal(weights=self.weights)])

@@ -10,12 +10,11 @@ from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import randomized_svd
 
-from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.lowrank import lowrank_advance
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
 from tercet.learn.matrices import Problem
-from tercet.learn.state import State
+from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
@@ -60,14 +59,7 @@ class LowRankState(State):
             self._sample = D[:: -(-D.shape[0] // _LENGTH_SAMPLE)]
         return Problem.of(Q, D)
 
-    def run(
-        self,
-        problem: Problem,
-        chunk: Preferences,
-        step_size: NDArray[np.float32],
-        margin: np.float32,
-        tally: NDArray[np.float64],
-    ) -> None:
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
         lowrank_advance(
             self.U,
             self.V,
@@ -75,15 +67,9 @@ class LowRankState(State):
             self.learn_diagonal,
             problem.Q,
             problem.D,
-            chunk.query,
-            chunk.better,
-            chunk.worse,
-            step_size,
+            chunk,
             margin,
-            problem.cols,
-            problem.vals,
-            problem.shared_cols,
-            problem.shared_vals,
+            problem.scratch,
             tally,
         )
 

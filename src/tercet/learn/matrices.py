@@ -64,27 +64,17 @@ def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Q and D as a kernel reads them, with scratch for the difference of two documents."""
+    """Q and D as a kernel reads them, with scratch for the difference of two documents and its overlap with a query."""
 
     Q: KernelRows
     D: KernelRows
-    cols: NDArray[np.int32]
-    vals: NDArray[np.float32]
-    shared_cols: NDArray[np.int32]
-    shared_vals: NDArray[np.float32]
+    scratch: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]
 
     @classmethod
     def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        longest = int(np.diff(D.indptr).max(initial=0))
-        room = 2 * longest
-        return cls(
-            kernel_rows(Q),
-            kernel_rows(D),
-            np.empty(room, dtype=np.int32),
-            np.empty(room, dtype=np.float32),
-            np.empty(room, dtype=np.int32),
-            np.empty(room, dtype=np.float32),
-        )
+        room = 2 * int(np.diff(D.indptr).max(initial=0))
+        ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
+        return cls(kernel_rows(Q), kernel_rows(D), (ints[0], floats[0], ints[1], floats[1]))
 
 
 def fingerprint(*matrices: sparse.csr_array) -> str:

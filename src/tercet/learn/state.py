@@ -15,6 +15,9 @@ from tercet.learn.matrices import Problem
 from tercet.store import Fields
 from tercet.weights import Weights
 
+# (query, better, worse, step_size) as kernels take them
+Chunk = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
+
 
 @dataclass(frozen=True)
 class Sgd:
@@ -41,30 +44,23 @@ class State(ABC):
         """Q and D laid out as this learner's kernel wants them."""
 
     @abstractmethod
-    def run(
-        self,
-        problem: Problem,
-        chunk: Preferences,
-        step_size: NDArray[np.float32],
-        margin: np.float32,
-        tally: NDArray[np.float64],
-    ) -> None:
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
         """Call the kernel: one step for each preference of the chunk; ``tally`` gains violations and loss."""
 
     def advance(
         self,
         problem: Problem,
-        chunk: Preferences,
+        prefs: Preferences,
         step_size: NDArray[np.float32],
         margin: float,
         tally: NDArray[np.float64],
     ) -> int:
-        """Learn from a chunk; returns the number of steps done."""
-        if chunk.weight is not None:
-            step_size = step_size * chunk.weight
-        self.run(problem, chunk, step_size, np.float32(margin), tally)
-        self.step += len(chunk)
-        return len(chunk)
+        """Learn from preferences; returns the number of steps done."""
+        if prefs.weight is not None:
+            step_size = step_size * prefs.weight
+        self.run(problem, (prefs.query, prefs.better, prefs.worse, step_size), np.float32(margin), tally)
+        self.step += len(prefs)
+        return len(prefs)
 
     @abstractmethod
     def snapshot(self) -> Weights:
