@@ -72,7 +72,7 @@ class DiagonalRanker(SgdRanker):
     def __init__(
         self,
         *,
-        rate: float = 10.0,
+        rate: float = 100.0,
         schedule: str = "inverse-sqrt",
         margin: float = 1.0,
         epochs: int = 1,
