@@ -26,6 +26,7 @@ from common import (
     LINE_BYTES,
     Clock,
     Newsgroups,
+    differences,
     error_of,
     error_of_ranker,
     load_newsgroups,
@@ -41,8 +42,7 @@ from common import (
     words_per_step,
     write_json,
 )
-from tercet.kernels.rows import difference
-from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.matrices import by_document_frequency, reorder_columns
 
 TARGET, AIM = 2.0, 3.0
 CHOOSING_BITS = 24
@@ -111,8 +111,7 @@ def example_texts(X: sparse.csr_array, prefs: tc.Preferences, importance: NDArra
 
     The third number is added to the prediction, so that weights of zero in Vowpal Wabbit are W = I.
     """
-    Q, D = X[prefs.query], sparse.csr_array(X[prefs.better] - X[prefs.worse])
-    D.eliminate_zeros()
+    Q, D = X[prefs.query], differences(X, prefs)
     start = (Q * D).sum(axis=1)
     lines = []
     for i in range(len(prefs)):
@@ -141,11 +140,13 @@ def vowpal_learn(models: list[VowpalModel], X: sparse.csr_array, prefs: tc.Prefe
     Vowpal Wabbit's own clock only advances when an example is handed back, not when it is learned from. A falling rate
     is therefore given as the example's importance, which scales the update of plain SGD.
     """
-    import pylibvw
+    import pylibvw  # type: ignore[import-not-found]
 
     learn = pylibvw.vw.learn  # what Workspace.learn calls once it has found that the example is parsed
     [schedule] = {model.setting[0] for model in models}
-    importance = np.arange(1, len(prefs) + 1) ** (-0.5 if schedule == "inverse-sqrt" else 0.0)
+    importance = np.ones(len(prefs))
+    if schedule == "inverse-sqrt":
+        importance /= np.sqrt(np.arange(1, len(prefs) + 1))
     parsing = Clock()
     for examples in parsed_blocks(models[0].workspace, X, prefs, importance, parsing):
         for model in models:
@@ -179,20 +180,18 @@ def fit_dense(setting: Setting, X: sparse.csr_array, prefs: tc.Preferences) -> t
 
 
 @numba.njit
-def _count_lines(Q, D, query, better, worse, cols, vals, width):  # type: ignore[no-untyped-def]
-    q_indptr, q_indices, _ = Q
-    lines, entries = 0, 0
-    for s in range(query.size):
-        n = difference(D, better[s], worse[s], cols, vals)
+def _count_lines(q_indptr, q_indices, d_indptr, d_indices, width):  # type: ignore[no-untyped-def]
+    lines = 0
+    for s in range(q_indptr.size - 1):
         last = np.int64(-1)
-        for a in range(q_indptr[query[s]], q_indptr[query[s] + 1]):
+        for a in range(q_indptr[s], q_indptr[s + 1]):
             row = np.int64(q_indices[a]) * width
-            for j in range(n):  # rows and columns ascend, so an equal line can only be the last one
-                line = (row + cols[j]) * 4 // 64
+            for j in range(d_indptr[s], d_indptr[s + 1]):
+                # Rows and columns ascend, so an equal line can only be the last one.
+                line = (row + d_indices[j]) * 4 // LINE_BYTES
                 lines += line != last
                 last = line
-            entries += n
-    return lines, entries
+    return lines
 
 
 def lines_and_entries(X: sparse.csr_array, prefs: tc.Preferences) -> tuple[float, float]:
@@ -200,10 +199,9 @@ def lines_and_entries(X: sparse.csr_array, prefs: tc.Preferences) -> tuple[float
 
     W is taken to begin at a line's start.
     """
-    problem = Problem.of(X, reorder_columns(X, by_document_frequency(X)))
-    lines, entries = _count_lines(
-        problem.Q, problem.D, prefs.query, prefs.better, prefs.worse, *problem.scratch[:2], X.shape[1]
-    )
+    Q, D = X[prefs.query], differences(reorder_columns(X, by_document_frequency(X)), prefs)
+    lines = _count_lines(Q.indptr, Q.indices, D.indptr, D.indices, X.shape[1])
+    entries = np.diff(Q.indptr).astype(np.int64) @ np.diff(D.indptr)
     return lines / len(prefs), entries / len(prefs)
 
 
@@ -251,21 +249,24 @@ def choose(data: Newsgroups, prefs: tc.Preferences) -> tuple[Setting, Setting, d
     for schedule in dict.fromkeys(setting[0] for setting in SETTINGS):
         vowpal_learn([model for model in models if model.setting[0] == schedule], data.X, learned)
     theirs = vowpal_errors(models, data.X, held_out)
-    rankers = [fit_dense(setting, data.X, learned)[0] for setting in SETTINGS]
-    ours = [error_of_ranker(ranker, data.X, held_out) for ranker in rankers]
-    rows = zip(SETTINGS, rankers, ours, models, theirs, strict=True)
+    ours, violations = [], []
+    for setting in SETTINGS:  # one W at a time
+        ranker, _ = fit_dense(setting, data.X, learned)
+        ours.append(error_of_ranker(ranker, data.X, held_out))
+        violations.append(violation_rate(ranker))
+    rows = zip(SETTINGS, violations, ours, models, theirs, strict=True)
     print_table(
         f"Rates: {len(learned):,} preferences learned, error on the {len(held_out):,} held out (-b {CHOOSING_BITS})",
         ["rate", "Tercet violations", "error", "Vowpal Wabbit violations", "error"],
         [
             [
                 describe(setting),
-                f"{violation_rate(ranker):.1%}",
+                f"{violated:.1%}",
                 f"{a:.4f}",
                 f"{model.violation_rate:.1%}",
                 f"{b:.4f}",
             ]
-            for setting, ranker, a, model, b in rows
+            for setting, violated, a, model, b in rows
         ],
     )
     best_ours, best_theirs = SETTINGS[int(np.argmin(ours))], SETTINGS[int(np.argmin(theirs))]
@@ -307,7 +308,7 @@ def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
         ranker, clock = fit_dense(ours, data.X, prefs)
         clocks.append(clock)
     steps_per_second = [n / clock.wall for clock in clocks]
-    tercet = {
+    tercet: dict[str, Any] = {
         "engine": "Tercet",
         "rate": describe(ours),
         "steps_per_second": median(steps_per_second),

@@ -72,13 +72,14 @@ def draw(curves: dict[str, list[dict[str, Any]]], cosine: float, path: Path) -> 
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.2, 3.6), dpi=150)
-    for (name, points), colour in zip(curves.items(), ("#9a9a9a", "#b3382c"), strict=True):
+    # The lower curve is named below its line, the upper one above.
+    for (name, points), (colour, up) in zip(curves.items(), (("#8a8a8a", -14), ("#b3382c", 7)), strict=True):
         seconds, values = [p["seconds"] for p in points], [p["MAP"] for p in points]
         axes.plot(seconds, values, color=colour, linewidth=2, marker="o", markersize=3)
         axes.annotate(
             f"{name}  {values[-1]:.3f}",
             (seconds[-1], values[-1]),
-            xytext=(-2, 7),
+            xytext=(-2, up),
             textcoords="offset points",
             ha="right",
             color=colour,

@@ -113,6 +113,13 @@ def test_fit_from_named_files_holds_out_a_tenth(beir, tmp_path):
     assert "A tenth of the queries was held out for validation and another for testing." in result.output
 
 
+def test_a_split_plays_one_part(beir, tmp_path):
+    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev")
+    assert result.exit_code == 0, result.output
+    assert "108 training queries, 12 for validation, 30 untouched" in result.output
+    assert "A tenth of the queries was held out for validation." in result.output
+
+
 def test_fit_labelled_folder(tmp_path):
     rng = np.random.default_rng(1)
     for label in ("space", "sport", "food"):

@@ -51,8 +51,8 @@ def fit(
             found.docs,
             found.queries,
             found.split(train),
-            validation=_held_out(found, validation, VALIDATION_NAMES, train),
-            test=_held_out(found, test, ("test",), train),
+            validation=_held_out(found, validation, VALIDATION_NAMES, (train, test)),
+            test=_held_out(found, test, ("test",), (train, validation)),
             measure=measure or "nDCG@10",
             analyser=analyser,
             random_state=seed,
@@ -76,7 +76,10 @@ def fit(
     click.echo(f"{output}: written after {model.report.seconds:.1f} s of learning")
 
 
-def _held_out(found: Judged, asked: str | None, names: tuple[str, ...], train: str) -> dict[str, dict[str, int]] | None:
+def _held_out(
+    found: Judged, asked: str | None, names: tuple[str, ...], taken: tuple[str | None, ...]
+) -> dict[str, dict[str, int]] | None:
+    """The split that was asked for, else one under a usual name that has no other part to play."""
     if asked is not None:
         return found.split(asked)
-    return next((found.qrels[name] for name in names if name in found.qrels and name != train), None)
+    return next((found.qrels[name] for name in names if name in found.qrels and name not in taken), None)
