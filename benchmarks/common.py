@@ -25,8 +25,9 @@ from tercet.data.labelled import read_20newsgroups
 
 N_WORDS = 10_000
 ARCHIVE = "20news-bydate.tar.gz"
-# Below this share of its wall time on a processor, a single-threaded run was waiting for somebody else.
-BUSY_BELOW = 0.95
+# An idle machine: a thread is hardly ever without a processor, and others hardly use any.
+SHARE_ABOVE = 0.97
+OTHERS_BELOW = 0.10
 TABLE_BYTES = 400_000_000  # as large as a dense W over 10,000 words, far larger than any cache
 LINE_BYTES = 64
 
@@ -86,31 +87,42 @@ def words_per_step(X: sparse.csr_array, prefs: tc.Preferences) -> tuple[float, f
 
 @dataclass
 class Clock:
-    """Seconds by the wall and seconds on a processor."""
+    """Seconds by the wall, seconds this process had a processor, seconds all processors of the machine were busy."""
 
     wall: float = 0.0
     processor: float = 0.0
+    machine: float = 0.0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        wall, processor = time.perf_counter(), time.process_time()
+        wall, processor, machine = time.perf_counter(), time.process_time(), _busy_seconds()
         try:
             yield
         finally:
             self.wall += time.perf_counter() - wall
             self.processor += time.process_time() - processor
+            self.machine += _busy_seconds() - machine
 
-    @property
-    def share(self) -> float:
-        """Processor over wall: 1 for one undisturbed thread, more for several, less when others took the core."""
-        return self.processor / self.wall
+
+def _busy_seconds() -> float:
+    """Seconds all processors have been busy since the machine started; 0 where that is not known."""
+    try:
+        with open("/proc/stat") as file:
+            user, nice, system, *_ = (int(ticks) for ticks in file.readline().split()[1:])
+    except FileNotFoundError:  # not Linux
+        return 0.0
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def say_if_disturbed(clocks: Sequence[Clock]) -> None:
-    shares = [clock.share for clock in clocks]
-    print(f"Processor time over wall time of the timed runs: {min(shares):.2f} to {max(shares):.2f}.")
-    if min(shares) < BUSY_BELOW:
-        print("Others were using this machine: times are too long, run again when it is idle.")
+    """Say how much others used the machine during the timed runs: they take processors, caches and memory from them."""
+    wall = sum(clock.wall for clock in clocks)
+    share = sum(clock.processor for clock in clocks) / wall
+    print(f"The timed runs took {wall:.0f} s and had a processor for {share:.0%} of it;", end=" ")
+    others = max(0.0, sum(clock.machine - clock.processor for clock in clocks)) / wall
+    print(f"others kept {others:.2f} processors busy.")
+    if others > OTHERS_BELOW or share < SHARE_ABOVE:
+        print("THE MACHINE WAS NOT IDLE: run this again for figures to rely on.")
 
 
 def median(values: Sequence[float]) -> float:

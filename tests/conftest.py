@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import settings
 from scipy import sparse
 
+import tercet as tc
+from bundles import OLD
+from corpora import Corpus, matching, synonyms
 from tercet import Preferences
+from tercet.store import write_bundle
 
 settings.register_profile("tercet", deadline=None, derandomize=True)
 settings.load_profile("tercet")
@@ -48,3 +54,28 @@ def checkerboard() -> tuple[sparse.csr_array, np.ndarray]:
     for i in range(n):
         X[i, rng.choice(words // 2, 4, replace=False) * 2 + y[i]] = 1
     return sparse.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)), y
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    write_bundle(tmp_path / "model", **OLD)
+    return tmp_path / "model"
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Corpus:
+    # More than 200 documents and words, so that the recipe starts from their latent directions.
+    return synonyms(0, n_pairs=80, n_docs=220, n_queries=300, n_common=50)
+
+
+@pytest.fixture(scope="session")
+def model(corpus: Corpus) -> tc.TextModel:
+    return tc.fit(
+        corpus.docs, corpus.queries, corpus.part(0, 200), validation=corpus.part(200, 240), test=corpus.part(240, 280)
+    )
+
+
+@pytest.fixture(scope="session")
+def declined() -> tc.TextModel:
+    true = matching(1)
+    return tc.fit(true.docs, true.queries, true.qrels, measure="Success@10")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,8 @@ def test_fit_labelled_folder(tmp_path):
         (["rank", ".", "--model", "."], "Missing option '-o'"),
         (["eval", "."], "name --model, or --run and --qrels"),
         (["related", "."], "Missing argument 'WORDS"),
+        (["eval", ".", "--model", ".", "--qrels", __file__, "--split", "dev"], "name one or the other"),
+        (["eval", "--qrels", __file__, "--run", __file__, "--split", "dev"], "--run needs --qrels, and none of"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments, message):
@@ -162,7 +165,13 @@ def test_failures_are_one_line_and_exit_code_1(beir, model, tmp_path):
     damaged.mkdir()
     for path in model.iterdir():
         (damaged / path.name).write_bytes(path.read_bytes().replace(b"tercet", b"terzet"))
+    (tmp_path / "foreign.qrels").write_text("unknown 0 000 1\n")
     for arguments, message in (
+        (("eval", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels"), "judges query 'unknown'"),
+        (
+            ("rank", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels", "--split", "train", "-o", "x"),
+            "judges query 'unknown'",
+        ),
         (("fit", tmp_path / "broken", "-o", tmp_path / "m"), "corpus.jsonl:2: "),
         (("fit", beir, "-o", tmp_path / "m", "--validation", "nope"), "no judgements for the split 'nope'"),
         (("fit", beir, "-o", tmp_path / "m", "--measure", "nDCG@x"), "nDCG@x"),
@@ -176,6 +185,48 @@ def test_failures_are_one_line_and_exit_code_1(beir, model, tmp_path):
         assert result.output.splitlines()[-1].startswith("error: ")
         assert "Traceback" not in result.output
     assert not (tmp_path / "m").exists(), "something half-written was left"
+
+
+def test_where_no_model_can_be_written_nothing_is_read_or_learned(beir, tmp_path):
+    for output in (beir, beir / "corpus.jsonl", beir / "corpus.jsonl" / "model"):
+        result = run("fit", beir, "-o", output)
+        assert result.exit_code == 1
+        assert len(result.output.splitlines()) == 1, "the folder was read first"
+        assert "nothing was written" in result.output
+    (tmp_path / "model").write_text("a file")
+    assert run("demo", "-o", tmp_path).output == f"error: {tmp_path / 'model'} exists and is not a folder; " + (
+        "nothing was written\n"
+    )
+
+
+def test_a_single_query_has_no_interval(beir, model, tmp_path):
+    (tmp_path / "one.qrels").write_text("q0 0 000 1\n")
+    result = run("eval", beir, "--model", model, "--qrels", tmp_path / "one.qrels", "-m", "P@1")
+    assert result.exit_code == 0, result.output
+    assert "nan" not in result.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX pipes")
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word(model):
+    command = Path(sys.executable).with_name("tercet")
+    with subprocess.Popen(
+        [command, "related", model, *["car"] * 5000], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_letters_the_output_cannot_hold_are_written_as_numbers(beir, model):
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tercet"), "explain", beir, "--model", model, "--query", "car", "--doc", "000"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        check=True,
+        timeout=60,
+    )
+    assert rb"car \u2192 automobile" in done.stdout
 
 
 def test_a_traceback_when_asked_for(tmp_path):

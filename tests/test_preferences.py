@@ -448,3 +448,15 @@ def assert_uniform(counts, expected=None) -> None:
     chi_square = float(((counts - expected) ** 2 / expected).sum())
     freedom = counts.size - 1
     assert chi_square < freedom + 5 * np.sqrt(2 * freedom), counts
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", None, True])
+def test_what_is_no_seed_is_named(seed):
+    draws = (
+        lambda: tc.Preferences.from_labels([0, 0, 1], 3, random_state=seed),
+        lambda: tc.Preferences.from_qrels({0: {0: 1, 1: 0}}, 3, random_state=seed),
+        lambda: tc.Preferences.from_links([(0, 1)], 3, 3, random_state=seed),
+    )
+    for draw in draws:
+        with pytest.raises(InputError, match="random_state must be an integer from 0; got"):
+            draw()

@@ -22,6 +22,7 @@ LEARNERS = {
     "diagonal": lambda: tc.DiagonalRanker(rate=0.7),
     "dense": lambda: tc.DenseRanker(rate=3.0),
     "dense-constant": lambda: tc.DenseRanker(rate=0.4, schedule="constant"),
+    "sparse": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False),
     "lowrank": lambda: tc.LowRankRanker(n_components=5, rate=0.3),
     "lowrank-scaled": lambda: tc.LowRankRanker(n_components=5, rate=0.3, scale_documents=True),
     "lowrank-learned": lambda: tc.LowRankRanker(n_components=5, rate=0.3, diagonal="learned"),
@@ -299,6 +300,8 @@ def with_value(value):
             "Q has 4 columns and D 3; diagonal='identity' needs one vocabulary",
         ),
         (lambda r: r.set_params(schedule="linear").partial_fit(X, PREFS), "partial_fit does not know"),
+        (lambda r: r.fit(X, PREFS).margins(X, None), "prefs must be Preferences; got NoneType"),
+        (lambda r: r.set_params(start="lsi").fit(0 * X, PREFS), "finds no direction in documents without a word"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -318,3 +321,9 @@ def test_divergence_is_an_error_and_leaves_no_broken_ranker():
         ranker.partial_fit(Q, prefs, D)
     with pytest.raises(NotFittedError):
         _ = ranker.weights_
+
+
+def test_latent_directions_take_any_seed_that_is_one():
+    Q, D, prefs = made_data(0)
+    ranker = tc.LowRankRanker(n_components=3, start="lsi", random_state=2**40 + 1).fit(Q, prefs, D)
+    assert np.isfinite(ranker.margins(Q, prefs, D)).all()

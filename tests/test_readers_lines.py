@@ -204,3 +204,18 @@ def test_writing_where_it_cannot_be_is_an_input_error(tmp_path: Path) -> None:
     ]:
         with pytest.raises(InputError, match=message), write_atomically(place):
             pass
+
+
+@pytest.mark.parametrize("name", ["run.txt", "run.gz"])
+def test_a_full_disk_is_named_with_the_file_and_leaves_the_old_one(name, tmp_path, monkeypatch):
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / name).write_text("old")
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with (
+        pytest.raises(InputError, match=rf"{name}: cannot write: No space left on device"),
+        write_atomically(tmp_path / name) as stream,
+    ):
+        stream.write("new")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "old")]

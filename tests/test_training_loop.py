@@ -86,7 +86,15 @@ def held_out(data):
 
 @pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "hard"])
 @pytest.mark.parametrize("validated", [False, True])
-@pytest.mark.parametrize("make", [tc.DenseRanker, tc.DiagonalRanker, lambda: tc.LowRankRanker(n_components=4)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        tc.DenseRanker,
+        tc.DiagonalRanker,
+        lambda: tc.LowRankRanker(n_components=4),
+        lambda: tc.SparseRanker(l1=1e-4, refit=False),
+    ],
+)
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, data, tmp_path):
     Q, D, _ = data
     validation = held_out(data) if validated else None
@@ -130,6 +138,35 @@ def test_a_checkpoint_of_another_run_is_refused(change, data, tmp_path):
         Q = Q * np.float32(0.5)
     with pytest.raises(InputError, match="checkpoint of another run"):
         ranker.fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(data, tmp_path):
+    Q, D, prefs = data
+    (tmp_path / "notes.txt").write_text("not ours")
+    told = []
+    with pytest.raises(BundleError, match="not a Tercet bundle"):
+        tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path), told.append])
+    assert not told
+
+
+def test_one_checkpoint_serves_one_run_after_another(data, tmp_path):
+    Q, D, prefs = data
+    writes = []
+
+    class Noting(tc.Checkpoint):
+        def write(self, run):
+            super().write(run)
+            writes.append(run.done)
+
+    checkpoint = Noting(tmp_path / "c", every=1)
+    ranker = tc.DenseRanker(epochs=3, shuffle=True)
+    ranker.fit(Q, prefs, D, callbacks=[checkpoint])
+    first, writes[:] = list(writes), []
+    for file in (tmp_path / "c").iterdir():
+        file.unlink()
+    ranker.fit(Q, prefs, D, callbacks=[checkpoint])
+    assert len(first) > 1
+    assert writes == first
 
 
 def test_a_damaged_checkpoint_is_an_error_not_a_fresh_start(data, tmp_path):

@@ -198,3 +198,15 @@ def test_saved_state_that_does_not_fit_is_refused():
         with pytest.raises(BundleError):
             Weights.from_state(*changed)
     assert issubclass(DamagedBundleError, BundleError)
+
+
+def test_blends_have_one_shape():
+    one, two = (Weights([Identity(n_terms=n)]) for n in (3, 5))
+    with pytest.raises(InputError, match=r"shapes \(3, 3\) and \(5, 5\)"):
+        one + two
+
+
+@pytest.mark.parametrize("term", [-1, 3, "a", 1.5, True, None])
+def test_related_wants_a_column(term):
+    with pytest.raises(InputError, match="does not exist; there are 3"):
+        Weights([Identity(n_terms=3)]).related(term)

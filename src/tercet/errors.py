@@ -10,6 +10,7 @@
     │   ├── MissingBundleError            there is none at that path
     │   ├── DamagedBundleError            its bytes are not those that were written
     │   └── VersionError                  it was written by a version this one cannot read
+    ├── DivergedError   (ArithmeticError) the weights grew beyond what a float32 holds; says which rate was too high
     ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
@@ -65,6 +66,10 @@ class DamagedBundleError(BundleError):
 
 class VersionError(BundleError):
     """The bundle was written in a format this version cannot read."""
+
+
+class DivergedError(TercetError, ArithmeticError):
+    """The weights grew beyond what a float32 holds."""
 
 
 class MemoryLimitError(TercetError, MemoryError):

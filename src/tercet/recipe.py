@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade
+from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade, check_seed
 from tercet.errors import InputError
 from tercet.learn import LowRankRanker, SampledSource
 from tercet.measure import Evaluation
@@ -30,7 +30,7 @@ HELD_OUT_SHARE = 0.1
 FEWEST_QUERIES = 10  # below this there is nothing to hold out
 FEWEST_TEXTS = 20
 
-# What is tried, each with the same preferences, and chosen between on validation; docs/recipe.md has the measurements.
+# What is tried, each with the same preferences, and chosen between on validation; found as docs/recipe.md says.
 FOR_JUDGEMENTS: tuple[dict[str, Any], ...] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
 FOR_LABELS: tuple[dict[str, Any], ...] = (
     {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
@@ -112,7 +112,7 @@ def fit(
     'b'
     """
     measure = str(parse_measure(measure))
-    _check_seed(random_state)
+    random_state = check_seed(random_state)
     task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
     return _solve(task, measure, analyser, random_state, verbose)
 
@@ -133,14 +133,9 @@ def fit_labelled(
     and labels, each against all others, or on another tenth.
     """
     measure = str(parse_measure(measure))
-    _check_seed(random_state)
+    random_state = check_seed(random_state)
     task = _labelled_task(texts, labels, test, measure, random_state)
     return _solve(task, measure, analyser, random_state, verbose)
-
-
-def _check_seed(random_state: Any) -> None:
-    if isinstance(random_state, bool) or not isinstance(random_state, int) or random_state < 0:
-        raise InputError(f"random_state must be an integer from 0; got {random_state!r}")
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -155,6 +150,10 @@ def _judged_task(
     measure: str,
     random_state: int,
 ) -> Task:
+    for name, what in (("docs", docs), ("queries", queries), ("qrels", qrels)):
+        if not isinstance(what, Mapping):
+            inside = "qid -> {doc_id: grade}" if name == "qrels" else "id -> text"
+            raise InputError(f"{name} must be a mapping, {inside}; got {type(what).__name__}")
     if not docs or not queries:
         raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")
     doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
@@ -162,6 +161,8 @@ def _judged_task(
     usable = {}
     for name, given in (("qrels", qrels), ("validation", validation), ("test", test)):
         for qid, judged in (given or {}).items():
+            if not isinstance(judged, Mapping):
+                raise InputError(f"{name} of query {qid!r} must be doc_id -> grade; got {type(judged).__name__}")
             if qid not in query_rows:
                 raise InputError(f"{name} judge query {qid!r}, which is not among the queries")
             for doc_id, grade in judged.items():
@@ -205,7 +206,8 @@ def _hold_out(
             f"{FEWEST_QUERIES}, or validation and test judgements"
         )
     size = max(2, round(len(train) * HELD_OUT_SHARE))
-    order = [sorted(train)[i] for i in np.random.default_rng(random_state).permutation(len(train))]
+    qids = sorted(train)
+    order = [qids[i] for i in np.random.default_rng(random_state).permutation(len(qids))]
     for at, part in enumerate(given):
         if part is None:
             parts[at] = {qid: train[qid] for qid in order[:size]}

@@ -71,7 +71,9 @@ class Report:
             "n_validation": self.n_validation,
             "n_test": self.n_test,
             "split": self.split,
-            "systems": [{"name": s.name, "values": [[m, *v] for m, v in s.values.items()]} for s in self.systems],
+            "systems": [
+                {"name": s.name, "values": [[m, *map(_stored, v)] for m, v in s.values.items()]} for s in self.systems
+            ],
             "accepted": self.accepted,
             "decision": self.decision,
             "change": None if self.change is None else list(self.change),
@@ -103,8 +105,9 @@ class Report:
         return report
 
 
-def shown_interval(mean: float, low: float, high: float) -> str:
-    return f"{mean:.3f}" if isnan(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+def shown_interval(mean: float, low: float, high: float, digits: int = 3) -> str:
+    """A mean and its interval; a single query has none."""
+    return f"{mean:.{digits}f}" if isnan(low) else f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def shown_p(p_value: float) -> str:

@@ -17,6 +17,7 @@ from tercet.measure import evaluate
 from tercet.model import TextModel
 from tercet.recipe import fit
 from tercet.report import shown_interval, shown_p
+from tercet.store import check_destination
 from tercet.weights import Identity, Weights
 
 
@@ -30,6 +31,7 @@ def demo(output: Path, seed: int) -> None:
     Also" sections.
     """
     began = time.perf_counter()
+    check_destination(output / "model")
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     collection = docstring_collection(random_state=seed)
     console.print(f"[bold]Docstrings on this machine[/]: {collection}.")

@@ -11,6 +11,7 @@ from tercet.errors import InputError
 from tercet.model import TextModel
 from tercet.recipe import fit as fit_judged
 from tercet.recipe import fit_labelled
+from tercet.store import check_destination
 from tercet.text import Analyser
 
 # Names under which collections publish the part to choose on.
@@ -44,6 +45,7 @@ def fit(
     """Learn from DATA, print the result against tf-idf and BM25 on held-out queries, and write the model."""
     analyser = Analyser(stop_words="english", stemmer=stem)
     verbose = False if quiet else None
+    check_destination(output)
     found = open_data(data, corpus, queries, qrels)
     model: TextModel
     if isinstance(found, Judged):

@@ -30,6 +30,8 @@ NEW = click.Path(path_type=Path)
 
 Qrels = dict[str, dict[str, int]]
 
+ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -44,6 +46,14 @@ class Judged:
             known = ", ".join(sorted(self.qrels)) or "none"
             raise InputError(f"there are no judgements for the split {name!r}; there are: {known}")
         return self.qrels[name]
+
+    def queries_of(self, name: str) -> dict[str, str]:
+        """The queries judged in a split."""
+        judged = self.split(name)
+        unknown = next((qid for qid in judged if qid not in self.queries), None)
+        if unknown is not None:
+            raise InputError(f"the split {name!r} judges query {unknown!r}, which is not among the queries")
+        return {qid: self.queries[qid] for qid in judged}
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def open_data(data: Path | None, corpus: Path | None, queries: Path | None, qrel
         judged = Judged(
             read_corpus(corpus),
             read_queries(queries),
-            {} if qrels is None else {"train": read_qrels_file(qrels)},
+            {} if qrels is None else {ONLY_SPLIT: read_qrels_file(qrels)},
         )
         describe(str(corpus), "files", judged)
         return judged
@@ -84,7 +94,7 @@ def open_data(data: Path | None, corpus: Path | None, queries: Path | None, qrel
     kind = recognise(data)
     if kind == "beir":
         collection = read_beir(data)
-        splits = collection.qrels if qrels is None else {"train": read_qrels_file(qrels)}
+        splits = collection.qrels if qrels is None else {ONLY_SPLIT: read_qrels_file(qrels)}
         judged = Judged(collection.docs, collection.queries, splits)
         describe(str(data), "a BEIR folder", judged)
         return judged

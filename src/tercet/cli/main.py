@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from typing import Any
@@ -24,6 +25,8 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader, as in `| head`, has seen enough; click ends without a word
+            raise
         except (TercetError, NotFittedError, OSError, MemoryError) as error:
             if ctx.params.get("traceback"):
                 traceback.print_exc()
@@ -48,4 +51,7 @@ for verb in (fit, evaluate, rank, related, explain, demo):
 
 def main() -> None:
     """Entry point of the ``tercet`` command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal or file that cannot hold an arrow or an é gets its number, as on standard error, and no crash.
+        sys.stdout.reconfigure(errors="backslashreplace")
     cli()

@@ -28,7 +28,7 @@ def rank(
 ) -> None:
     """Rank DATA's documents for its queries and write a TREC run."""
     found = open_judged(data, corpus, queries, qrels)
-    asked = found.queries if split is None else {qid: found.queries[qid] for qid in found.split(split)}
+    asked = found.queries if split is None else found.queries_of(split)
     run = open_model(model).rank(asked, found.docs, depth)
     write_run(output, run)
     click.echo(f"{output}: {len(run):,} queries, up to {depth:,} documents each")

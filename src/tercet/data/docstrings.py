@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tercet.data.sampling import check_seed
 from tercet.errors import InputError
 
 SPLITS = {"train": 0.60, "validation": 0.15, "test": 0.25}
@@ -95,8 +96,7 @@ def docstring_collection(
     """
     if isinstance(packages, str) or not packages or not all(isinstance(name, str) for name in packages):
         raise InputError(f"packages must be a list of at least one package name, found {packages!r}")
-    if isinstance(random_state, bool) or not isinstance(random_state, int) or random_state < 0:
-        raise InputError(f"random_state must be an integer from 0, found {random_state!r}")
+    random_state = check_seed(random_state)
     modules, skipped = _public_modules(packages)
     found = _public_objects(modules)
     docs: dict[str, str] = {}

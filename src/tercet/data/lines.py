@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import secrets
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 
 from tercet.errors import FormatError, InputError
+from tercet.store import open_atomically
 
 FilePath: TypeAlias = str | PathLike[str]
 
@@ -312,26 +312,17 @@ def write_atomically(path: FilePath) -> Iterator[TextIO]:
     target = Path(os.path.realpath(path))  # through a link: the link stays, what it names is replaced
     if target.exists() and not target.is_file():
         raise InputError(f"{path}: cannot write: this is not an ordinary file")
-    temporary = target.with_name(f".tercet-{secrets.token_hex(8)}.tmp")
-    with ExitStack() as opened:
-        try:
-            binary: BinaryIO = opened.enter_context(open(temporary, "xb"))
-        except OSError as error:
-            raise InputError(f"{path}: cannot write: {error.strerror}") from error
-        try:
+    try:
+        with open_atomically(target) as binary, ExitStack() as opened:
             if target.suffix == ".gz":
                 # No name and no time inside, so that the same text gives the same bytes.
                 packed = gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0)
                 binary = cast(BinaryIO, opened.enter_context(packed))
-            yield opened.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
-            opened.close()
-            with open(temporary, "rb+") as written:
-                os.fsync(written.fileno())
-            os.replace(temporary, target)
-        except UnicodeEncodeError as error:
-            temporary.unlink(missing_ok=True)
-            near = error.object[max(0, error.start - 20) : error.end + 20]
-            raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
+            opened.callback(text.detach)  # flushes, and leaves the file open to be synced
+            yield text
+    except UnicodeEncodeError as error:
+        near = error.object[max(0, error.start - 20) : error.end + 20]
+        raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot write: {error.strerror or error}") from error

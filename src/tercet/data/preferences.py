@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler
+from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler, check_seed
 from tercet.errors import InputError
 
 Rows = NDArray[np.int32]
@@ -142,7 +142,7 @@ class Preferences:
         >>> len(prefs)
         5
         """
-        return cls(*LabelSampler(y).draw(np.random.default_rng(random_state), n))
+        return cls(*LabelSampler(y).draw(np.random.default_rng(check_seed(random_state)), n))
 
     @classmethod
     def from_qrels(
@@ -176,7 +176,7 @@ class Preferences:
         sampler = JudgementSampler.from_qrels(
             qrels, n_docs=n_docs, query_rows=query_rows, doc_rows=doc_rows, uniform_over=uniform_over
         )
-        return cls(*sampler.draw(np.random.default_rng(random_state), n))
+        return cls(*sampler.draw(np.random.default_rng(check_seed(random_state)), n))
 
     @classmethod
     def from_links(
@@ -198,4 +198,4 @@ class Preferences:
         4
         """
         sampler = JudgementSampler.from_links(links, n_docs, uniform_over=uniform_over)
-        return cls(*sampler.draw(np.random.default_rng(random_state), n))
+        return cls(*sampler.draw(np.random.default_rng(check_seed(random_state)), n))

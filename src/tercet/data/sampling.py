@@ -29,6 +29,13 @@ def _check_count(n: int) -> None:
         raise InputError(f"n must be a positive number of preferences; got {n!r}")
 
 
+def check_seed(random_state: Any) -> int:
+    """A seed; None is none, since the same call must give the same bits."""
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
+        raise InputError(f"random_state must be an integer from 0; got {random_state!r}")
+    return int(random_state)
+
+
 class Sampler(Protocol):
     """Draws preferences."""
 
@@ -56,8 +63,8 @@ class LabelSampler:
         classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if len(classes) < 2:
             raise InputError(
-                f"y has the single class {classes[0]!r}; at least two are needed, since the worse document is of "
-                "another class"
+                f"y has the single class {classes.tolist()[0]!r}; at least two are needed, since the "
+                "worse document is of another class"
             )
         if counts.max() < 2:
             raise InputError("every class in y has one member; a class needs two, a query and a better document")

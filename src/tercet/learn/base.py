@@ -52,6 +52,7 @@ class TermPairRanker(BaseEstimator):
         """``score(better) - score(worse)``, one per preference."""
         check_is_fitted(self)
         Q, D = self._check_pair(Q, D)
+        _check_preferences(prefs)
         prefs.check_rows(Q.shape[0], D.shape[0])
         margins = np.empty(len(prefs))
         for start in range(0, len(prefs), 4096):
@@ -205,8 +206,7 @@ class SgdRanker(TermPairRanker):
         """
         self._check_params()
         queries, docs = self._check_pair(Q, D)
-        if not isinstance(prefs, Preferences):
-            raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
+        _check_preferences(prefs)
         prefs.check_rows(queries.shape[0], docs.shape[0])
         if self.schedule == "linear":
             raise ParameterError(
@@ -274,6 +274,11 @@ class SgdRanker(TermPairRanker):
         ranker.n_steps_ = ranker._state.step
         ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
         return ranker
+
+
+def _check_preferences(prefs: Any) -> None:
+    if not isinstance(prefs, Preferences):
+        raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
 
 
 def load_ranker(bundle: Bundle, classes: dict[str, type[TermPairRanker]]) -> TermPairRanker:

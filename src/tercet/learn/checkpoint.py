@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tercet.errors import InputError, MissingBundleError
 from tercet.learn.loop import Run, Saver
 from tercet.learn.matrices import fingerprint
-from tercet.store import Fields, read_bundle, write_bundle
+from tercet.store import Fields, check_destination, read_bundle, write_bundle
 
 KIND = "checkpoint"
 
@@ -65,9 +65,11 @@ class Checkpoint(Saver):
     def restore(self, run: Run) -> None:
         """Put the run where the checkpoint left it; nothing happens when there is no checkpoint yet."""
         self._identity = _identity(run)
+        self._written_at = 0
         try:
             bundle = read_bundle(self.path, kind=KIND)
         except MissingBundleError:
+            check_destination(self.path)  # now, and not when the first hour of work is to be written
             return
         fields = bundle.fields()
         if fields.take("run", str) != self._identity:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tercet.errors import InputError, TercetError
+from tercet.errors import DivergedError, InputError
 from tercet.kernels.compiler import announce_compilation
 from tercet.learn.progress import ProgressBar
 from tercet.learn.schedules import rates
@@ -23,10 +23,6 @@ from tercet.learn.state import Sgd, State
 from tercet.weights import Weights
 
 CHUNK = 4096
-
-
-class DivergedError(TercetError, ArithmeticError):
-    """The weights grew beyond what a float32 holds."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,6 @@ class Run:
         total: int | None,
         validation: Callable[[Weights], float] | None,
         stopping: Stopping,
-        first: int | None = None,
     ) -> None:
         self.state = state
         self.source = source
@@ -110,7 +105,7 @@ class Run:
         self.total = total
         self.validation = validation
         self.stopping = stopping
-        self.first = state.step if first is None else first
+        self.first = state.step
         self.best_state: State | None = None
         self.finished = False
 
@@ -165,9 +160,9 @@ class Run:
             self.finished = True
             return 0.0, 0.0
         chunk.check_rows(self.Q.shape[0], self.D.shape[0])
-        step_size = rates(self.sgd.schedule, self.sgd.rate, self.state.step, len(chunk), self.total)
+        rate = rates(self.sgd.schedule, self.sgd.rate, self.state.step, len(chunk), self.total)
         tally = np.zeros(2)
-        self.state.advance(problem, chunk, step_size, self.sgd.margin, tally)
+        self.state.advance(problem, chunk, rate, self.sgd.margin, tally)
         if not np.isfinite(tally).all():
             raise DivergedError(
                 f"the loss is no longer finite after {self.done} steps; a rate below {self.sgd.rate:g} is needed"

@@ -250,7 +250,10 @@ class LowRankRanker(SgdRanker):
                 f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
                 f"n_components is {self.n_components}"
             )
-        _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=self.random_state)
+        seed = int(self.random_state) % 2**32  # scikit-learn takes no larger one
+        _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=seed)
+        if not size[0] > 0:
+            raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
         weight = (self.identity_weight or 1.0) * size / size[0]
         F = np.ascontiguousarray((directions.T * np.sqrt(weight)).astype(np.float32))
         return F, F if self.tied else F.copy()

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.data.sampling import Drawn, JudgementSampler, LabelSampler, Sampler
+from tercet.data.sampling import Drawn, JudgementSampler, LabelSampler, Sampler, check_seed
 from tercet.errors import InputError
 from tercet.store import Fields, take_array
 from tercet.weights import Weights
@@ -86,11 +86,11 @@ class SampledSource(Source):
     """
 
     def __init__(self, sampler: Sampler, n_steps: int, *, random_state: int = 0) -> None:
-        if n_steps < 1:
-            raise InputError(f"n_steps must be at least 1; got {n_steps}")
+        if isinstance(n_steps, bool) or not isinstance(n_steps, (int, np.integer)) or n_steps < 1:
+            raise InputError(f"n_steps must be at least 1; got {n_steps!r}")
         self.sampler = sampler
-        self.n_steps: int = n_steps
-        self.random_state = random_state
+        self.n_steps: int = int(n_steps)
+        self.random_state = check_seed(random_state)
         self._block = -1
         self._drawn: Preferences | None = None
 

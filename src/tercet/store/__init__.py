@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from tercet.store.atomic import write_file_atomically
-from tercet.store.bundle import Bundle, read_bundle, write_bundle
+from tercet.store.atomic import open_atomically, write_file_atomically
+from tercet.store.bundle import Bundle, check_destination, read_bundle, write_bundle
 from tercet.store.fields import Fields, take_array
 
-__all__ = ["Bundle", "Fields", "read_bundle", "take_array", "write_bundle", "write_file_atomically"]
+__all__ = [
+    "Bundle",
+    "Fields",
+    "check_destination",
+    "open_atomically",
+    "read_bundle",
+    "take_array",
+    "write_bundle",
+    "write_file_atomically",
+]

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from tercet.errors import BundleError
 
@@ -26,8 +26,9 @@ _LOCK_POLL_SECONDS: Final = 0.01
 _NO_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
-def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a reader finds either what was there before or all of `data`.
+@contextlib.contextmanager
+def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for writing so that a reader finds either what was there before or all that was written.
 
     The bytes go to a temporary file in the same folder, which is synced and renamed over `path`; then the
     folder is synced. An error removes the temporary file; a kill leaves it, named as `TEMPORARY_NAME` says.
@@ -41,7 +42,8 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_file_atomically(Path(folder) / "greeting.txt", b"hello")
+    ...     with open_atomically(Path(folder) / "greeting.txt") as file:
+    ...         _ = file.write(b"hello")
     ...     (Path(folder) / "greeting.txt").read_bytes()
     b'hello'
     """
@@ -49,7 +51,7 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     temporary = path.with_name(f".tercet-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -59,6 +61,12 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             os.unlink(temporary)
         raise
     sync_folder(path.parent)
+
+
+def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file as a whole or not at all: `open_atomically` for bytes that are all there."""
+    with open_atomically(path) as file:
+        file.write(data)
 
 
 def sync_folder(folder: Path) -> None:

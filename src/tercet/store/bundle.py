@@ -8,6 +8,7 @@ manifest over the old one is the single moment at which a saved bundle changes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -125,6 +126,29 @@ def write_bundle(
             raise
 
 
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Raise the `BundleError` that `write_bundle` would raise for this path; to be asked before long work.
+
+    Nothing is written. What happens to the path later is for `write_bundle` to find.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_destination(Path(folder) / "new" / "model")
+    """
+    folder = _checked_path(path)
+    with _os_errors_as_bundle_errors(folder, "written"):
+        existing = folder
+        while not os.path.lexists(existing) and existing.parent != existing:
+            existing = existing.parent
+        _refuse_other_than_folder(existing)
+        if existing == folder:
+            _refuse_foreign_folder(folder)
+        if not os.access(existing, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+
+
 def read_bundle(path: str | os.PathLike[str], *, kind: str | None = None) -> Bundle:
     """Read a bundle and check every byte of it; nothing in it is ever executed.
 
@@ -197,8 +221,7 @@ def _make_folder(folder: Path, made: list[Path]) -> None:
     if folder.is_dir():
         return
     # Asked again: another writer may have made the folder between the two questions.
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise BundleError(f"{folder} exists and is not a folder; nothing was written")
+    _refuse_other_than_folder(folder)
     if folder.parent != folder:
         _make_folder(folder.parent, made)
     try:
@@ -209,6 +232,11 @@ def _make_folder(folder: Path, made: list[Path]) -> None:
         return
     made.append(folder)
     sync_folder(folder.parent)
+
+
+def _refuse_other_than_folder(path: Path) -> None:
+    if os.path.lexists(path) and not path.is_dir():
+        raise BundleError(f"{path} exists and is not a folder; nothing was written")
 
 
 def _refuse_foreign_folder(folder: Path) -> None:

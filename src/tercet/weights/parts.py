@@ -246,11 +246,14 @@ class Sparse(Part):
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {
+        arrays = {
             "data": self.weights.data,
             "indices": self.weights.indices.astype(np.int32),
             "indptr": self.weights.indptr.astype(np.int64),
         }
+        for array in arrays.values():
+            array.flags.writeable = False
+        return arrays
 
     @classmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:

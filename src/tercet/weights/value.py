@@ -137,8 +137,10 @@ class Weights:
 
     def related(self, term: int, k: int = 10) -> list[tuple[int, float]]:
         """The k document terms with the largest weights (by size, sign kept) for one query term."""
-        if not 0 <= term < self.shape[0]:
-            raise InputError(f"query term {term} does not exist; there are {self.shape[0]} (0 to {self.shape[0] - 1})")
+        if isinstance(term, bool) or not isinstance(term, (int, np.integer)) or not 0 <= term < self.shape[0]:
+            raise InputError(
+                f"query term {term!r} does not exist; there are {self.shape[0]} (0 to {self.shape[0] - 1})"
+            )
         _check_count(k)
         total = self.rows(np.array([term]))[0]
         order = np.lexsort((np.arange(total.size), -np.abs(total)))[:k]
@@ -195,6 +197,8 @@ class Weights:
         """A blend: the parts of both. Identities are added up."""
         if not isinstance(other, Weights):
             return NotImplemented
+        if self.shape != other.shape:
+            raise InputError(f"weights of shapes {self.shape} and {other.shape} cannot be blended; they must agree")
         parts = [*self.parts, *other.parts]
         identities = [p for p in parts if isinstance(p, Identity)]
         if len(identities) > 1:
