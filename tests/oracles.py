@@ -67,3 +67,31 @@ def latent_scaled_score(q, d, U, V, typical_length):
 def ranking(scores):
     """Rows from best to worst; ties by lower row."""
     return sorted(range(len(scores)), key=lambda d: (-scores[d], d))
+
+
+def soft_threshold(W, amount):
+    """Chen et al. 2010, equation 7."""
+    return np.where(amount < W, W - amount, np.where(-amount > W, W + amount, 0.0))
+
+
+def algorithm_1(W, preferences, rates, l1, T, margin=1.0):
+    """Chen et al. 2010, Algorithm 1, with the sum over k read as the sum of the rates eta_k.
+
+    Every T steps all of W is swept with l1 times the rates of the last T steps.
+    """
+    W = W.copy()
+    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
+        if q @ W @ (better - worse) < margin:
+            W = W + rate * np.outer(q, better - worse)
+        if t % T == 0:
+            W = soft_threshold(W, l1 * sum(rates[t - T : t]))
+    return W
+
+
+def refit(support, preferences, rates, margin=1.0, start=None):
+    """Chen et al. 2010, section III.B: SGD on equation 8, from the identity restricted to the support."""
+    W = np.where(support, np.eye(*support.shape), 0.0) if start is None else np.where(support, start, 0.0)
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        if q @ W @ (better - worse) < margin:
+            W = W + np.where(support, rate * np.outer(q, better - worse), 0.0)
+    return W

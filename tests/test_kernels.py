@@ -19,9 +19,15 @@ from tercet.kernels.dense import dense_advance
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.kernels.lowrank import lowrank_advance
 rng = np.random.default_rng(0)
-X = sparse.csr_array(rng.random((20, 15)) * (rng.random((20, 15)) < 0.4), dtype=np.float32)
+X = sparse.csr_array(rng.random((20, 200)) * (rng.random((20, 200)) < 0.05), dtype=np.float32)
 prefs = tc.Preferences.from_labels(np.arange(20) % 3, 300)
-for ranker in (tc.DenseRanker(), tc.DiagonalRanker(), tc.LowRankRanker(n_components=3, diagonal="learned")):
+for ranker in (
+    tc.DenseRanker(),
+    tc.DiagonalRanker(),
+    tc.LowRankRanker(n_components=3, diagonal="learned"),
+    tc.SparseRanker(l1=1e-3, shrink_every=5),
+    tc.SparseRanker(l1=1e-3, shrink_every=5, max_memory=4 * 200 * 200 - 1),
+):
     ranker.fit(X, prefs).rank(X, X, 20)
 print(*(sum(k.stats.cache_hits.values()) for k in (dense_advance, diagonal_advance, lowrank_advance)))
 """

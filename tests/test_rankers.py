@@ -22,6 +22,7 @@ LEARNERS = {
     "diagonal": lambda: tc.DiagonalRanker(rate=0.7),
     "dense": lambda: tc.DenseRanker(rate=3.0),
     "dense-constant": lambda: tc.DenseRanker(rate=0.4, schedule="constant"),
+    "sparse": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False),
     "lowrank": lambda: tc.LowRankRanker(n_components=5, rate=0.3),
     "lowrank-scaled": lambda: tc.LowRankRanker(n_components=5, rate=0.3, scale_documents=True),
     "lowrank-learned": lambda: tc.LowRankRanker(n_components=5, rate=0.3, diagonal="learned"),

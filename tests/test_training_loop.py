@@ -86,7 +86,15 @@ def held_out(data):
 
 @pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "hard"])
 @pytest.mark.parametrize("validated", [False, True])
-@pytest.mark.parametrize("make", [tc.DenseRanker, tc.DiagonalRanker, lambda: tc.LowRankRanker(n_components=4)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        tc.DenseRanker,
+        tc.DiagonalRanker,
+        lambda: tc.LowRankRanker(n_components=4),
+        lambda: tc.SparseRanker(l1=1e-4, refit=False),
+    ],
+)
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, data, tmp_path):
     Q, D, _ = data
     validation = held_out(data) if validated else None

@@ -17,6 +17,7 @@ from tercet.learn import (
     HardSource,
     LowRankRanker,
     SampledSource,
+    SparseRanker,
 )
 from tercet.loading import load
 from tercet.measure import evaluate
@@ -38,6 +39,7 @@ __all__ = [
     "LowRankRanker",
     "Preferences",
     "SampledSource",
+    "SparseRanker",
     "TextModel",
     "Vectoriser",
     "Weights",

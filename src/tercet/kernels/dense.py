@@ -13,7 +13,7 @@ def dense_advance(W, Q, D, chunk, margin, scratch, tally):
     A step adds ``step_size * q (d+ - d-)'`` to W when ``q'W(d+ - d-) < margin``. ``tally`` gains the number of
     violations and the sum of the losses.
     """
-    query, better, worse, step_size = chunk
+    query, better, worse, step_size, _ = chunk
     cols, vals, _, _ = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):

@@ -9,7 +9,7 @@ from tercet.kernels.rows import difference, product
 @kernel
 def diagonal_advance(weights, Q, D, chunk, margin, scratch, tally):
     """One pass over the preferences; changes ``weights`` (n_terms,) in place. ``tally`` as in ``dense_advance``."""
-    query, better, worse, step_size = chunk
+    query, better, worse, step_size, _ = chunk
     cols, vals, shared_cols, shared_vals = scratch
     for s in range(query.size):
         n = difference(D, better[s], worse[s], cols, vals)

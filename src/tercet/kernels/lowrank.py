@@ -14,7 +14,7 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, Q, D, chunk, margin, scratch
     the tied model both are the same array. ``diagonal`` (n_terms,) is empty when there is none. Both gradients are
     taken at the old U and V. ``tally`` as in ``dense_advance``.
     """
-    query, better, worse, step_size = chunk
+    query, better, worse, step_size, _ = chunk
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
     width = U.shape[1]

@@ -8,9 +8,10 @@ from tercet.learn.diagonal import DiagonalRanker
 from tercet.learn.loop import DivergedError, Event
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
+from tercet.learn.sparse import SparseRanker
 
 RANKERS: dict[str, type[TermPairRanker]] = {
-    cls.__name__: cls for cls in (CosineRanker, DiagonalRanker, DenseRanker, LowRankRanker)
+    cls.__name__: cls for cls in (CosineRanker, DiagonalRanker, DenseRanker, SparseRanker, LowRankRanker)
 }
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "LowRankRanker",
     "SampledSource",
     "Source",
+    "SparseRanker",
     "TermPairRanker",
 ]

@@ -165,9 +165,9 @@ class Run:
             self.finished = True
             return 0.0, 0.0
         chunk.check_rows(self.Q.shape[0], self.D.shape[0])
-        step_size = rates(self.sgd.schedule, self.sgd.rate, self.state.step, len(chunk), self.total)
+        rate = rates(self.sgd.schedule, self.sgd.rate, self.state.step, len(chunk), self.total)
         tally = np.zeros(2)
-        self.state.advance(problem, chunk, step_size, self.sgd.margin, tally)
+        self.state.advance(problem, chunk, rate, self.sgd.margin, tally)
         if not np.isfinite(tally).all():
             raise DivergedError(
                 f"the loss is no longer finite after {self.done} steps; a rate below {self.sgd.rate:g} is needed"

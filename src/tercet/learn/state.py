@@ -15,8 +15,8 @@ from tercet.learn.matrices import Problem
 from tercet.store import Fields
 from tercet.weights import Weights
 
-# (query, better, worse, step_size) as kernels take them
-Chunk = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
+# (query, better, worse, step_size, rate) as kernels take them
+Chunk = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class State(ABC):
         self,
         problem: Problem,
         prefs: Preferences,
-        step_size: NDArray[np.float32],
+        rate: NDArray[np.float32],
         margin: float,
         tally: NDArray[np.float64],
     ) -> int:
         """Learn from preferences; returns the number of steps done."""
-        if prefs.weight is not None:
-            step_size = step_size * prefs.weight
-        self.run(problem, (prefs.query, prefs.better, prefs.worse, step_size), np.float32(margin), tally)
+        step_size = rate if prefs.weight is None else rate * prefs.weight
+        chunk = (prefs.query, prefs.better, prefs.worse, step_size, rate)
+        self.run(problem, chunk, np.float32(margin), tally)
         self.step += len(prefs)
         return len(prefs)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.scoring import expand_rows
 from tercet.store import Fields, take_array
 
 Matrix: TypeAlias = sparse.csr_array
@@ -227,6 +228,7 @@ class Sparse(Part):
         weights.sum_duplicates()
         weights.eliminate_zeros()
         _check_finite(weights.data, "W.data")
+        weights.indptr, weights.indices = weights.indptr.astype(np.int64), weights.indices.astype(np.int32)
         for array in (weights.data, weights.indices, weights.indptr):
             array.flags.writeable = False
         object.__setattr__(self, "weights", weights)
@@ -242,15 +244,18 @@ class Sparse(Part):
     def expand(self, Q: Matrix) -> Matrix:
         return (Q.astype(np.float64) @ self.weights.astype(np.float64)) * self.scale
 
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        expanded = np.zeros((Q.shape[0], self.shape[1]))
+        queries = Q.indptr.astype(np.int64), Q.indices.astype(np.int32), Q.data.astype(np.float32)
+        expand_rows(queries, (self.weights.indptr, self.weights.indices, self.weights.data), expanded)
+        expanded *= self.scale
+        return np.asarray(D.astype(np.float64) @ expanded.T).T
+
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "data": self.weights.data,
-            "indices": self.weights.indices.astype(np.int32),
-            "indptr": self.weights.indptr.astype(np.int64),
-        }
+        return {"data": self.weights.data, "indices": self.weights.indices, "indptr": self.weights.indptr}
 
     @classmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:

@@ -1,0 +1,413 @@
+"""W kept sparse by L1 while it trains, then refitted on its support (Chen et al. 2010, section III)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.preferences import Preferences
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.kernels.sparse import sparse_advance
+from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
+from tercet.learn.loop import Callback, Run, Stopping
+from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.memory import physical_memory
+from tercet.learn.sources import Source, as_source
+from tercet.learn.sparse_rows import SparseRows
+from tercet.learn.state import Chunk, State
+from tercet.store import Fields, take_array
+from tercet.weights import Sparse, Weights
+
+REBASE_EVERY = 1 << 17  # steps; keeps levels small enough for float32
+SWEEP_EVERY = 2048  # steps between givings back of dead entries
+DENSITY_TOLERANCE = 0.1
+MOST_SEARCH_FITS = 16
+
+
+class SparseState(State):
+    """Levels of W by row, the shrinkage handed out, and the column order (frequent words first)."""
+
+    kernels = (sparse_advance,)
+
+    def __init__(
+        self,
+        rows: SparseRows,
+        order: NDArray[np.int32],
+        *,
+        l1: float,
+        shrink_every: int,
+        cum: float = 0.0,
+        pending: float = 0.0,
+        frozen: bool = False,
+        step: int = 0,
+    ) -> None:
+        self.rows = rows
+        self.order = order
+        self.shrinkage = np.array([cum, pending, 0.0 if frozen else l1, shrink_every], dtype=np.float64)
+        self.l1 = l1
+        self.frozen = frozen
+        self.step = step
+        self._missing = np.empty(0, dtype=np.int64)
+
+    @property
+    def cum(self) -> float:
+        return float(self.shrinkage[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        self._missing = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
+        return Problem.of(Q, reorder_columns(D, self.order))
+
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+        done, n, swept = 0, len(chunk[0]), False
+        while done < n or n == 0:
+            at = self.step + done
+            # Rebasing and sweeping happen at fixed steps, so that cutting a run anywhere gives the same bits.
+            stop = min(n, done + SWEEP_EVERY - at % SWEEP_EVERY, done + REBASE_EVERY - at % REBASE_EVERY)
+            part = tuple(column[done:stop] for column in chunk)
+            steps = sparse_advance(
+                self.rows.arrays,
+                problem.Q,
+                problem.D,
+                part,
+                margin,
+                self.shrinkage,
+                at,
+                self.rows.dense_from,
+                self.frozen,
+                problem.scratch,
+                self._missing,
+                tally,
+            )
+            if n == 0:
+                return
+            done += steps
+            if done < stop:  # no room
+                if swept and steps == 0:
+                    raise self.rows.no_room()
+                self.rows.sweep(self.cum)
+                swept = True
+                continue
+            swept = False
+            if not self.frozen and (self.step + done) % REBASE_EVERY == 0:
+                self.rows.rebase(self.cum)
+                self.shrinkage[0] = 0.0
+            if not self.frozen and (self.step + done) % SWEEP_EVERY == 0:
+                self.rows.sweep(self.cum)
+
+    def weights(self) -> sparse.csr_array:
+        """The current weights, columns in their given order."""
+        found = self.rows.live(self.cum)
+        cum = np.float32(self.cum)
+        found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
+        return sparse.csr_array((found.data, self.order[found.indices], found.indptr), shape=self.shape)
+
+    def snapshot(self) -> Weights:
+        return Weights([Sparse(weights=self.weights())])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        found = self.rows.live(self.cum)
+        return {
+            "indptr": found.indptr.astype(np.int64),
+            "columns": found.indices.astype(np.int32),
+            "levels": found.data,
+            "order": self.order,
+        }
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {
+            "l1": self.l1,
+            "shrink_every": int(self.shrinkage[3]),
+            "cum": self.cum,
+            "pending": float(self.shrinkage[1]),
+            "max_memory": self.rows.max_memory,
+        }
+
+    def copy(self) -> Self:
+        return type(self).from_state(Fields(self.meta(), "copy"), self.arrays())
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        order = take_array(arrays, "order", np.int32, 1)
+        if not np.array_equal(np.sort(order), np.arange(order.size)):
+            raise DamagedBundleError("the column order of a sparse state is not a permutation")
+        indptr = take_array(arrays, "indptr", np.int64, 1)
+        levels = take_array(arrays, "levels", np.float32, 1)
+        columns = take_array(arrays, "columns", np.int32, (levels.size,))
+        n = indptr.size - 1
+        rising = n >= 1 and indptr[0] == 0 and indptr[-1] == levels.size and not (np.diff(indptr) < 0).any()
+        if not rising or (columns.size and not (columns.min() >= 0 and columns.max() < order.size)):
+            raise DamagedBundleError("row pointers or columns of a sparse state are out of range")
+        rows = SparseRows((n, order.size), fields.take("max_memory", int))
+        rows.fill(sparse.csr_array((levels, columns, indptr), shape=(n, order.size)))
+        return cls(
+            rows,
+            order,
+            l1=fields.take("l1", float),
+            shrink_every=fields.take("shrink_every", int),
+            cum=fields.take("cum", float),
+            pending=fields.take("pending", float),
+            step=fields.take("step", int),
+        )
+
+
+class Refit:
+    """What ``ranker.refit`` is: the parameter's truth value, and the method of that name."""
+
+    def __init__(self, ranker: SparseRanker, wanted: bool) -> None:
+        self._ranker, self._wanted = ranker, wanted
+
+    def __bool__(self) -> bool:
+        return bool(self._wanted)
+
+    def __repr__(self) -> str:
+        return repr(self._wanted)
+
+    def __call__(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> SparseRanker:
+        """Learn the entries of the support again, without penalty; returns the ranker."""
+        return self._ranker._refit_on_support(Q, prefs, D)
+
+
+class SparseRanker(SgdRanker):
+    """Every pair of words may have a weight, and L1 keeps most at exactly zero, while it trains and after.
+
+    W starts at the identity, which shrinks like every other entry. After every ``shrink_every`` steps the L1 penalty of
+    those steps is taken at once (Algorithm 1); entries owe it until they are read, which gives the same weights as
+    sweeping over all of W. Then, with ``refit``, the entries that are left are learned again without penalty, on the
+    same preferences in the same order.
+
+    Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words where
+    that fits ``max_memory``, else about what the non-zeros take.
+
+    Parameters
+    ----------
+    l1 : strength of the penalty
+    density : float, optional
+        Share of non-zero entries to reach instead of a given ``l1``: fits are repeated with another l1 until it is met
+        within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits it took.
+    shrink_every : T, steps between shrinkages
+    refit : learn the entries that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does it by hand
+    refit_start : {"identity", "sparse"}
+        What the refit starts from: the identity on the support (Chen et al.), or the sparse solution.
+    max_memory : bytes W may take while training; default half the machine's memory
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import Preferences
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> ranker = SparseRanker(rate=2.0, l1=0.01, shrink_every=1, refit=False).fit(X, Preferences([0], [1], [2]))
+    >>> print(ranker.weights_.sparse.toarray().round(2))
+    [[-0.98  1.98]
+     [ 0.    0.98]]
+    """
+
+    _state_class = SparseState
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SgdRanker._parameter_constraints,
+        "l1": [NOT_NEGATIVE],
+        "density": [Interval(Real, 0, 1, closed="neither"), None],
+        "shrink_every": [COUNT],
+        "refit": ["boolean"],
+        "refit_start": [StrOptions({"identity", "sparse"})],
+        "max_memory": [COUNT, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        l1: float = 5e-6,
+        density: float | None = None,
+        shrink_every: int = 100,
+        refit: bool = True,
+        refit_start: str = "identity",
+        rate: float = 200.0,
+        schedule: str = "inverse-sqrt",
+        margin: float = 1.0,
+        epochs: int = 1,
+        shuffle: bool = False,
+        validate_every: int | None = None,
+        patience: int | None = 3,
+        max_memory: int | None = None,
+        random_state: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.l1 = l1
+        self.density = density
+        self.shrink_every = shrink_every
+        self.refit = refit
+        self.refit_start = refit_start
+        self.rate = rate
+        self.schedule = schedule
+        self.margin = margin
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.validate_every = validate_every
+        self.patience = patience
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # "refit" names a parameter and a method; the property is both.
+    @property
+    def refit(self) -> Any:
+        return Refit(self, self._refit_wanted)
+
+    @refit.setter
+    def refit(self, wanted: bool) -> None:
+        self._refit_wanted = wanted
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return super().get_params(deep) | {"refit": self._refit_wanted}
+
+    def fit(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        validation: Callable[[Weights], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
+
+        Validation and callbacks watch the sparse phase; the refit follows it.
+        """
+        self._check_params()
+        self.n_fits_ = 0
+        if self.density is None:
+            self.l1_ = float(self.l1)
+            self._fit_sparse(Q, prefs, D, validation, callbacks)
+        else:
+            self._search_density(lambda: self._fit_sparse(Q, prefs, D, validation, callbacks))
+        if self._refit_wanted:
+            self._refit_on_support(Q, prefs, D)
+        return self
+
+    def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
+        if self.density is not None and not hasattr(self, "l1_"):
+            raise ParameterError("partial_fit cannot search for a density; give l1, or call fit first")
+        if not hasattr(self, "l1_"):
+            self.l1_ = float(self.l1)
+        return super().partial_fit(Q, prefs, D)
+
+    def _fit_sparse(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> float:
+        """One run of Algorithm 1; returns the density."""
+        super().fit(Q, prefs, D, validation, callbacks)
+        self.n_fits_ += 1
+        return self.density_
+
+    @property
+    def density_(self) -> float:
+        """Share of the entries of W that are not zero."""
+        check_is_fitted(self)
+        n, m = self.weights_.shape
+        return self.weights_.sparse.nnz / (n * m)  # type: ignore[union-attr]
+
+    def _search_density(self, fit_once: Callable[[], float]) -> None:
+        """Bisection on log(l1), first outwards until the density is bracketed."""
+        assert self.density is not None
+        low, high = None, None  # l1 with a density too high, and too low
+        self.l1_ = float(self.l1) or 1e-6
+        for _ in range(MOST_SEARCH_FITS):
+            found = fit_once()
+            if abs(found - self.density) <= DENSITY_TOLERANCE * self.density:
+                return
+            if found > self.density:
+                low = self.l1_
+            else:
+                high = self.l1_
+            if low is None or high is None:
+                self.l1_ *= 4.0 if high is None else 0.25
+            else:
+                self.l1_ = float(np.sqrt(low * high))
+        raise InputError(
+            f"no l1 gave a density of {self.density:g} within a tenth in {MOST_SEARCH_FITS} fits; the last, "
+            f"{self.l1_:g}, gave {found:g}. With few steps the density jumps; give l1 instead"
+        )
+
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> SparseState:
+        order = by_document_frequency(D)
+        rows = SparseRows((Q.shape[1], D.shape[1]), self._allowed_memory())
+        rows.fill(_identity_in(order, Q.shape[1]))
+        return SparseState(rows, order, l1=self.l1_, shrink_every=self.shrink_every)
+
+    def _allowed_memory(self) -> int:
+        return self.max_memory if self.max_memory is not None else physical_memory() // 2
+
+    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> Self:
+        check_is_fitted(self)
+        queries, docs = self._check_pair(Q, D)
+        source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
+        before = self._state
+        assert isinstance(before, SparseState)
+        self.weights_before_refit_ = self.weights_
+        start = before.rows.live(before.cum)
+        if self.refit_start == "sparse":
+            cum = np.float32(before.cum)
+            start.data = np.where(start.data > 0, start.data - cum, start.data + cum)
+        else:
+            rows = np.repeat(np.arange(start.shape[0]), np.diff(start.indptr))
+            square = start.shape[0] == start.shape[1]
+            start.data = ((before.order[start.indices] == rows) & square).astype(np.float32)
+        support = SparseRows(before.shape, before.rows.max_memory)
+        support.fill(start, absent=np.nan)
+        state = SparseState(support, before.order, l1=self.l1_, shrink_every=self.shrink_every, frozen=True)
+        total = None if source.n_steps is None else source.n_steps * self.epochs
+        run = Run(
+            state,
+            source,
+            queries,
+            docs,
+            self._sgd(),
+            total=total,
+            validation=None,
+            stopping=Stopping(every=1, patience=None),
+        )
+        run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
+        self._hold(state.weights(), before.order, before.step)
+        return self
+
+    def _hold(self, weights: sparse.csr_array, order: NDArray[np.int32], step: int) -> None:
+        """Make these weights the ranker's, ready to learn on."""
+        rows = SparseRows(weights.shape, self._allowed_memory())
+        rows.fill(reorder_columns(weights, order))
+        self._forget()
+        self._state = SparseState(rows, order, l1=self.l1_, shrink_every=self.shrink_every, step=step)
+        self.n_features_in_, self.n_doc_features_ = weights.shape
+        self.n_steps_ = step
+
+    @classmethod
+    def from_weights(cls, weights: sparse.csr_array, **params: Any) -> Self:
+        """A fitted ranker with these weights."""
+        ranker = cls(**params)
+        ranker._check_params()
+        ranker.l1_ = float(ranker.l1)
+        ranker._hold(weights, by_document_frequency(weights), 0)
+        return ranker
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        ranker = super()._from_bundle(params, fields, arrays)
+        assert isinstance(ranker._state, SparseState)
+        ranker.l1_ = ranker._state.l1
+        return ranker
+
+
+def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:
+    """The identity with its columns in that order; nothing when the two sides have vocabularies of their own."""
+    if n_rows != order.size:
+        return sparse.csr_array((n_rows, order.size), dtype=np.float32)
+    place = np.empty(order.size, dtype=np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return sparse.csr_array((np.ones(n_rows, np.float32), place, np.arange(n_rows + 1)), shape=(n_rows, n_rows))

@@ -1,0 +1,206 @@
+"""SparseRanker: Algorithm 1 of Chen et al. 2010, exactly, in memory that follows the non-zeros."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+
+import oracles
+import tercet as tc
+from conftest import as_vectors, random_preferences, random_texts
+from tercet.errors import InputError, MemoryLimitError, ParameterError
+from tercet.learn import sparse as sparse_module
+from tercet.learn import thin as thin_module
+from tercet.learn.schedules import rates
+from tercet.weights import Identity, LowRank
+from test_rankers import same_bits
+
+N_TERMS = 300
+# A byte too little for direct rows only: rows start as tables, and those with many entries become direct.
+LITTLE = N_TERMS * N_TERMS * 4 - 1
+
+
+def made_data(seed: int, n: int = 80):
+    rng = np.random.default_rng(seed)
+    Q, D = (random_texts(rng, n, N_TERMS, density=0.04) for n in (9, 11))
+    return Q, D, random_preferences(rng, n, 9, 11)
+
+
+def compare(found: sparse.csr_array, expected: np.ndarray, sure: float = 1e-4) -> None:
+    """Equal numbers, and the same support wherever the oracle is not within float32 of a threshold."""
+    dense = found.toarray()
+    np.testing.assert_allclose(dense, expected, atol=2e-5)
+    assert not dense[expected == 0][np.abs(dense[expected == 0]) > sure].any()
+    assert (dense[np.abs(expected) > sure] != 0).all()
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    T=st.integers(1, 30),
+    l1=st.sampled_from([0.0, 1e-3, 5e-3, 2e-2]),
+    schedule=st.sampled_from(["constant", "inverse-sqrt"]),
+    memory=st.sampled_from([None, LITTLE]),
+)
+def test_lazy_shrinkage_is_the_full_sweep_of_algorithm_1(seed, T, l1, schedule, memory):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.SparseRanker(l1=l1, shrink_every=T, rate=1.3, schedule=schedule, refit=False, max_memory=memory).fit(
+        Q, prefs, D
+    )
+    eta = rates(schedule, 1.3, 0, len(prefs), None).astype(float)
+    W = oracles.algorithm_1(np.eye(N_TERMS), as_vectors(prefs, Q, D), eta, l1, T)
+    compare(ranker.weights_.sparse, W)
+
+
+@given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
+def test_refit_is_equation_8(seed, T, memory):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, max_memory=memory).fit(Q, prefs, D)
+    support = ranker.weights_before_refit_.sparse.toarray() != 0
+    eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
+    expected = oracles.refit(support, as_vectors(prefs, Q, D), eta)
+    np.testing.assert_allclose(ranker.weights_.sparse.toarray(), expected, atol=2e-5)
+    assert not ranker.weights_.sparse.toarray()[~support].any()
+
+
+def test_refit_from_the_sparse_solution():
+    Q, D, prefs = made_data(3)
+    ranker = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3, refit_start="sparse").fit(Q, prefs, D)
+    before = ranker.weights_before_refit_.sparse.toarray().astype(float)
+    eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
+    expected = oracles.refit(before != 0, as_vectors(prefs, Q, D), eta, start=before)
+    np.testing.assert_allclose(ranker.weights_.sparse.toarray(), expected, atol=2e-5)
+
+
+def test_refit_by_hand_is_the_refit_of_fit():
+    Q, D, prefs = made_data(4)
+    whole = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3).fit(Q, prefs, D)
+    parts = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3, refit=False).fit(Q, prefs, D)
+    assert not parts.refit
+    assert whole.refit
+    assert same_bits(parts.refit(Q, prefs, D).weights_, whole.weights_)
+
+
+@given(seed=st.integers(0, 10**6), cut=st.integers(1, 79), T=st.integers(1, 30), memory=st.sampled_from([None, LITTLE]))
+def test_two_halves_are_the_whole_even_through_a_file(seed, cut, T, memory, tmp_path_factory):
+    Q, D, prefs = made_data(seed)
+
+    def make():
+        return tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, refit=False, max_memory=memory)
+
+    whole = make().fit(Q, prefs, D)
+    half = make().partial_fit(Q, prefs[:cut], D)
+    path = tmp_path_factory.mktemp("half") / "model"
+    half.save(path)
+    loaded = tc.load(path).partial_fit(Q, prefs[cut:], D)
+    assert same_bits(whole.weights_, half.partial_fit(Q, prefs[cut:], D).weights_)
+    assert same_bits(whole.weights_, loaded.weights_)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_tables_and_direct_rows_give_the_same_weights(seed):
+    Q, D, prefs = made_data(seed, n=300)
+    weights = [
+        tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=memory).fit(Q, prefs, D).weights_
+        for memory in (None, LITTLE)
+    ]
+    np.testing.assert_allclose(weights[0].sparse.toarray(), weights[1].sparse.toarray(), atol=1e-5)
+
+
+def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
+    Q, D, prefs = made_data(5, n=400)
+    plain = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
+    monkeypatch.setattr(sparse_module, "SWEEP_EVERY", 5)
+    swept = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
+    assert same_bits(plain.weights_, swept.weights_)
+    monkeypatch.setattr(sparse_module, "REBASE_EVERY", 50)
+    rebased = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
+    np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
+
+
+def test_everything_dies_under_a_heavy_penalty_and_memory_is_given_back():
+    Q, D, prefs = made_data(6, n=3000)
+    ranker = tc.SparseRanker(l1=10.0, shrink_every=1, rate=1.0, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
+    assert ranker.weights_.sparse.nnz == 0
+
+
+@pytest.mark.parametrize("density", [0.1, 0.3])
+def test_a_density_is_met_within_a_tenth(density):
+    rng = np.random.default_rng(0)
+    X = random_texts(rng, 200, 60, density=0.2)
+    prefs = random_preferences(rng, 2000, 200, 200)
+    ranker = tc.SparseRanker(density=density, rate=5.0, shrink_every=10).fit(X, prefs)
+    assert ranker.density_ == pytest.approx(density, rel=0.101)
+    assert ranker.n_fits_ >= 1
+    again = tc.SparseRanker(l1=ranker.l1_, rate=5.0, shrink_every=10).fit(X, prefs)
+    assert same_bits(again.weights_, ranker.weights_)
+
+
+@given(seed=st.integers(0, 10**6), density=st.floats(0.01, 1.0), block=st.sampled_from([1, 4096, 10**7]))
+def test_thinning_keeps_the_largest_entries_of_any_ranker(seed, density, block):
+    rng = np.random.default_rng(seed)
+    U, V = (rng.integers(-3, 4, (20, 3)).astype(np.float32) for _ in range(2))  # with ties and zeros
+    weights = tc.Weights([LowRank(query_factors=U, doc_factors=V), Identity(n_terms=20, scale=0.5)])
+    W = U.astype(float) @ V.T.astype(float) + 0.5 * np.eye(20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thin_module, "_BLOCK_BYTES", block)
+        found = thin_module.largest_entries(weights, density).toarray()
+    kept = min(max(1, round(density * 400)), np.count_nonzero(W))
+    order = np.lexsort((np.arange(400), -np.abs(W).ravel()))[:kept]
+    expected = np.zeros(400)
+    expected[order] = W.ravel()[order]
+    np.testing.assert_array_equal(found, expected.reshape(20, 20))
+
+
+@pytest.mark.parametrize("make", [tc.DenseRanker, lambda: tc.LowRankRanker(n_components=5), tc.CosineRanker])
+def test_a_thinned_ranker_ranks_refits_and_learns_on(make, checkerboard):
+    X, y = checkerboard
+    prefs = tc.Preferences.from_labels(y, 3000)
+    ranker = make().fit(X, prefs)
+    thinned = ranker.thin(0.2)
+    assert isinstance(thinned, tc.SparseRanker)
+    assert thinned.density_ <= 0.2
+    np.testing.assert_allclose(ranker.thin(1.0).score_matrix(X, X), ranker.score_matrix(X, X), atol=1e-5)
+    held_out = tc.Preferences.from_labels(y, 500, random_state=1)
+    support = thinned.weights_.sparse.toarray() != 0
+    again = ranker.thin(0.2, X, prefs)
+    assert not again.weights_.sparse.toarray()[~support].any()
+    error = [(r.margins(X, held_out) <= 0).mean() for r in (thinned, again)]
+    assert error[1] <= error[0]
+    assert again.partial_fit(X, prefs[:50]).n_steps_ == 50
+    with pytest.raises(InputError, match="density must lie above 0"):
+        ranker.thin(0.0)
+
+
+def test_parameters_survive_cloning_and_setting():
+    ranker = tc.SparseRanker(refit=False, l1=0.1)
+    assert ranker.get_params()["refit"] is False
+    assert clone(ranker).get_params() == ranker.get_params()
+    assert bool(ranker.set_params(refit=True).refit) is True
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda Q, p, D: tc.SparseRanker(max_memory=100).fit(Q, p, D), MemoryLimitError, "max_memory is 100"),
+        (lambda Q, p, D: tc.SparseRanker(l1=-1).fit(Q, p, D), ParameterError, "'l1' parameter of SparseRanker"),
+        (lambda Q, p, D: tc.SparseRanker(density=2.0).fit(Q, p, D), ParameterError, "'density'"),
+        (lambda Q, p, D: tc.SparseRanker(density=0.1).partial_fit(Q, p, D), ParameterError, "cannot search"),
+        (lambda Q, p, D: tc.SparseRanker(density=1e-9).fit(Q, p, D), InputError, "no l1 gave a density"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, error, message):
+    Q, D, prefs = made_data(7, n=20)
+    with pytest.raises(error, match=message):
+        make(Q, prefs, D)
+
+
+def test_a_w_that_outgrows_its_memory_is_refused_with_the_figure():
+    rng = np.random.default_rng(0)
+    X = random_texts(rng, 60, 200, density=0.5)
+    prefs = random_preferences(rng, 500, 60, 60)
+    with pytest.raises(MemoryLimitError, match=r"outgrown max_memory of 30,000 bytes \([\d,]+ in use\)"):
+        tc.SparseRanker(l1=0.0, max_memory=30_000, refit=False).fit(X, prefs)
