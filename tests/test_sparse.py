@@ -14,7 +14,9 @@ import tercet as tc
 from conftest import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.learn import sparse as sparse_module
+from tercet.learn import thin as thin_module
 from tercet.learn.schedules import rates
+from tercet.weights import Identity, LowRank
 from test_rankers import same_bits
 
 N_TERMS = 300
@@ -135,6 +137,42 @@ def test_a_density_is_met_within_a_tenth(density):
     assert ranker.n_fits_ >= 1
     again = tc.SparseRanker(l1=ranker.l1_, rate=5.0, shrink_every=10).fit(X, prefs)
     assert same_bits(again.weights_, ranker.weights_)
+
+
+@given(seed=st.integers(0, 10**6), density=st.floats(0.01, 1.0), block=st.sampled_from([1, 4096, 10**7]))
+def test_thinning_keeps_the_largest_entries_of_any_ranker(seed, density, block):
+    rng = np.random.default_rng(seed)
+    U, V = (rng.integers(-3, 4, (20, 3)).astype(np.float32) for _ in range(2))  # with ties and zeros
+    weights = tc.Weights([LowRank(query_factors=U, doc_factors=V), Identity(n_terms=20, scale=0.5)])
+    W = U.astype(float) @ V.T.astype(float) + 0.5 * np.eye(20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thin_module, "_BLOCK_BYTES", block)
+        found = thin_module.largest_entries(weights, density).toarray()
+    kept = min(max(1, round(density * 400)), np.count_nonzero(W))
+    order = np.lexsort((np.arange(400), -np.abs(W).ravel()))[:kept]
+    expected = np.zeros(400)
+    expected[order] = W.ravel()[order]
+    np.testing.assert_array_equal(found, expected.reshape(20, 20))
+
+
+@pytest.mark.parametrize("make", [tc.DenseRanker, lambda: tc.LowRankRanker(n_components=5), tc.CosineRanker])
+def test_a_thinned_ranker_ranks_refits_and_learns_on(make, checkerboard):
+    X, y = checkerboard
+    prefs = tc.Preferences.from_labels(y, 3000)
+    ranker = make().fit(X, prefs)
+    thinned = ranker.thin(0.2)
+    assert isinstance(thinned, tc.SparseRanker)
+    assert thinned.density_ <= 0.2
+    np.testing.assert_allclose(ranker.thin(1.0).score_matrix(X, X), ranker.score_matrix(X, X), atol=1e-5)
+    held_out = tc.Preferences.from_labels(y, 500, random_state=1)
+    support = thinned.weights_.sparse.toarray() != 0
+    again = ranker.thin(0.2, X, prefs)
+    assert not again.weights_.sparse.toarray()[~support].any()
+    error = [(r.margins(X, held_out) <= 0).mean() for r in (thinned, again)]
+    assert error[1] <= error[0]
+    assert again.partial_fit(X, prefs[:50]).n_steps_ == 50
+    with pytest.raises(InputError, match="density must lie above 0"):
+        ranker.thin(0.0)
 
 
 def test_parameters_survive_cloning_and_setting():

@@ -5,18 +5,17 @@ kept as the *level* ``sign(w) (|w| + cum)``; the current weight is the soft-thre
 out shrinkage changes one number, an entry takes its share when it is next read, and looking changes nothing. An entry
 whose level is within ``cum`` of zero is dead: its weight is zero and its place can be given back.
 
-**Rows.** A row of W with many live entries is *direct*: an array over all columns. One with few is a hash table of
-(column, level) slots, eight bytes each, in a common pool; eight neighbouring columns share a cache line, as they would
-in a direct row. ``rows`` is the tuple
+**Rows.** A row of W with many live entries is *direct*: a level for each column. One with few is a hash table of
+(column, level) slots, eight bytes each; eight neighbouring columns share a cache line, as they would in a direct row.
+Both lie in one pool of slots. ``rows`` is the tuple
 
-    place   int64 (n_query_terms,)   first slot of a table, or number of the direct row
+    place   int64 (n_query_terms,)   first slot of the row
     bits    int32 (n_query_terms,)   log2 of a table's slots; 0 for a direct row
-    used    int32 (n_query_terms,)   occupied slots, dead ones included
-    direct  float32 (n, n_doc_terms) direct rows
+    used    int32 (n_query_terms,)   occupied slots of a table, dead ones included
     slots   int32 (2 n_slots,)       column of slot k at 2 k, -1 when free
-    levels  float32 (2 n_slots,)     the same memory: level of slot k at 2 k + 1
-    books   int64 (80,)              next free slot, number of slots, next direct row, number of direct rows; then
-                                     the heads of the lists of given-back tables, one for each size, and of rows
+    levels  float32 (2 n_slots,)     the same memory: level of slot k at 2 k + 1; a direct row's levels in order
+    books   int64 (48,)              next slot never used, number of slots, columns of W, slots of a direct row, then
+                                     the first of the given-back direct rows, and of the tables of each size
 """
 
 import numpy as np
@@ -26,8 +25,8 @@ from tercet.kernels.rows import difference
 
 FREE = np.int32(-1)
 SMALLEST = 3  # a table has at least 8 slots
-NEXT_SLOT, N_SLOTS, NEXT_DIRECT, N_DIRECT, FREE_DIRECT, FREE_TABLES = 0, 1, 2, 3, 4, 8
-N_BOOKS = 80
+NEXT_SLOT, N_SLOTS, N_COLUMNS, DIRECT_SLOTS, FREE_DIRECT, FREE_TABLES = 0, 1, 2, 3, 4, 8
+N_BOOKS = 48
 
 
 @kernel
@@ -59,42 +58,42 @@ def find(slots, first, mask, column):
 
 
 @kernel
-def take_table(size, slots, books):
-    """The first slot of an empty table of 2**size slots, or -1 when the pool is full."""
-    first = books[FREE_TABLES + size]
+def take(n, list_head, slots, books):
+    """The first of n slots, given back ones first; -1 when the pool is full."""
+    first = books[list_head]
     if first >= 0:
-        # A table that was given back holds the next such one where its first column was, in units of 8 slots.
+        # What was given back holds the place of the next such one, in units of 8 slots, in its first slot.
         following = np.int64(slots[2 * first + 1])
-        books[FREE_TABLES + size] = following * 8 if following >= 0 else -1
-    else:
-        first = books[NEXT_SLOT]
-        if first + (1 << size) > books[N_SLOTS]:
-            return np.int64(-1)
-        books[NEXT_SLOT] += 1 << size
-    for k in range(first, first + (1 << size)):
-        slots[2 * k] = FREE
+        books[list_head] = following * 8 if following >= 0 else -1
+        return first
+    first = books[NEXT_SLOT]
+    if first + n > books[N_SLOTS]:
+        return np.int64(-1)
+    books[NEXT_SLOT] += n
     return first
 
 
 @kernel
-def give_back_table(first, size, slots, books):
-    head = books[FREE_TABLES + size]
+def give_back(first, list_head, slots, books):
+    head = books[list_head]
     slots[2 * first + 1] = head // 8 if head >= 0 else -1
-    books[FREE_TABLES + size] = first
+    books[list_head] = first
 
 
 @kernel
-def take_direct(direct, books):
-    """The number of a direct row that is not in use, or -1; one that was given back holds the next such one."""
-    number = books[FREE_DIRECT]
-    if number >= 0:
-        books[FREE_DIRECT] = np.int64(direct[number, 0])
-        return number
-    number = books[NEXT_DIRECT]
-    if number == books[N_DIRECT]:
-        return np.int64(-1)
-    books[NEXT_DIRECT] += 1
-    return number
+def take_table(size, slots, books):
+    """The first slot of an empty table of 2**size slots, or -1."""
+    first = take(1 << size, FREE_TABLES + size, slots, books)
+    if first >= 0:
+        for k in range(first, first + (1 << size)):
+            slots[2 * k] = FREE
+    return first
+
+
+@kernel
+def direct_row(first, levels, books):
+    """The levels of a direct row, (n_doc_terms,)."""
+    return levels[2 * first : 2 * first + books[N_COLUMNS]]
 
 
 @kernel
@@ -109,22 +108,24 @@ def size_for(n):
 @kernel
 def resize_row(row, need, dense_from, cum, rows):
     """Move a row's live entries to where ``need`` more fit; dead ones are dropped. False when there is no room."""
-    place, bits, used, direct, slots, levels, books = rows
+    place, bits, used, slots, levels, books = rows
     first, size = place[row], bits[row]
     live = 0
     for k in range(first, first + (1 << size)):
         if slots[2 * k] != FREE and abs(levels[2 * k + 1]) > cum:
             live += 1
     if live + need >= dense_from:
-        number = take_direct(direct, books)
-        if number >= 0:
-            direct[number, :] = 0
-            for k in range(first, first + (1 << size)):
-                if slots[2 * k] != FREE and abs(levels[2 * k + 1]) > cum:
-                    direct[number, slots[2 * k]] = levels[2 * k + 1]
-            give_back_table(first, size, slots, books)
-            place[row], bits[row], used[row] = number, 0, 0
-            return True
+        fresh = take(books[DIRECT_SLOTS], FREE_DIRECT, slots, books)
+        if fresh < 0:
+            return False
+        line = direct_row(fresh, levels, books)
+        line[:] = 0
+        for k in range(first, first + (1 << size)):
+            if slots[2 * k] != FREE and abs(levels[2 * k + 1]) > cum:
+                line[slots[2 * k]] = levels[2 * k + 1]
+        give_back(first, FREE_TABLES + size, slots, books)
+        place[row], bits[row], used[row] = fresh, 0, 0
+        return True
     fitting = size_for(live + need)
     table = take_table(fitting, slots, books)
     if table < 0:
@@ -134,7 +135,7 @@ def resize_row(row, need, dense_from, cum, rows):
         if slots[2 * k] != FREE and abs(levels[2 * k + 1]) > cum:
             at = find(slots, table, mask, slots[2 * k])
             slots[2 * at], levels[2 * at + 1] = slots[2 * k], levels[2 * k + 1]
-    give_back_table(first, size, slots, books)
+    give_back(first, FREE_TABLES + size, slots, books)
     place[row], bits[row], used[row] = table, fitting, live
     return True
 
@@ -150,7 +151,7 @@ def sparse_advance(rows, Q, D, chunk, margin, shrinkage, first_step, dense_from,
     """
     query, better, worse, step_size, rate = chunk
     cols, vals, _, _ = scratch
-    place, bits, used, direct, slots, levels, _ = rows
+    place, bits, used, slots, levels, books = rows
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
         c = np.float32(shrinkage[0])
@@ -162,7 +163,7 @@ def sparse_advance(rows, Q, D, chunk, margin, shrinkage, first_step, dense_from,
             absent = 0
             part = np.float32(0)
             if bits[row] == 0:
-                line = direct[place[row]]
+                line = direct_row(place[row], levels, books)
                 if frozen:
                     for j in range(n):
                         level = line[cols[j]]
@@ -196,7 +197,7 @@ def sparse_advance(rows, Q, D, chunk, margin, shrinkage, first_step, dense_from,
                 row = q_indices[a]
                 e = step_size[s] * q_data[a]
                 if bits[row] == 0:
-                    line = direct[place[row]]
+                    line = direct_row(place[row], levels, books)
                     if frozen:
                         for j in range(n):
                             line[cols[j]] += e * vals[j]  # NaN stays NaN
@@ -223,10 +224,10 @@ def sparse_advance(rows, Q, D, chunk, margin, shrinkage, first_step, dense_from,
 @kernel
 def rebase(rows, cum):
     """Take all owed shrinkage from the entries, so that ``cum`` can start from zero again; no weight changes."""
-    place, bits, _, direct, slots, levels, _ = rows
+    place, bits, _, slots, levels, books = rows
     for row in range(place.size):
         if bits[row] == 0:
-            line = direct[place[row]]
+            line = direct_row(place[row], levels, books)
             for j in range(line.size):
                 line[j] = soft(line[j], cum)
         else:
@@ -241,10 +242,10 @@ def sweep(rows, sparse_from, cum):
 
     No weight changes. Stops quietly when the pool has no room to move a row to.
     """
-    place, bits, used, direct, slots, levels, books = rows
+    place, bits, used, slots, levels, books = rows
     for row in range(place.size):
         if bits[row] == 0:
-            line = direct[place[row]]
+            line = direct_row(place[row], levels, books)
             live = 0
             for j in range(line.size):
                 live += abs(line[j]) > cum
@@ -259,8 +260,7 @@ def sweep(rows, sparse_from, cum):
                 if abs(line[j]) > cum:
                     k = find(slots, table, mask, np.int32(j))
                     slots[2 * k], levels[2 * k + 1] = j, line[j]
-            line[0] = books[FREE_DIRECT]
-            books[FREE_DIRECT] = place[row]
+            give_back(place[row], FREE_DIRECT, slots, books)
             place[row], bits[row], used[row] = table, size, live
         else:
             live = 0
@@ -268,17 +268,17 @@ def sweep(rows, sparse_from, cum):
             for k in range(first, first + (1 << bits[row])):
                 live += slots[2 * k] != FREE and abs(levels[2 * k + 1]) > cum
             if size_for(live) < bits[row] or live < used[row] // 2:
-                resize_row(row, 0, direct.shape[1] + 1, cum, rows)
+                resize_row(row, 0, books[N_COLUMNS] + 1, cum, rows)
 
 
 @kernel
 def count_live(rows, cum, n_live):
     """Live entries of each row."""
-    place, bits, _, direct, slots, levels, _ = rows
+    place, bits, _, slots, levels, books = rows
     for row in range(place.size):
         live = 0
         if bits[row] == 0:
-            for level in direct[place[row]]:
+            for level in direct_row(place[row], levels, books):
                 live += abs(level) > cum
         else:
             for k in range(place[row], place[row] + (1 << bits[row])):
@@ -289,11 +289,11 @@ def count_live(rows, cum, n_live):
 @kernel
 def read_rows(rows, cum, indptr, columns, kept):
     """Write every live entry's column and level, row after row, columns of a row in no order."""
-    place, bits, _, direct, slots, levels, _ = rows
+    place, bits, _, slots, levels, books = rows
     for row in range(place.size):
         at = indptr[row]
         if bits[row] == 0:
-            line = direct[place[row]]
+            line = direct_row(place[row], levels, books)
             for j in range(line.size):
                 if abs(line[j]) > cum:
                     columns[at], kept[at] = j, line[j]
@@ -307,18 +307,19 @@ def read_rows(rows, cum, indptr, columns, kept):
 
 @kernel
 def write_rows(rows, indptr, columns, kept, dense_from, absent):
-    """Put entries into rows that have no place yet; direct rows get ``absent`` elsewhere. False when there is no room."""
-    place, bits, used, direct, slots, levels, books = rows
+    """Put entries into rows without a place yet; direct rows get ``absent`` elsewhere. False when there is no room."""
+    place, bits, used, slots, levels, books = rows
     for row in range(place.size):
         lo, hi = indptr[row], indptr[row + 1]
-        number = np.int64(-1)
         if hi - lo >= dense_from:
-            number = take_direct(direct, books)
-        if number >= 0:
-            direct[number, :] = absent
+            first = take(books[DIRECT_SLOTS], FREE_DIRECT, slots, books)
+            if first < 0:
+                return False
+            line = direct_row(first, levels, books)
+            line[:] = absent
             for at in range(lo, hi):
-                direct[number, columns[at]] = kept[at]
-            place[row], bits[row] = number, 0
+                line[columns[at]] = kept[at]
+            place[row], bits[row] = first, 0
             continue
         size = size_for(hi - lo)
         first = take_table(size, slots, books)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,12 @@ from tercet.learn.matrices import check_matrix
 from tercet.learn.schedules import SCHEDULES
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import Sgd, State
+from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, Fields, write_bundle
 from tercet.weights import Explanation, Weights
+
+if TYPE_CHECKING:
+    from tercet.learn.sparse import SparseRanker
 
 KIND = "ranker"
 
@@ -31,6 +35,10 @@ POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
 SEED = Interval(Integral, 0, None, closed="left")
+
+
+# What a thinned ranker learns on with, where the ranker it comes from has it.
+_SHARED_PARAMETERS = ("rate", "schedule", "margin", "epochs", "shuffle", "random_state", "verbose")
 
 
 class TermPairRanker(BaseEstimator):
@@ -84,6 +92,23 @@ class TermPairRanker(BaseEstimator):
         """The k document columns that count most for a query column, with their weights."""
         check_is_fitted(self)
         return self.weights_.related(column, k)
+
+    def thin(
+        self, density: float, Q: Any = None, prefs: Preferences | Source | None = None, D: Any = None
+    ) -> SparseRanker:
+        """A sparse ranker close to this one: the share ``density`` of the entries of W that are largest in size.
+
+        With preferences these entries are then learned again, starting from their weights. A low-rank W is looked at
+        block by block and never held as a whole.
+        """
+        from tercet.learn.sparse import SparseRanker  # a ranker itself, so it can only be had now
+
+        check_is_fitted(self)
+        shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
+        thinned = SparseRanker.from_weights(
+            largest_entries(self.weights_, density), refit=False, refit_start="sparse", **shared
+        )
+        return thinned if prefs is None else thinned.refit(Q, prefs, D)
 
     # -- saving -------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from scipy import sparse
 
 from tercet.errors import MemoryLimitError
 from tercet.kernels.sparse import (
-    FREE_TABLES,
     N_BOOKS,
     SMALLEST,
     count_live,
@@ -22,8 +21,6 @@ from tercet.kernels.sparse import (
 
 # A direct row costs 4 bytes a column, a table about 12 to 16 a live entry.
 DENSE_FROM_SHARE = 0.25
-# Of the memory that is not needed for every row's smallest table, the part set aside for direct rows.
-DIRECT_SHARE = 0.5
 
 
 class SparseRows:
@@ -39,23 +36,22 @@ class SparseRows:
         self.all_direct = 4 * n * m <= max_memory
         self.dense_from = 0 if self.all_direct else max(1, int(DENSE_FROM_SHARE * m))
         books = np.full(N_BOOKS, -1, dtype=np.int64)
+        direct_slots = -(-m // 16) * 8  # two levels a slot, in whole cache lines
         if self.all_direct:
-            n_direct, n_slots = n, 8
+            n_slots = n * direct_slots
         else:
-            least = n * 8 * (1 << SMALLEST)
-            if least > max_memory:
+            n_slots = max_memory // 64 * 8
+            least = n << SMALLEST
+            if least > n_slots:
                 raise MemoryLimitError(
-                    f"{n:,} rows need at least {least:,} bytes while training; max_memory is {max_memory:,}"
+                    f"{n:,} rows need at least {8 * least:,} bytes while training; max_memory is {max_memory:,}"
                 )
-            n_direct = min(n, int((max_memory - least) * DIRECT_SHARE) // (4 * m))
-            n_slots = (max_memory - 4 * n_direct * m) // 8 // 8 * 8
+        books[:4] = 0, n_slots, m, direct_slots
         # zeros() gives pages that take memory only once they are written to.
-        direct = np.zeros((n_direct, m), dtype=np.float32)
         slots = np.zeros(2 * n_slots, dtype=np.int32)
-        books[:4] = 0, n_slots, 0, n_direct
         place = np.zeros(n, dtype=np.int64)
         bits, used = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-        self.arrays = (place, bits, used, direct, slots, slots.view(np.float32), books)
+        self.arrays = (place, bits, used, slots, slots.view(np.float32), books)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
         """Put entries, explicit zeros too, into fresh rows; direct rows get ``absent`` elsewhere."""
@@ -91,17 +87,12 @@ class SparseRows:
         rebase(self.arrays, np.float32(cum))
 
     def bytes_used(self) -> int:
-        """Bytes of rows and tables in use, given-back ones included."""
-        books: NDArray[Any] = self.arrays[6]
-        if self.all_direct:
-            return 4 * self.shape[0] * self.shape[1]
-        return int(8 * books[0] + 4 * books[2] * self.shape[1])
+        """Bytes of rows in use, given-back ones included."""
+        books: NDArray[Any] = self.arrays[5]
+        return int(8 * books[0])
 
     def no_room(self) -> MemoryLimitError:
         return MemoryLimitError(
             f"W has outgrown max_memory of {self.max_memory:,} bytes ({self.bytes_used():,} in use); "
             "allow more, or use a larger l1"
         )
-
-
-assert FREE_TABLES + 32 <= N_BOOKS

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.scoring import expand_rows, score_pairs
 from tercet.store import Fields, take_array
 
 Matrix: TypeAlias = sparse.csr_array
@@ -88,6 +89,10 @@ class Part(ABC):
 
 def _dense(scores: Any) -> NDArray[np.float64]:
     return scores.toarray() if sparse.issparse(scores) else np.asarray(scores)
+
+
+def _in_double(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -227,6 +232,7 @@ class Sparse(Part):
         weights.sum_duplicates()
         weights.eliminate_zeros()
         _check_finite(weights.data, "W.data")
+        weights.indptr, weights.indices = weights.indptr.astype(np.int64), weights.indices.astype(np.int32)
         for array in (weights.data, weights.indices, weights.indptr):
             array.flags.writeable = False
         object.__setattr__(self, "weights", weights)
@@ -242,18 +248,25 @@ class Sparse(Part):
     def expand(self, Q: Matrix) -> Matrix:
         return (Q.astype(np.float64) @ self.weights.astype(np.float64)) * self.scale
 
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        expanded = np.zeros((Q.shape[0], self.shape[1]))
+        expand_rows(_in_double(Q), self._rows(), expanded)
+        expanded *= self.scale
+        return np.asarray(D.astype(np.float64) @ expanded.T).T
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        scores = np.empty(Q.shape[0])
+        score_pairs(_in_double(Q), _in_double(D), self._rows(), np.zeros(self.shape[1]), scores)
+        return scores * self.scale
+
+    def _rows(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        return self.weights.indptr, self.weights.indices, self.weights.data
+
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = {
-            "data": self.weights.data,
-            "indices": self.weights.indices.astype(np.int32),
-            "indptr": self.weights.indptr.astype(np.int64),
-        }
-        for array in arrays.values():
-            array.flags.writeable = False
-        return arrays
+        return {"data": self.weights.data, "indices": self.weights.indices, "indptr": self.weights.indptr}
 
     @classmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
