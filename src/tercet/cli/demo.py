@@ -99,11 +99,13 @@ def _print_pairs(console: Console, model: TextModel) -> None:
 
 def _print_searches(console: Console, model: TextModel, collection: DocstringCollection) -> None:
     """Where learning helped most, a typical query it moved, and where it hurt most."""
+    assert model.report is not None
+    if not model.report.accepted:
+        return  # both systems are the same
     judged = collection.qrels["test"]
     queries = {qid: collection.queries[qid] for qid in judged}
     start = TextModel(model.query_vectoriser, model.doc_vectoriser, Weights([Identity(n_terms=model.weights.shape[0])]))
-    assert model.report is not None
-    start_name = model.report.systems[-2].name if model.report.accepted else "the start"
+    start_name = model.report.systems[-2].name
     runs = {name: one.rank(queries, collection.docs, 1000) for name, one in ((start_name, start), ("learned", model))}
     change = evaluate(judged, runs["learned"], ["RR"])["RR"] - evaluate(judged, runs[start_name], ["RR"])["RR"]
     order = np.argsort(-change, kind="stable")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tercet.errors import InputError, MissingBundleError
 from tercet.learn.loop import Run, Saver
 from tercet.learn.matrices import fingerprint
+from tercet.learn.state import State
 from tercet.store import Fields, check_destination, read_bundle, write_bundle
 
 KIND = "checkpoint"
@@ -84,13 +85,13 @@ class Checkpoint(Saver):
         run.stopping.best = float("-inf") if best is None else best
         run.stopping.best_step = stopping.take("best_step", int)
         run.stopping.since_best = stopping.take("since_best", int)
-        kind = type(run.state)
-        run.state = kind.from_state(
-            Fields(fields.take("state", dict), "checkpoint state"), _taken("state", bundle.arrays)
-        )
+        stopping.take("every", int)  # part of the run's identity, which was compared above
+        stopping.take("patience", int | None)
+        stopping.done()
+        run.state = _state(type(run.state), fields.take("state", dict), "state", bundle.arrays)
         best_meta = fields.take("best", dict | None)
         if best_meta is not None:
-            run.best_state = kind.from_state(Fields(best_meta, "checkpoint best"), _taken("best", bundle.arrays))
+            run.best_state = _state(type(run.state), best_meta, "best", bundle.arrays)
         run.source.restore(fields.take("source", dict), _taken("source", bundle.arrays))
         fields.done()
         self._written_at = run.done
@@ -106,6 +107,13 @@ def _identity(run: Run) -> str:
         digest.update(name.encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _state(kind: type[State], meta: dict[str, Any], prefix: str, arrays: dict[str, NDArray[Any]]) -> State:
+    fields = Fields(meta, f"checkpoint {prefix}")
+    state = kind.from_state(fields, _taken(prefix, arrays))
+    fields.done()
+    return state
 
 
 def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
