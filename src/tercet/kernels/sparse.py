@@ -37,12 +37,8 @@ def soft(level, cum):
 
 @kernel
 def level_of(weight, cum):
-    """The level of a weight; a weight of exactly zero has level zero."""
-    if weight > 0:
-        return weight + cum
-    if weight < 0:
-        return weight - cum
-    return np.float32(0)
+    """The level of a weight. That of exactly zero is cum, which reads as zero; a branch here would be mispredicted."""
+    return weight + np.copysign(cum, weight)
 
 
 @kernel
