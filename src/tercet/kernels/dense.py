@@ -3,7 +3,23 @@
 import numpy as np
 
 from tercet.kernels.compiler import kernel
+from tercet.kernels.prefetch import prefetch
 from tercet.kernels.rows import difference
+
+AHEAD = 8  # rows of W asked for before they are read
+
+
+@kernel
+def line_starts(cols, n, starts):
+    """Write one column of each cache line of W that ``cols`` touches to ``starts``; return their number."""
+    m, last = 0, -1
+    for j in range(n):
+        line = cols[j] // 16
+        if line != last:
+            starts[m] = cols[j]
+            m += 1
+            last = line
+    return m
 
 
 @kernel
@@ -14,15 +30,22 @@ def dense_advance(W, Q, D, chunk, margin, scratch, tally):
     violations and the sum of the losses.
     """
     query, better, worse, step_size, _ = chunk
-    cols, vals, _, _ = scratch
+    cols, vals, starts, _ = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
         n = difference(D, better[s], worse[s], cols, vals)
+        m = line_starts(cols, n, starts)
         lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        # The step waits for memory: rows are asked for ahead, and read four at a time so that misses overlap.
+        for a in range(lo, min(lo + AHEAD, hi)):
+            for i in range(m):
+                prefetch(W, q_indices[a], starts[i])
         z = np.float32(0)
-        # Four rows of W at a time: the step waits for memory, and four misses can be under way at once.
         mid = lo + (hi - lo) // 4 * 4
         for a in range(lo, mid, 4):
+            for b in range(a + AHEAD, min(a + AHEAD + 4, hi)):
+                for i in range(m):
+                    prefetch(W, q_indices[b], starts[i])
             r0, r1, r2, r3 = W[q_indices[a]], W[q_indices[a + 1]], W[q_indices[a + 2]], W[q_indices[a + 3]]
             z0, z1, z2, z3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
             for j in range(n):
