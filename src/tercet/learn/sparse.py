@@ -27,6 +27,7 @@ from tercet.weights import Sparse, Weights
 
 REBASE_EVERY = 1 << 17  # steps; keeps levels small enough for float32
 SWEEP_EVERY = 2048  # steps between givings back of dead entries
+KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
 DENSITY_TOLERANCE = 0.1
 MOST_SEARCH_FITS = 16
 
@@ -54,7 +55,6 @@ class SparseState(State):
         self.l1 = l1
         self.frozen = frozen
         self.step = step
-        self._missing = np.empty(0, dtype=np.int64)
 
     @property
     def cum(self) -> float:
@@ -65,40 +65,51 @@ class SparseState(State):
         return self.rows.shape
 
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        self._missing = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
-        return Problem.of(Q, reorder_columns(D, self.order))
+        problem = Problem.of(Q, reorder_columns(D, self.order))
+        longest = problem.scratch[0].size
+        room = max(KEPT_WEIGHTS, 2 * longest)
+        self._kept = (
+            np.empty(room, dtype=np.float32),
+            np.empty(room, dtype=np.int64),
+            np.empty((int(np.diff(Q.indptr).max(initial=0)), 3), dtype=np.int64),
+            np.empty(longest, dtype=np.int64),
+            np.empty(longest, dtype=np.float32),
+        )
+        return problem
 
     def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
-        done, n, swept = 0, len(chunk[0]), False
+        start = np.zeros(len(chunk[0]), dtype=np.float32)
+        done, n, stuck = 0, len(chunk[0]), 0
         while done < n or n == 0:
             at = self.step + done
             # Rebasing and sweeping happen at fixed steps, so that cutting a run anywhere gives the same bits.
             stop = min(n, done + SWEEP_EVERY - at % SWEEP_EVERY, done + REBASE_EVERY - at % REBASE_EVERY)
-            part = tuple(column[done:stop] for column in chunk)
             steps = sparse_advance(
                 self.rows.arrays,
                 problem.Q,
                 problem.D,
-                part,
+                tuple(column[done:stop] for column in chunk),
+                start[done:stop],
                 margin,
                 self.shrinkage,
                 at,
-                self.rows.dense_from,
                 self.frozen,
                 problem.scratch,
-                self._missing,
+                self._kept,
                 tally,
             )
             if n == 0:
                 return
             done += steps
-            if done < stop:  # no room
-                if swept and steps == 0:
+            if done < stop:  # no room: close the gaps between rows, then drop dead entries, then give up
+                stuck = 1 if steps else stuck + 1
+                if stuck > 2:
                     raise self.rows.no_room()
-                self.rows.sweep(self.cum)
-                swept = True
+                if stuck == 2:
+                    self.rows.sweep(self.cum)
+                self.rows.compact()
                 continue
-            swept = False
+            stuck = 0
             if not self.frozen and (self.step + done) % REBASE_EVERY == 0:
                 self.rows.rebase(self.cum)
                 self.shrinkage[0] = 0.0

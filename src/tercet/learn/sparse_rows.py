@@ -1,66 +1,62 @@
-"""Storage for a W that is sparse while it trains: the arrays behind ``kernels/sparse.py``."""
+"""Storage for a W that is sparse while it trains: the arrays behind ``kernels/sparse_rows.py``."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import MemoryLimitError
-from tercet.kernels.sparse import (
-    N_BOOKS,
-    SMALLEST,
+from tercet.kernels.sparse_rows import (
+    BLOCK,
+    GAPS,
+    TAKEN,
+    compact,
     count_live,
+    cut,
     read_rows,
     rebase,
     sweep,
     write_rows,
 )
 
-# A direct row costs 4 bytes a column, a table about 12 to 16 a live entry.
-DENSE_FROM_SHARE = 0.25
+LINE_BYTES = 64
 
 
 class SparseRows:
     """Rows of W as levels. Memory is reserved at once and used, page by page, as entries come.
 
-    All rows are direct when that fits ``max_memory``; otherwise rows with few entries are tables.
+    Every row has a level for each column when that fits ``max_memory``; otherwise only for its first columns.
     """
 
     def __init__(self, shape: tuple[int, int], max_memory: int) -> None:
         n, m = shape
         self.shape = shape
         self.max_memory = max_memory
-        self.all_direct = 4 * n * m <= max_memory
-        self.dense_from = 0 if self.all_direct else max(1, int(DENSE_FROM_SHARE * m))
-        books = np.full(N_BOOKS, -1, dtype=np.int64)
-        direct_slots = -(-m // 16) * 8  # two levels a slot, in whole cache lines
-        if self.all_direct:
-            n_slots = n * direct_slots
-        else:
-            n_slots = max_memory // 64 * 8
-            least = n << SMALLEST
-            if least > n_slots:
-                raise MemoryLimitError(
-                    f"{n:,} rows need at least {8 * least:,} bytes while training; max_memory is {max_memory:,}"
-                )
-        books[:4] = 0, n_slots, m, direct_slots
-        # zeros() gives pages that take memory only once they are written to.
-        slots = np.zeros(2 * n_slots, dtype=np.int32)
+        n_blocks = -(-m // BLOCK)
+        self.whole = 4 * n * m <= max_memory
+        n_words = n * n_blocks * BLOCK if self.whole else max_memory // LINE_BYTES * (LINE_BYTES // 4)
+        if not self.whole and n * LINE_BYTES > max_memory:
+            raise MemoryLimitError(
+                f"{n:,} rows need at least {n * LINE_BYTES:,} bytes while training; max_memory is {max_memory:,}"
+            )
+        # zeros() gives pages that take memory only once they are written to; rows begin at a cache line.
+        reserved = np.zeros(n_words + LINE_BYTES // 4, dtype=np.int32)
+        start = -reserved.ctypes.data % LINE_BYTES // 4
+        keys = reserved[start : start + n_words]
+        levels = keys.view(np.float32)
         place = np.zeros(n, dtype=np.int64)
-        bits, used = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-        self.arrays = (place, bits, used, slots, slots.view(np.float32), books)
+        head, size, used = (np.zeros(n, dtype=np.int32) for _ in range(3))
+        books = np.array([0, 0, self.whole], dtype=np.int64)
+        counts, spare = np.zeros(n_blocks, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
+        self.arrays = (place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
-        """Put entries, explicit zeros too, into fresh rows; direct rows get ``absent`` elsewhere."""
+        """Put entries, explicit zeros too, into fresh rows; heads get ``absent`` elsewhere."""
         fits = write_rows(
             self.arrays,
             levels.indptr.astype(np.int64),
             levels.indices.astype(np.int32),
             levels.data.astype(np.float32),
-            self.dense_from,
             np.float32(absent),
         )
         if not fits:
@@ -80,16 +76,25 @@ class SparseRows:
 
     def sweep(self, cum: float) -> None:
         """Give back the places of dead entries."""
-        if not self.all_direct:
-            sweep(self.arrays, self.dense_from // 2, np.float32(cum))
+        if not self.whole:
+            sweep(self.arrays, np.float32(cum))
+            self.compact()
+
+    def compact(self) -> None:
+        """Close the gaps that moved rows left."""
+        if self.arrays[7][GAPS]:
+            compact(self.arrays, np.argsort(self.arrays[0]))
 
     def rebase(self, cum: float) -> None:
         rebase(self.arrays, np.float32(cum))
 
+    def cut(self, cum: float, smallest: float) -> None:
+        """Make zero of every weight not larger than ``smallest``."""
+        cut(self.arrays, np.float32(cum), np.float32(smallest))
+
     def bytes_used(self) -> int:
-        """Bytes of rows in use, given-back ones included."""
-        books: NDArray[Any] = self.arrays[5]
-        return int(8 * books[0])
+        """Bytes of rows in use, gaps included."""
+        return int(4 * self.arrays[7][TAKEN])
 
     def no_room(self) -> MemoryLimitError:
         return MemoryLimitError(

@@ -1,0 +1,333 @@
+"""Rows of a W that is sparse while it trains, in memory that follows the non-zeros.
+
+**Levels.** Owed shrinkage is stored in the entry itself. With ``cum`` the shrinkage handed out so far, a weight w is
+kept as the *level* ``sign(w) (|w| + cum)``; the current weight is the soft-threshold of its level by ``cum``. Handing
+out shrinkage changes one number, an entry takes its share when it is next read, and looking changes nothing. An entry
+whose level is within ``cum`` of zero is dead: its weight is zero and its place can be given back.
+
+**Rows.** Columns are ordered by frequency, so a row is dense at its start and sparse at its end. It has a *head*, a
+level for each of its first columns, and a *tail*, a hash table of (column, level) slots for the others. The head ends
+where a level for every column would cost more than the table (``best_head``); it may be the whole row, or nothing.
+Columns that share a cache line of a head share one of a table, too.
+
+All rows lie in one pool of 4-byte words; a row that moves leaves a gap, and ``compact`` closes the gaps. ``rows`` is
+
+    place   int64 (n_query_terms,)   first word of the row, a multiple of 16
+    head    int32 (n_query_terms,)   columns of its head, a multiple of 16
+    size    int32 (n_query_terms,)   slots of its tail, a multiple of 8
+    used    int32 (n_query_terms,)   occupied ones, dead ones included
+    keys    int32 (n_words,)         the pool; column of a tail's slot k at first + 2 k, FREE when there is none
+    levels  float32 (n_words,)       the same memory; level of that slot at first + 2 k + 1
+    pool    float32 (1, n_words)     the same again, as ``prefetch`` wants it
+    books   int64 (3,)               words taken so far, words in gaps, 1 when every head is the whole row
+    counts  int64 (n_blocks,)        room to count a row's entries by block of columns
+    spare   int32 (2 n_doc_terms,)   room for the entries of a tail
+"""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+
+FREE = np.int32(-1)
+TAKEN, GAPS, WHOLE = 0, 1, 2
+BLOCK = 64  # columns; heads end at such a border
+# A column costs a head 4 bytes, an entry costs a table about 12. Heads are read far faster, so they may cost more.
+TABLE_COST = 32
+
+
+@kernel
+def soft(level, cum):
+    """The weight a level stands for."""
+    return max(level - cum, np.float32(0)) + min(level + cum, np.float32(0))
+
+
+@kernel
+def level_of(weight, cum):
+    """The level of a weight. That of exactly zero is cum, which reads as zero; a branch here would be mispredicted."""
+    return weight + np.copysign(cum, weight)
+
+
+@kernel
+def scatter(column):
+    """A 32-bit hash, the same for eight neighbouring columns."""
+    return (np.int64(column >> 3) * 0x9E3779B1) & 0xFFFFFFFF
+
+
+@kernel
+def home(scattered, column, size):
+    """The slot of a tail of that size where a search for the column starts."""
+    return (((scattered * (size >> 3)) >> 32) << 3) + (column & 7)
+
+
+@kernel
+def find(keys, first, size, k, column):
+    """The word of the column's slot in the tail at ``first``, or of the free one where it would go; k is its home."""
+    while True:
+        word = first + 2 * k
+        held = keys[word]
+        if held == column or held == FREE:  # noqa: SIM109
+            return word
+        k += 1
+        if k == size:
+            k = 0
+
+
+@kernel
+def tail_size(n):
+    """Slots for n entries, three fifths full."""
+    return (n * 5 // 3 + 8) // 8 * 8 if n > 0 else 0
+
+
+@kernel
+def take(n, keys, books):
+    """The first of n words, or -1 when the pool is full."""
+    first = books[TAKEN]
+    if first + n > keys.size:
+        return np.int64(-1)
+    books[TAKEN] += n
+    return first
+
+
+@kernel
+def new_row(head, size, absent, keys, levels, books):
+    """The first word of an empty row, or -1."""
+    first = take(head + 2 * size, keys, books)
+    if first >= 0:
+        levels[first : first + head] = absent
+        for k in range(size):
+            keys[first + head + 2 * k] = FREE
+    return first
+
+
+@kernel
+def best_head(counts, n_live):
+    """Columns of the cheapest head for a row with these numbers of entries by block."""
+    best, cheapest, left = 0, n_live * TABLE_COST, n_live
+    for block in range(counts.size):
+        left -= counts[block]
+        cost = 4 * BLOCK * (block + 1) + left * TABLE_COST
+        if cost < cheapest:
+            best, cheapest = block + 1, cost
+    return best * BLOCK
+
+
+@kernel
+def count_head(row, cum, rows):
+    """Count the live entries of a row's head by block, in ``counts``."""
+    place, head, _, _, _, levels, _, _, counts, _ = rows
+    counts[:] = 0
+    line = levels[place[row] : place[row] + head[row]]
+    for block in range(line.size // BLOCK):
+        live = np.int32(0)
+        for level in line[block * BLOCK : (block + 1) * BLOCK]:
+            live += np.int32(abs(level) > cum)
+        counts[block] = live
+
+
+@kernel
+def count_tail(row, cum, rows):
+    """The number of live entries of a row's tail."""
+    place, head, size, _, keys, levels, _, _, _, _ = rows
+    first = place[row] + head[row]
+    live = 0
+    for word in range(first, first + 2 * size[row], 2):
+        live += (keys[word] != FREE) & (abs(levels[word + 1]) > cum)
+    return live
+
+
+@kernel
+def count_row(row, cum, rows):
+    """Count the live entries of a row by block, in ``counts``; returns their number."""
+    place, head, size, _, keys, levels, _, _, counts, _ = rows
+    count_head(row, cum, rows)
+    first = place[row] + head[row]
+    for word in range(first, first + 2 * size[row], 2):
+        if keys[word] != FREE and abs(levels[word + 1]) > cum:
+            counts[keys[word] // BLOCK] += 1
+    return counts.sum()
+
+
+@kernel
+def move_row(row, width, need, n_live, cum, rows):
+    """Move a row's live entries, counted before, to a head of that width and a tail where ``need`` more fit.
+
+    False when there is no room.
+    """
+    place, head, size, used, keys, levels, _, books, counts, _ = rows
+    in_tail = n_live - counts[: width // BLOCK].sum()
+    slots = tail_size(in_tail + need)
+    fresh = new_row(width, slots, np.float32(0), keys, levels, books)
+    if fresh < 0:
+        return False
+    tail = fresh + width
+    first, old_width = place[row], head[row]
+    for column in range(min(width, old_width)):
+        level = levels[first + column]
+        levels[fresh + column] = level if abs(level) > cum else np.float32(0)
+    for column in range(width, old_width):
+        level = levels[first + column]
+        if abs(level) > cum:
+            word = find(keys, tail, slots, home(scatter(column), column, slots), column)
+            keys[word], levels[word + 1] = column, level
+    for old in range(first + old_width, first + old_width + 2 * size[row], 2):
+        column, level = keys[old], levels[old + 1]
+        if column != FREE and abs(level) > cum:
+            if column < width:
+                levels[fresh + column] = level
+            else:
+                word = find(keys, tail, slots, home(scatter(column), column, slots), column)
+                keys[word], levels[word + 1] = column, level
+    books[GAPS] += old_width + 2 * size[row]
+    place[row], head[row], size[row], used[row] = fresh, width, slots, in_tail
+    return True
+
+
+@kernel
+def purge_tail(row, cum, rows):
+    """Drop the dead entries of a tail; ``spare`` has room for the others."""
+    place, head, size, used, keys, levels, _, _, _, spare = rows
+    first, slots = place[row] + head[row], size[row]
+    n = 0
+    for word in range(first, first + 2 * slots, 2):
+        if keys[word] != FREE and abs(levels[word + 1]) > cum:
+            spare[n], spare[n + 1] = keys[word], keys[word + 1]
+            n += 2
+        keys[word] = FREE
+    for k in range(0, n, 2):
+        column = spare[k]
+        word = find(keys, first, slots, home(scatter(column), column, slots), column)
+        keys[word], keys[word + 1] = column, spare[k + 1]
+    used[row] = n // 2
+
+
+@kernel
+def make_room(row, need, cum, rows):
+    """See that a row's tail has room for ``need`` more entries; dead ones are dropped. False without room.
+
+    Its head stays at least as wide: what it held needs no room in the tail.
+    """
+    _, head, size, _, _, _, _, _, counts, _ = rows
+    if tail_size(count_tail(row, cum, rows) + need) <= size[row]:
+        purge_tail(row, cum, rows)
+        return True
+    n_live = count_row(row, cum, rows)
+    return move_row(row, max(head[row], best_head(counts, n_live)), need, n_live, cum, rows)
+
+
+@kernel
+def sweep(rows, cum):
+    """Give back what dead entries take: rows that could be half as large move.
+
+    No weight changes. A row stays when the pool has no room to move it to.
+    """
+    place, head, size, _, _, _, _, _, counts, _ = rows
+    for row in range(place.size):
+        count_head(row, cum, rows)
+        n_live = counts.sum() + count_tail(row, cum, rows)
+        width = best_head(counts[: head[row] // BLOCK], n_live)  # no wider than it is, for now
+        in_tail = n_live - counts[: width // BLOCK].sum()
+        if 2 * (width + 2 * tail_size(in_tail)) < head[row] + 2 * size[row]:
+            n_live = count_row(row, cum, rows)
+            move_row(row, best_head(counts, n_live), 0, n_live, cum, rows)
+
+
+@kernel
+def compact(rows, by_place):
+    """Close the gaps: slide rows, ``by_place`` in the order in which they lie, to the start of the pool."""
+    place, head, size, _, keys, _, _, books, _, _ = rows
+    to = np.int64(0)
+    for row in by_place:
+        start, n = place[row], head[row] + 2 * size[row]
+        if to != start:
+            old, new = keys[start : start + n], keys[to : to + n]
+            for word in range(n):  # downwards, so that a row may overlap its old place
+                new[word] = old[word]
+            place[row] = to
+        to += n
+    books[TAKEN], books[GAPS] = to, 0
+
+
+@kernel
+def rebase(rows, cum):
+    """Take all owed shrinkage from the entries, so that ``cum`` can start from zero again; no weight changes."""
+    place, head, size, _, keys, levels, _, _, _, _ = rows
+    for row in range(place.size):
+        first = place[row]
+        tail = first + head[row]
+        for word in range(first, tail):
+            levels[word] = soft(levels[word], cum)
+        for word in range(tail, tail + 2 * size[row], 2):
+            if keys[word] != FREE:
+                levels[word + 1] = soft(levels[word + 1], cum)
+
+
+@kernel
+def cut(rows, cum, smallest):
+    """Make zero of every weight not larger than ``smallest``."""
+    place, head, size, _, keys, levels, _, _, _, _ = rows
+    for row in range(place.size):
+        first = place[row]
+        tail = first + head[row]
+        for word in range(first, tail):
+            if not abs(levels[word]) > cum + smallest:
+                levels[word] = 0
+        for word in range(tail, tail + 2 * size[row], 2):
+            if keys[word] != FREE and not abs(levels[word + 1]) > cum + smallest:
+                levels[word + 1] = 0
+
+
+@kernel
+def count_live(rows, cum, n_live):
+    """Live entries of each row."""
+    counts = rows[8]
+    for row in range(n_live.size):
+        count_head(row, cum, rows)
+        n_live[row] = counts.sum() + count_tail(row, cum, rows)
+
+
+@kernel
+def read_rows(rows, cum, indptr, columns, kept):
+    """Write every live entry's column and level, row after row, columns of a row in no order."""
+    place, head, size, _, keys, levels, _, _, _, _ = rows
+    for row in range(place.size):
+        at = indptr[row]
+        first, width = place[row], head[row]
+        for column in range(width):
+            if abs(levels[first + column]) > cum:
+                columns[at], kept[at] = column, levels[first + column]
+                at += 1
+        for word in range(first + width, first + width + 2 * size[row], 2):
+            if keys[word] != FREE and abs(levels[word + 1]) > cum:
+                columns[at], kept[at] = keys[word], levels[word + 1]
+                at += 1
+
+
+@kernel
+def write_rows(rows, indptr, columns, kept, absent):
+    """Put entries into rows without a place yet; heads get ``absent`` elsewhere. False when there is no room."""
+    place, head, size, used, keys, levels, _, books, counts, _ = rows
+    for row in range(place.size):
+        lo, hi = indptr[row], indptr[row + 1]
+        if books[WHOLE]:
+            width = counts.size * BLOCK
+        else:
+            counts[:] = 0
+            for at in range(lo, hi):
+                counts[columns[at] // BLOCK] += 1
+            width = best_head(counts, hi - lo)
+        in_tail = 0
+        for at in range(lo, hi):
+            in_tail += columns[at] >= width
+        slots = tail_size(in_tail)
+        first = new_row(width, slots, absent, keys, levels, books)
+        if first < 0:
+            return False
+        for at in range(lo, hi):
+            column = columns[at]
+            if column < width:
+                levels[first + column] = kept[at]
+            else:
+                word = find(keys, first + width, slots, home(scatter(column), column, slots), column)
+                keys[word], levels[word + 1] = column, kept[at]
+        place[row], head[row], size[row], used[row] = first, width, slots, in_tail
+    return True
