@@ -209,23 +209,9 @@ def differences(D: sparse.csr_array, prefs: tc.Preferences) -> sparse.csr_array:
     return rows
 
 
-@numba.njit
-def _dense_margins(W, q_indptr, q_indices, q_data, d_indptr, d_indices, d_data, margins):  # type: ignore[no-untyped-def]
-    for s in range(margins.size):
-        for a in range(q_indptr[s], q_indptr[s + 1]):
-            for j in range(d_indptr[s], d_indptr[s + 1]):
-                margins[s] += np.float64(q_data[a]) * W[q_indices[a], d_indices[j]] * d_data[j]
-
-
 def error_of_ranker(ranker: Any, X: sparse.csr_array, prefs: tc.Preferences) -> float:
-    """Error of a ranker. A dense W is read pair by pair: expanding every query to all words takes far longer."""
-    if not isinstance(ranker, tc.DenseRanker):
-        return error_of(ranker.margins(X, prefs))
-    Q, D = X[prefs.query], differences(X, prefs)
-    margins = np.zeros(len(prefs))
-    [W] = ranker.weights_.parts[0].arrays().values()
-    _dense_margins(W, Q.indptr, Q.indices, Q.data, D.indptr, D.indices, D.data, margins)
-    return error_of(margins)
+    """Error of a ranker on texts that are queries and documents at once."""
+    return error_of(ranker.margins(X, prefs))
 
 
 def violation_rate(ranker: Any) -> float:

@@ -13,9 +13,10 @@ import oracles
 import tercet as tc
 from conftest import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.learn import sparse as sparse_module
+from tercet.learn import sparse_state as state_module
 from tercet.learn import thin as thin_module
 from tercet.learn.schedules import rates
+from tercet.learn.sparse_state import Thinning
 from tercet.weights import Identity, LowRank
 from test_rankers import same_bits
 
@@ -75,6 +76,39 @@ def test_refit_from_the_sparse_solution():
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), expected, atol=2e-5)
 
 
+@given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
+def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.SparseRanker(
+        l1=5e-3, shrink_every=T, rate=1.3, shrink_towards="identity", refit=False, max_memory=memory
+    ).fit(Q, prefs, D)
+    eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
+    vectors = as_vectors(prefs, Q, D)
+    identity = np.eye(N_TERMS)
+    compare(ranker.weights_.sparse, oracles.algorithm_1(identity, vectors, eta, 5e-3, T, towards=identity) - identity)
+    assert ranker.weights_.identity == 1.0
+    support = ranker.weights_.sparse.toarray() != 0
+    expected = oracles.refit(support, vectors, eta, start=np.zeros_like(identity), fixed=identity)
+    found = ranker.refit(Q, prefs, D).weights_
+    np.testing.assert_allclose(found.sparse.toarray(), expected, atol=2e-5)
+    assert found.identity == 1.0
+
+
+@given(seed=st.integers(0, 10**6), memory=st.sampled_from([None, LITTLE]))
+def test_gradual_thinning_is_sgd_with_cuts(seed, memory):
+    Q, D, prefs = made_data(seed, n=200)
+    for texts in (Q, D):  # no sum is rounded, so that thresholds fall on the same side
+        texts.data[:] = np.random.default_rng(seed).choice([0.25, 0.5, 0.75], texts.nnz)
+    ranker = tc.SparseRanker(density=0.02, sparsify="thin", rate=0.5, schedule="constant", max_memory=memory)
+    ranker.fit(Q, prefs, D)
+    cuts = dict(Thinning(0.02, len(prefs)).due())
+    assert max(cuts) == 150
+    wanted = {step: round(share * N_TERMS**2) for step, share in cuts.items()}
+    W = oracles.thinned_sgd(np.eye(N_TERMS), as_vectors(prefs, Q, D), np.full(len(prefs), 0.5), wanted)
+    assert ranker.density_ >= 0.02 or ranker.density_ == np.count_nonzero(W) / W.size
+    np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), W)
+
+
 def test_refit_by_hand_is_the_refit_of_fit():
     Q, D, prefs = made_data(4)
     whole = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3).fit(Q, prefs, D)
@@ -113,10 +147,10 @@ def test_tables_and_direct_rows_give_the_same_weights(seed):
 def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
     Q, D, prefs = made_data(5, n=400)
     plain = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
-    monkeypatch.setattr(sparse_module, "SWEEP_EVERY", 5)
+    monkeypatch.setattr(state_module, "SWEEP_EVERY", 5)
     swept = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
     assert same_bits(plain.weights_, swept.weights_)
-    monkeypatch.setattr(sparse_module, "REBASE_EVERY", 50)
+    monkeypatch.setattr(state_module, "REBASE_EVERY", 50)
     rebased = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
     np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
 
@@ -188,7 +222,13 @@ def test_parameters_survive_cloning_and_setting():
         (lambda Q, p, D: tc.SparseRanker(max_memory=100).fit(Q, p, D), MemoryLimitError, "max_memory is 100"),
         (lambda Q, p, D: tc.SparseRanker(l1=-1).fit(Q, p, D), ParameterError, "'l1' parameter of SparseRanker"),
         (lambda Q, p, D: tc.SparseRanker(density=2.0).fit(Q, p, D), ParameterError, "'density'"),
-        (lambda Q, p, D: tc.SparseRanker(density=0.1).partial_fit(Q, p, D), ParameterError, "cannot search"),
+        (lambda Q, p, D: tc.SparseRanker(density=0.1).partial_fit(Q, p, D), ParameterError, "cannot reach"),
+        (lambda Q, p, D: tc.SparseRanker(sparsify="thin").fit(Q, p, D), ParameterError, "needs a density"),
+        (
+            lambda Q, p, D: tc.SparseRanker(shrink_towards="identity").fit(Q, p, D[:, :200]),
+            ParameterError,
+            "needs one vocabulary; Q has 300 columns and D has 200",
+        ),
         (lambda Q, p, D: tc.SparseRanker(density=1e-9).fit(Q, p, D), InputError, "no l1 gave a density"),
     ],
 )

@@ -93,6 +93,7 @@ def held_out(data):
         tc.DiagonalRanker,
         lambda: tc.LowRankRanker(n_components=4),
         lambda: tc.SparseRanker(l1=1e-4, refit=False),
+        lambda: tc.SparseRanker(density=0.2, sparsify="thin", shrink_towards="identity", rate=1.0),
     ],
 )
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, data, tmp_path):

@@ -13,7 +13,7 @@ from scipy import sparse
 import oracles
 from conftest import random_texts
 from tercet.errors import BundleError, DamagedBundleError, InputError
-from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
+from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring
 
 
 def random_weights(seed: int, n: int = 8, m: int = 8) -> tuple[Weights, np.ndarray]:
@@ -63,6 +63,62 @@ def test_every_view_of_the_value_is_the_same_w(seed, m):
         found = weights.related(i, m)
         assert all(abs(w) >= abs(v) for (_, w), (_, v) in pairwise(found))
         np.testing.assert_allclose([w for _, w in found], W[i, expected][: len(found)], atol=1e-5)
+
+
+@given(seed=st.integers(0, 10**6), n_words=st.integers(1, 60), share=st.floats(0.01, 1))
+def test_pairs_of_rows_score_as_all_against_all_do(seed, n_words, share):
+    rng = np.random.default_rng(seed)
+    W = (rng.standard_normal((n_words, 70)) * (rng.random((n_words, 70)) < share)).astype(np.float32)
+    Q, D = random_texts(rng, 5, n_words), random_texts(rng, 5, 70, rng.random())
+    expected = Q.toarray().astype(float) @ W.astype(float) @ D.toarray().astype(float).T
+    for part in (Dense(weights=W), Sparse(weights=sparse.csr_array(W))):
+        np.testing.assert_allclose(part.score(Q, D), expected, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(part.score_rows(Q, D), np.diag(expected), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_a_score_has_the_same_bits_in_any_company(rng, monkeypatch, share):
+    W = (rng.standard_normal((90, 90)) * (rng.random((90, 90)) < share)).astype(np.float32)
+    Q, D = random_texts(rng, 150, 90, 0.05), random_texts(rng, 200, 90, 0.1)
+    D = sparse.vstack([D, D[:7]]).tocsr()  # the last ones are copies
+    parts = (Sparse(weights=sparse.csr_array(W), scale=0.3), Dense(weights=W), Identity(n_terms=90))
+    together = [part.score(Q, D) for part in parts]
+    for part, scores in zip(parts, together, strict=True):
+        assert scores.flags.c_contiguous
+        np.testing.assert_array_equal(scores[:, -7:], scores[:, :7])
+        np.testing.assert_array_equal(np.vstack([part.score(Q[[i]], D) for i in range(150)]), scores)
+        np.testing.assert_array_equal(part.score(Q, D[40:51]), scores[:, 40:51])
+    monkeypatch.setattr(scoring, "_EXPANDED_BYTES", 8 * 90 * 11)  # eleven queries at a time
+    for cost in (0, 10**6):  # always by postings, never by postings
+        monkeypatch.setattr(scoring, "_COST_OF_SCATTERING", cost)
+        monkeypatch.setattr(scoring, "_COST_OF_POSTINGS", cost)
+        for part, scores in zip(parts, together, strict=True):
+            np.testing.assert_array_equal(part.score(Q, D), scores)
+
+
+def test_thin_queries_only_look_at_documents_with_their_words(rng, monkeypatch):
+    taken = []
+    for name in ("score_postings", "score_docs"):
+        kernel = getattr(scoring, name)
+        monkeypatch.setattr(scoring, name, lambda *a, k=kernel, name=name: (taken.append(name), k(*a)))
+    Q, D = random_texts(rng, 60, 400, 0.01), random_texts(rng, 90, 400, 0.1)
+    Identity(n_terms=400).score(Q, D)
+    assert set(taken) == {"score_postings"}
+    taken.clear()
+    Identity(n_terms=400).score(Q[:3], D)  # too few to sort the documents by word for
+    Dense(weights=np.ones((400, 400), np.float32)).score(Q, D)
+    assert set(taken) == {"score_docs"}
+
+
+def test_words_in_any_order_and_in_pieces_score_the_same(rng):
+    weights, W = random_weights(5)
+    whole = sparse.csr_array(np.array([[0, 2.0, 0, 1.0, 0, 0, 0, 3.0]], np.float32))
+    pieces = sparse.csr_array((np.array([3, 0.5, 1, 1.5], np.float32), [7, 1, 3, 1], [0, 4]), shape=(1, 8))
+    before = pieces.indices.copy()
+    for Q, D in ((pieces, whole), (whole, pieces), (pieces, pieces)):
+        np.testing.assert_allclose(weights.score(Q, D), whole @ W @ whole.T, rtol=1e-6)
+        np.testing.assert_allclose(weights.score_rows(Q, D), (whole @ W @ whole.T)[0], rtol=1e-6)
+    assert pieces.indices.tolist() == before.tolist()  # the caller's matrix is as it was
 
 
 @given(seed=st.integers(0, 10**6), m=st.sampled_from([5, 8]))

@@ -14,6 +14,7 @@ from tercet.learn import (
     CosineRanker,
     DenseRanker,
     DiagonalRanker,
+    GroupSparseRanker,
     HardSource,
     LowRankRanker,
     SampledSource,
@@ -22,6 +23,7 @@ from tercet.learn import (
 from tercet.loading import load
 from tercet.measure import evaluate
 from tercet.model import TextModel
+from tercet.pictures import picture
 from tercet.recipe import fit, fit_labelled
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Explanation, Weights
@@ -35,6 +37,7 @@ __all__ = [
     "DenseRanker",
     "DiagonalRanker",
     "Explanation",
+    "GroupSparseRanker",
     "HardSource",
     "LowRankRanker",
     "Preferences",
@@ -47,6 +50,7 @@ __all__ = [
     "fit",
     "fit_labelled",
     "load",
+    "picture",
 ]
 
 logging.getLogger("tercet").addHandler(logging.NullHandler())

@@ -15,7 +15,9 @@ from tercet.cli.demo import demo
 from tercet.cli.evaluate import evaluate
 from tercet.cli.explain import explain, related
 from tercet.cli.fit import fit
+from tercet.cli.picture import picture
 from tercet.cli.rank import rank
+from tercet.cli.repro import repro
 from tercet.errors import TercetError
 
 
@@ -45,7 +47,7 @@ def cli(traceback: bool) -> None:
     """
 
 
-for verb in (fit, evaluate, rank, related, explain, demo):
+for verb in (fit, evaluate, rank, related, explain, picture, demo, repro):
     cli.add_command(verb)
 
 

@@ -1,13 +1,18 @@
-"""Scoring with a sparse W. Matrices are tuples as in ``rows.py``, Q and D in double precision."""
+"""Scoring with any W. Matrices are tuples as in ``rows.py``, but Q and D in double precision.
+
+`score_docs` and `score_postings` add the same products in the same order, by ascending word. So which of them is taken
+changes no bit of a score, nor do the other queries of the call; equal documents have equal scores.
+"""
 
 from tercet.kernels.compiler import kernel
 
 
 @kernel
-def expand_rows(Q, W, expanded):
+def expand_sparse(Q, W, expanded):
     """Add ``q'W`` of each query to its row of ``expanded`` (n_q, n_doc_terms), in double precision.
 
-    A query of eighty words and a W with a tenth of its entries touches most columns, so the result is dense.
+    A query of eighty words and a W with a tenth of its entries touches most columns, so the result is dense. Unsigned
+    columns of W save the test for a negative index, a third of the time.
     """
     q_indptr, q_indices, q_data = Q
     w_indptr, w_indices, w_data = W
@@ -21,21 +26,124 @@ def expand_rows(Q, W, expanded):
 
 
 @kernel
-def score_pairs(Q, D, W, scratch, scores):
-    """``q'Wd`` of row i of Q with row i of D, in double precision; ``scratch`` (n_doc_terms,) is zero and stays so."""
+def expand_dense(Q, W, width, expanded):
+    """Like `expand_sparse` for W (n_query_terms, n_doc_terms), ``width`` columns at a time.
+
+    The rows of W cut to that width stay in the cache from one query to the next.
+    """
+    q_indptr, q_indices, q_data = Q
+    for left in range(0, W.shape[1], width):
+        right = min(left + width, W.shape[1])
+        for i in range(q_indptr.size - 1):
+            row = expanded[i, left:right]
+            for a in range(q_indptr[i], q_indptr[i + 1]):
+                value = q_data[a]
+                weights = W[q_indices[a], left:right]
+                for j in range(row.size):
+                    row[j] += value * weights[j]
+
+
+@kernel
+def score_docs(D, words, sums, scores):
+    """Scores of all documents for a few expanded queries side by side.
+
+    words  (n_doc_terms, n_lanes)  the expanded queries, a query in a lane; the lanes beyond the last query are spare
+    sums   (n_together, n_lanes)   scratch: the documents whose scores are written out together
+    scores (n_q, n_docs)           filled in, n_q <= n_lanes
+
+    A word of a document is read for all lanes at once: n_lanes multiply-adds for one place to look up.
+    """
+    indptr, indices, data = D
+    n_together, n_lanes = sums.shape
+    n_docs = indptr.size - 1
+    for first in range(0, n_docs, n_together):
+        last = min(first + n_together, n_docs)
+        for d in range(first, last):
+            total = sums[d - first]
+            total[:] = 0.0
+            a, stop = indptr[d], indptr[d + 1]
+            while a + 4 <= stop:  # four words for each time the sums are read and written
+                v0, v1, v2, v3 = data[a], data[a + 1], data[a + 2], data[a + 3]
+                w0, w1, w2, w3 = words[indices[a]], words[indices[a + 1]], words[indices[a + 2]], words[indices[a + 3]]
+                for lane in range(n_lanes):
+                    total[lane] = (((total[lane] + v0 * w0[lane]) + v1 * w1[lane]) + v2 * w2[lane]) + v3 * w3[lane]
+                a += 4
+            while a < stop:
+                value, word = data[a], words[indices[a]]
+                for lane in range(n_lanes):
+                    total[lane] += value * word[lane]
+                a += 1
+        for i in range(scores.shape[0]):
+            for d in range(first, last):
+                scores[i, d] = sums[d - first, i]
+
+
+@kernel
+def score_postings(expanded, docs_by_word, scores):
+    """Scores (n_q, n_docs) for thinly expanded queries, which only look at documents that have one of their words.
+
+    docs_by_word is D by columns: for each word its documents and what it weighs in them.
+    """
+    e_indptr, e_indices, e_data = expanded
+    p_indptr, p_indices, p_data = docs_by_word
+    for i in range(e_indptr.size - 1):
+        row = scores[i]
+        row[:] = 0.0
+        for a in range(e_indptr[i], e_indptr[i + 1]):
+            value = e_data[a]
+            word = e_indices[a]
+            for k in range(p_indptr[word], p_indptr[word + 1]):
+                row[p_indices[k]] += value * p_data[k]
+
+
+@kernel
+def score_pairs_sparse(Q, D, W, scratch, scores):
+    """``q'Wd`` of row i of Q with row i of D, in double precision; ``scratch`` (n_doc_terms,) is zero and stays so.
+
+    Where a row of W has more entries than the document words, most of them are jumped over.
+    """
     q_indptr, q_indices, q_data = Q
     d_indptr, d_indices, d_data = D
     w_indptr, w_indices, w_data = W
     for i in range(scores.size):
-        for b in range(d_indptr[i], d_indptr[i + 1]):
+        d_start, d_stop = d_indptr[i], d_indptr[i + 1]
+        for b in range(d_start, d_stop):
             scratch[d_indices[b]] = d_data[b]
         total = 0.0
         for a in range(q_indptr[i], q_indptr[i + 1]):
             part = 0.0
-            term = q_indices[a]
-            for k in range(w_indptr[term], w_indptr[term + 1]):
-                part += w_data[k] * scratch[w_indices[k]]
+            k, stop = w_indptr[q_indices[a]], w_indptr[q_indices[a] + 1]
+            if stop - k <= 2 * (d_stop - d_start):
+                for at in range(k, stop):
+                    part += w_data[at] * scratch[w_indices[at]]
+            else:
+                for b in range(d_start, d_stop):
+                    word = d_indices[b]
+                    while k + 8 < stop and w_indices[k + 8] <= word:
+                        k += 8
+                    while k < stop and w_indices[k] < word:
+                        k += 1
+                    if k == stop:
+                        break
+                    if w_indices[k] == word:
+                        part += w_data[k] * d_data[b]
             total += q_data[a] * part
         scores[i] = total
-        for b in range(d_indptr[i], d_indptr[i + 1]):
+        for b in range(d_start, d_stop):
             scratch[d_indices[b]] = 0.0
+
+
+@kernel
+def score_pairs_dense(Q, D, W, scores):
+    """Like `score_pairs_sparse` for W (n_query_terms, n_doc_terms), of which only the pairs that occur are read."""
+    q_indptr, q_indices, q_data = Q
+    d_indptr, d_indices, d_data = D
+    for i in range(scores.size):
+        total = 0.0
+        for a in range(q_indptr[i], q_indptr[i + 1]):
+            weights = W[q_indices[a]]
+            part = 0.0
+            for b in range(d_indptr[i], d_indptr[i + 1]):
+                part += weights[d_indices[b]] * d_data[b]
+            total += q_data[a] * part
+        scores[i] = total

@@ -30,9 +30,12 @@ from tercet.kernels.compiler import kernel
 
 FREE = np.int32(-1)
 TAKEN, GAPS, WHOLE = 0, 1, 2
+# A positive float32 sorts like its bit pattern; the upper bits put sizes into bins an 1/256th apart.
+SIZE_BITS, SIZE_SHIFT = np.int32(0x7FFFFFFF), 15
+N_SIZES = 1 << (32 - SIZE_SHIFT)
 BLOCK = 64  # columns; heads end at such a border
 # A column costs a head 4 bytes, an entry costs a table about 12. Heads are read far faster, so they may cost more.
-TABLE_COST = 32
+TABLE_COST = 40
 
 
 @kernel
@@ -207,7 +210,7 @@ def make_room(row, need, cum, rows):
     Its head stays at least as wide: what it held needs no room in the tail.
     """
     _, head, size, _, _, _, _, _, counts, _ = rows
-    if tail_size(count_tail(row, cum, rows) + need) <= size[row]:
+    if 10 * (count_tail(row, cum, rows) + need) <= 7 * size[row]:  # fuller than a new one, so that rows seldom move
         purge_tail(row, cum, rows)
         return True
     n_live = count_row(row, cum, rows)
@@ -262,18 +265,34 @@ def rebase(rows, cum):
 
 
 @kernel
-def cut(rows, cum, smallest):
-    """Make zero of every weight not larger than ``smallest``."""
+def count_sizes(rows, n_of_size):
+    """Count the weights by size: ``n_of_size[bits >> SIZE_SHIFT]``. Nothing may be owed."""
+    place, head, size, _, keys, _, _, _, _, _ = rows
+    for row in range(place.size):
+        first = place[row]
+        tail = first + head[row]
+        for bits in keys[first:tail]:
+            n_of_size[(bits & SIZE_BITS) >> SIZE_SHIFT] += 1
+        for word in range(tail, tail + 2 * size[row], 2):
+            if keys[word] != FREE:
+                n_of_size[(keys[word + 1] & SIZE_BITS) >> SIZE_SHIFT] += 1
+
+
+@kernel
+def cut(rows, smallest, absent):
+    """Drop every weight below ``smallest`` in size; heads get ``absent`` in its place. Nothing may be owed."""
     place, head, size, _, keys, levels, _, _, _, _ = rows
     for row in range(place.size):
         first = place[row]
         tail = first + head[row]
         for word in range(first, tail):
-            if not abs(levels[word]) > cum + smallest:
-                levels[word] = 0
+            if not abs(levels[word]) >= smallest:
+                levels[word] = absent
         for word in range(tail, tail + 2 * size[row], 2):
-            if keys[word] != FREE and not abs(levels[word + 1]) > cum + smallest:
+            if keys[word] != FREE and not abs(levels[word + 1]) >= smallest:
                 levels[word + 1] = 0
+        if size[row]:
+            purge_tail(row, np.float32(0), rows)
 
 
 @kernel

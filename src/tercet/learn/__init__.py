@@ -5,13 +5,15 @@ from tercet.learn.checkpoint import Checkpoint
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
+from tercet.learn.grouped import GroupSparseRanker
 from tercet.learn.loop import DivergedError, Event
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
 from tercet.learn.sparse import SparseRanker
 
 RANKERS: dict[str, type[TermPairRanker]] = {
-    cls.__name__: cls for cls in (CosineRanker, DiagonalRanker, DenseRanker, SparseRanker, LowRankRanker)
+    cls.__name__: cls
+    for cls in (CosineRanker, DiagonalRanker, DenseRanker, SparseRanker, GroupSparseRanker, LowRankRanker)
 }
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "DiagonalRanker",
     "DivergedError",
     "Event",
+    "GroupSparseRanker",
     "HardSource",
     "LowRankRanker",
     "SampledSource",

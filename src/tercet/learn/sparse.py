@@ -13,163 +13,19 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
-from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.kernels.sparse import sparse_advance
+from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Stopping
-from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.matrices import by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_rows import SparseRows
-from tercet.learn.state import Chunk, State
-from tercet.store import Fields, take_array
-from tercet.weights import Sparse, Weights
+from tercet.learn.sparse_state import SparseState, Thinning
+from tercet.store import Fields
+from tercet.weights import Weights
 
-REBASE_EVERY = 1 << 17  # steps; keeps levels small enough for float32
-SWEEP_EVERY = 2048  # steps between givings back of dead entries
-KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
 DENSITY_TOLERANCE = 0.1
 MOST_SEARCH_FITS = 16
-
-
-class SparseState(State):
-    """Levels of W by row, the shrinkage handed out, and the column order (frequent words first)."""
-
-    kernels = (sparse_advance,)
-
-    def __init__(
-        self,
-        rows: SparseRows,
-        order: NDArray[np.int32],
-        *,
-        l1: float,
-        shrink_every: int,
-        cum: float = 0.0,
-        pending: float = 0.0,
-        frozen: bool = False,
-        step: int = 0,
-    ) -> None:
-        self.rows = rows
-        self.order = order
-        self.shrinkage = np.array([cum, pending, 0.0 if frozen else l1, shrink_every], dtype=np.float64)
-        self.l1 = l1
-        self.frozen = frozen
-        self.step = step
-
-    @property
-    def cum(self) -> float:
-        return float(self.shrinkage[0])
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows.shape
-
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        problem = Problem.of(Q, reorder_columns(D, self.order))
-        longest = problem.scratch[0].size
-        room = max(KEPT_WEIGHTS, 2 * longest)
-        self._kept = (
-            np.empty(room, dtype=np.float32),
-            np.empty(room, dtype=np.int64),
-            np.empty((int(np.diff(Q.indptr).max(initial=0)), 3), dtype=np.int64),
-            np.empty(longest, dtype=np.int64),
-            np.empty(longest, dtype=np.float32),
-        )
-        return problem
-
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
-        start = np.zeros(len(chunk[0]), dtype=np.float32)
-        done, n, stuck = 0, len(chunk[0]), 0
-        while done < n or n == 0:
-            at = self.step + done
-            # Rebasing and sweeping happen at fixed steps, so that cutting a run anywhere gives the same bits.
-            stop = min(n, done + SWEEP_EVERY - at % SWEEP_EVERY, done + REBASE_EVERY - at % REBASE_EVERY)
-            steps = sparse_advance(
-                self.rows.arrays,
-                problem.Q,
-                problem.D,
-                tuple(column[done:stop] for column in chunk),
-                start[done:stop],
-                margin,
-                self.shrinkage,
-                at,
-                self.frozen,
-                problem.scratch,
-                self._kept,
-                tally,
-            )
-            if n == 0:
-                return
-            done += steps
-            if done < stop:  # no room: close the gaps between rows, then drop dead entries, then give up
-                stuck = 1 if steps else stuck + 1
-                if stuck > 2:
-                    raise self.rows.no_room()
-                if stuck == 2:
-                    self.rows.sweep(self.cum)
-                self.rows.compact()
-                continue
-            stuck = 0
-            if not self.frozen and (self.step + done) % REBASE_EVERY == 0:
-                self.rows.rebase(self.cum)
-                self.shrinkage[0] = 0.0
-            if not self.frozen and (self.step + done) % SWEEP_EVERY == 0:
-                self.rows.sweep(self.cum)
-
-    def weights(self) -> sparse.csr_array:
-        """The current weights, columns in their given order."""
-        found = self.rows.live(self.cum)
-        cum = np.float32(self.cum)
-        found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
-        return sparse.csr_array((found.data, self.order[found.indices], found.indptr), shape=self.shape)
-
-    def snapshot(self) -> Weights:
-        return Weights([Sparse(weights=self.weights())])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        found = self.rows.live(self.cum)
-        return {
-            "indptr": found.indptr.astype(np.int64),
-            "columns": found.indices.astype(np.int32),
-            "levels": found.data,
-            "order": self.order,
-        }
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {
-            "l1": self.l1,
-            "shrink_every": int(self.shrinkage[3]),
-            "cum": self.cum,
-            "pending": float(self.shrinkage[1]),
-            "max_memory": self.rows.max_memory,
-        }
-
-    def copy(self) -> Self:
-        return type(self).from_state(Fields(self.meta(), "copy"), self.arrays())
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        order = take_array(arrays, "order", np.int32, 1)
-        if not np.array_equal(np.sort(order), np.arange(order.size)):
-            raise DamagedBundleError("the column order of a sparse state is not a permutation")
-        indptr = take_array(arrays, "indptr", np.int64, 1)
-        levels = take_array(arrays, "levels", np.float32, 1)
-        columns = take_array(arrays, "columns", np.int32, (levels.size,))
-        n = indptr.size - 1
-        rising = n >= 1 and indptr[0] == 0 and indptr[-1] == levels.size and not (np.diff(indptr) < 0).any()
-        if not rising or (columns.size and not (columns.min() >= 0 and columns.max() < order.size)):
-            raise DamagedBundleError("row pointers or columns of a sparse state are out of range")
-        rows = SparseRows((n, order.size), fields.take("max_memory", int))
-        rows.fill(sparse.csr_array((levels, columns, indptr), shape=(n, order.size)))
-        return cls(
-            rows,
-            order,
-            l1=fields.take("l1", float),
-            shrink_every=fields.take("shrink_every", int),
-            cum=fields.take("cum", float),
-            pending=fields.take("pending", float),
-            step=fields.take("step", int),
-        )
 
 
 class Refit:
@@ -206,8 +62,16 @@ class SparseRanker(SgdRanker):
     density : float, optional
         Share of non-zero entries to reach instead of a given ``l1``: fits are repeated with another l1 until it is met
         within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits it took.
+    sparsify : {"shrink", "thin"}
+        How W becomes sparse. "thin" needs a ``density`` and takes one fit without penalty: the smallest entries are
+        cut again and again during the first three quarters of the steps, and those left at last learn on to the end.
+        It gives better models where many steps are made and all of W fits in memory at first.
     shrink_every : T, steps between shrinkages
-    refit : learn the entries that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does it by hand
+    shrink_towards : {"zero", "identity"}
+        What is penalised: W (Chen et al.), or W - I. Then the identity stays, as a part of its own that ``density``
+        does not count.
+    refit : after shrinking, learn the entries that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does
+        it by hand
     refit_start : {"identity", "sparse"}
         What the refit starts from: the identity on the support (Chen et al.), or the sparse solution.
     max_memory : bytes W may take while training; default half the machine's memory
@@ -229,7 +93,9 @@ class SparseRanker(SgdRanker):
         **SgdRanker._parameter_constraints,
         "l1": [NOT_NEGATIVE],
         "density": [Interval(Real, 0, 1, closed="neither"), None],
+        "sparsify": [StrOptions({"shrink", "thin"})],
         "shrink_every": [COUNT],
+        "shrink_towards": [StrOptions({"zero", "identity"})],
         "refit": ["boolean"],
         "refit_start": [StrOptions({"identity", "sparse"})],
         "max_memory": [COUNT, None],
@@ -240,7 +106,9 @@ class SparseRanker(SgdRanker):
         *,
         l1: float = 5e-6,
         density: float | None = None,
+        sparsify: str = "shrink",
         shrink_every: int = 100,
+        shrink_towards: str = "zero",
         refit: bool = True,
         refit_start: str = "identity",
         rate: float = 200.0,
@@ -256,7 +124,9 @@ class SparseRanker(SgdRanker):
     ) -> None:
         self.l1 = l1
         self.density = density
+        self.sparsify = sparsify
         self.shrink_every = shrink_every
+        self.shrink_towards = shrink_towards
         self.refit = refit
         self.refit_start = refit_start
         self.rate = rate
@@ -296,8 +166,16 @@ class SparseRanker(SgdRanker):
         """
         self._check_params()
         self.n_fits_ = 0
+        self.l1_ = float(self.l1)
+        if self.sparsify == "thin":
+            self.l1_ = 0.0
+            self._thinning = self._plan_thinning(prefs)
+            try:
+                self._fit_sparse(Q, prefs, D, validation, callbacks)
+            finally:
+                del self._thinning
+            return self
         if self.density is None:
-            self.l1_ = float(self.l1)
             self._fit_sparse(Q, prefs, D, validation, callbacks)
         else:
             self._search_density(lambda: self._fit_sparse(Q, prefs, D, validation, callbacks))
@@ -305,33 +183,42 @@ class SparseRanker(SgdRanker):
             self._refit_on_support(Q, prefs, D)
         return self
 
+    def _plan_thinning(self, prefs: Preferences | Source) -> Thinning:
+        n_steps = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state).n_steps
+        if self.density is None:
+            raise ParameterError("sparsify='thin' needs a density")
+        if n_steps is None:
+            raise ParameterError("sparsify='thin' needs to know the number of steps, and this source has no end")
+        return Thinning(float(self.density), n_steps * self.epochs)
+
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         if self.density is not None and not hasattr(self, "l1_"):
-            raise ParameterError("partial_fit cannot search for a density; give l1, or call fit first")
+            raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")
         if not hasattr(self, "l1_"):
             self.l1_ = float(self.l1)
         return super().partial_fit(Q, prefs, D)
 
-    def _fit_sparse(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> float:
-        """One run of Algorithm 1; returns the density."""
+    def _fit_sparse(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
+        """One run of Algorithm 1."""
         super().fit(Q, prefs, D, validation, callbacks)
         self.n_fits_ += 1
-        return self.density_
 
     @property
     def density_(self) -> float:
-        """Share of the entries of W that are not zero."""
+        """Share of the entries of W, or of W - I where the identity stays, that are not zero."""
         check_is_fitted(self)
-        n, m = self.weights_.shape
-        return self.weights_.sparse.nnz / (n * m)  # type: ignore[union-attr]
+        assert isinstance(self._state, SparseState)
+        n, m = self._state.shape
+        return float(self._state.rows.n_live(self._state.cum).sum() / (n * m))
 
-    def _search_density(self, fit_once: Callable[[], float]) -> None:
+    def _search_density(self, fit_once: Callable[[], None]) -> None:
         """Bisection on log(l1), first outwards until the density is bracketed."""
         assert self.density is not None
         low, high = None, None  # l1 with a density too high, and too low
         self.l1_ = float(self.l1) or 1e-6
         for _ in range(MOST_SEARCH_FITS):
-            found = fit_once()
+            fit_once()
+            found = self.density_
             if abs(found - self.density) <= DENSITY_TOLERANCE * self.density:
                 return
             if found > self.density:
@@ -349,9 +236,22 @@ class SparseRanker(SgdRanker):
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> SparseState:
         order = by_document_frequency(D)
-        rows = SparseRows((Q.shape[1], D.shape[1]), self._allowed_memory())
-        rows.fill(_identity_in(order, Q.shape[1]))
-        return SparseState(rows, order, l1=self.l1_, shrink_every=self.shrink_every)
+        shape = Q.shape[1], D.shape[1]
+        around_identity = self.shrink_towards == "identity"
+        if around_identity and shape[0] != shape[1]:
+            raise ParameterError(
+                f"shrink_towards='identity' needs one vocabulary; Q has {shape[0]} columns and D has {shape[1]}"
+            )
+        rows = SparseRows(shape, self._allowed_memory())
+        rows.fill(sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0]))
+        return SparseState(
+            rows,
+            order,
+            l1=self.l1_,
+            shrink_every=self.shrink_every,
+            around_identity=around_identity,
+            thinning=getattr(self, "_thinning", None),
+        )
 
     def _allowed_memory(self) -> int:
         return self.max_memory if self.max_memory is not None else physical_memory() // 2
@@ -369,11 +269,18 @@ class SparseRanker(SgdRanker):
             start.data = np.where(start.data > 0, start.data - cum, start.data + cum)
         else:
             rows = np.repeat(np.arange(start.shape[0]), np.diff(start.indptr))
-            square = start.shape[0] == start.shape[1]
-            start.data = ((before.order[start.indices] == rows) & square).astype(np.float32)
+            has_identity = start.shape[0] == start.shape[1] and not before.around_identity
+            start.data = ((before.order[start.indices] == rows) & has_identity).astype(np.float32)
         support = SparseRows(before.shape, before.rows.max_memory)
         support.fill(start, absent=np.nan)
-        state = SparseState(support, before.order, l1=self.l1_, shrink_every=self.shrink_every, frozen=True)
+        state = SparseState(
+            support,
+            before.order,
+            l1=self.l1_,
+            shrink_every=self.shrink_every,
+            around_identity=before.around_identity,
+            frozen=True,
+        )
         total = None if source.n_steps is None else source.n_steps * self.epochs
         run = Run(
             state,
@@ -386,15 +293,24 @@ class SparseRanker(SgdRanker):
             stopping=Stopping(every=1, patience=None),
         )
         run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
-        self._hold(state.weights(), before.order, before.step)
+        self._hold(state.weights(), before.order, before.step, before.around_identity)
         return self
 
-    def _hold(self, weights: sparse.csr_array, order: NDArray[np.int32], step: int) -> None:
+    def _hold(
+        self, weights: sparse.csr_array, order: NDArray[np.int32], step: int, around_identity: bool = False
+    ) -> None:
         """Make these weights the ranker's, ready to learn on."""
         rows = SparseRows(weights.shape, self._allowed_memory())
         rows.fill(reorder_columns(weights, order))
         self._forget()
-        self._state = SparseState(rows, order, l1=self.l1_, shrink_every=self.shrink_every, step=step)
+        self._state = SparseState(
+            rows,
+            order,
+            l1=self.l1_,
+            shrink_every=self.shrink_every,
+            around_identity=around_identity,
+            step=step,
+        )
         self.n_features_in_, self.n_doc_features_ = weights.shape
         self.n_steps_ = step
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import MemoryLimitError
 from tercet.kernels.sparse_rows import (
     BLOCK,
     GAPS,
+    N_SIZES,
+    SIZE_SHIFT,
     TAKEN,
     compact,
     count_live,
+    count_sizes,
     cut,
     read_rows,
     rebase,
@@ -62,11 +66,15 @@ class SparseRows:
         if not fits:
             raise MemoryLimitError(f"{levels.nnz:,} entries do not fit max_memory of {self.max_memory:,} bytes")
 
-    def live(self, cum: float) -> sparse.csr_array:
-        """Levels of the live entries, columns sorted."""
+    def n_live(self, cum: float) -> NDArray[np.int64]:
+        """Live entries of each row."""
         counts = np.zeros(self.shape[0], dtype=np.int64)
         count_live(self.arrays, np.float32(cum), counts)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return counts
+
+    def live(self, cum: float) -> sparse.csr_array:
+        """Levels of the live entries, columns sorted."""
+        indptr = np.concatenate([[0], np.cumsum(self.n_live(cum))])
         columns = np.empty(indptr[-1], dtype=np.int32)
         levels = np.empty(indptr[-1], dtype=np.float32)
         read_rows(self.arrays, np.float32(cum), indptr, columns, levels)
@@ -88,9 +96,19 @@ class SparseRows:
     def rebase(self, cum: float) -> None:
         rebase(self.arrays, np.float32(cum))
 
-    def cut(self, cum: float, smallest: float) -> None:
-        """Make zero of every weight not larger than ``smallest``."""
-        cut(self.arrays, np.float32(cum), np.float32(smallest))
+    def cut(self, density: float, absent: float) -> None:
+        """Drop the smallest weights, so that about the share ``density`` of all entries is left; nothing may be owed.
+
+        Of sizes too close to tell apart at the threshold all are kept. Heads get ``absent`` in place of the others.
+        """
+        n_of_size = np.zeros(N_SIZES, dtype=np.int64)
+        count_sizes(self.arrays, n_of_size)
+        n_of_size[0] = 0  # zeros
+        wanted = max(1, round(density * self.shape[0] * self.shape[1]))
+        at_least = np.cumsum(n_of_size[::-1])[::-1]
+        edge = max(1, int(np.count_nonzero(at_least >= wanted)) - 1)
+        smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
+        cut(self.arrays, smallest, np.float32(absent))
 
     def bytes_used(self) -> int:
         """Bytes of rows in use, gaps included."""

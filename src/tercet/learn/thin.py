@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
+from tercet.kernels.sparse_rows import N_SIZES, SIZE_SHIFT
 from tercet.weights import Weights
 
 _BLOCK_BYTES = 64 * 2**20
-# A positive float32 sorts like its bit pattern; its upper 17 bits put sizes into bins an 1/256th apart.
-_SHIFT = 15
-_N_BINS = 1 << (32 - _SHIFT)
 
 
 def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
@@ -28,9 +26,9 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
         raise InputError(f"density must lie above 0 and be at most 1; got {density}")
     n, m = weights.shape
     wanted = max(1, round(density * n * m))
-    counts = np.zeros(_N_BINS, dtype=np.int64)
+    counts = np.zeros(N_SIZES, dtype=np.int64)
     for _, block in _blocks(weights):
-        counts += np.bincount(_bins(block).ravel(), minlength=_N_BINS)
+        counts += np.bincount(_bins(block).ravel(), minlength=N_SIZES)
     counts[0] -= counts[0]  # zeros, and what is too small to tell from them, are never kept
     above = np.cumsum(counts[::-1])[::-1]  # entries in this bin or a higher one
     wanted = min(wanted, int(above[0]))
@@ -62,4 +60,4 @@ def _blocks(weights: Weights) -> Iterator[tuple[int, NDArray[np.float32]]]:
 
 
 def _bins(block: NDArray[np.float32]) -> NDArray[np.int64]:
-    return (np.abs(block).view(np.uint32) >> _SHIFT).astype(np.int64)
+    return (np.abs(block).view(np.uint32) >> SIZE_SHIFT).astype(np.int64)

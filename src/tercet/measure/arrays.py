@@ -103,9 +103,8 @@ def _check_scores(scores: ArrayLike) -> NDArray[np.floating]:
     if not (np.issubdtype(block.dtype, np.number) or block.dtype == bool) or np.iscomplexobj(block):
         raise InputError(f"Scores must be real numbers. Got dtype {block.dtype}.")
     block = np.ascontiguousarray(block, dtype=np.float32 if block.dtype == np.float32 else np.float64)
-    not_a_number = np.isnan(block)
-    if not_a_number.any():
-        row, column = np.argwhere(not_a_number)[0]
+    if np.isnan(block.min(initial=0)):  # one NaN makes the minimum NaN
+        row, column = np.argwhere(np.isnan(block))[0]
         raise InputError(f"The score of query {row} and document {column} is NaN; scores must be numbers.")
     return block
 

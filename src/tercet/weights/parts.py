@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.kernels.scoring import expand_rows, score_pairs
+from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
 from tercet.store import Fields, take_array
+from tercet.weights.scoring import Matrix, in_double, score_expanded
 
-Matrix: TypeAlias = sparse.csr_array
+_COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
+_THIN = 1 / 8  # share of entries up to which an expanded query is made as a sparse row
 
 
 class Pairs(NamedTuple):
@@ -67,7 +69,11 @@ class Part(ABC):
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         """All scores (n_q, n_d), dense, in double precision."""
-        return _dense(self.expand(Q) @ D.T.astype(np.float64))
+        return score_expanded(self._expand_block, Q, D)
+
+    def _expand_block(self, Q: Matrix) -> Any:
+        """``expand``, sparse or dense as is faster to make and to score with."""
+        return self.expand(Q)
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         """Scores (n,) of row i of Q with row i of D."""
@@ -85,14 +91,6 @@ class Part(ABC):
 
     def scaled(self, factor: float) -> Self:
         return replace(self, scale=self.scale * factor)
-
-
-def _dense(scores: Any) -> NDArray[np.float64]:
-    return scores.toarray() if sparse.issparse(scores) else np.asarray(scores)
-
-
-def _in_double(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -200,14 +198,16 @@ class Dense(Part):
         return self.weights.size
 
     def expand(self, Q: Matrix) -> NDArray[np.float64]:
-        # Query by query, so that W is never copied to double precision as a whole.
-        expanded = np.empty((Q.shape[0], self.shape[1]))
-        for i in range(Q.shape[0]):
-            span = slice(Q.indptr[i], Q.indptr[i + 1])
-            rows = self.weights[Q.indices[span]].astype(np.float64)
-            expanded[i] = Q.data[span].astype(np.float64) @ rows
+        expanded = np.zeros((Q.shape[0], self.shape[1]))
+        expand_dense(in_double(Q), self.weights, _COLUMNS_AT_ONCE, expanded)
         expanded *= self.scale
         return expanded
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        # A pair of texts has far fewer pairs of words than an expanded query has entries.
+        scores = np.empty(Q.shape[0])
+        score_pairs_dense(in_double(Q), in_double(D), self.weights, scores)
+        return scores * self.scale
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[np.ix_(query_terms, doc_terms)].astype(np.float64) * self.scale
@@ -248,19 +248,23 @@ class Sparse(Part):
     def expand(self, Q: Matrix) -> Matrix:
         return (Q.astype(np.float64) @ self.weights.astype(np.float64)) * self.scale
 
-    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+    def _expand_block(self, Q: Matrix) -> Any:
+        n_products = int(np.diff(self.weights.indptr)[Q.indices].sum())
+        if n_products <= _THIN * Q.shape[0] * self.shape[1]:
+            return self.expand(Q)
         expanded = np.zeros((Q.shape[0], self.shape[1]))
-        expand_rows(_in_double(Q), self._rows(), expanded)
+        expand_sparse(in_double(Q), self._rows(), expanded)
         expanded *= self.scale
-        return np.asarray(D.astype(np.float64) @ expanded.T).T
+        return expanded
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         scores = np.empty(Q.shape[0])
-        score_pairs(_in_double(Q), _in_double(D), self._rows(), np.zeros(self.shape[1]), scores)
+        score_pairs_sparse(in_double(Q), in_double(D), self._rows(), np.zeros(self.shape[1]), scores)
         return scores * self.scale
 
-    def _rows(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        return self.weights.indptr, self.weights.indices, self.weights.data
+    def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
+        """The weights as kernels read them; unsigned columns need no test for a negative one."""
+        return self.weights.indptr, self.weights.indices.view(np.uint32), self.weights.data
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale

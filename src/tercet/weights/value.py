@@ -85,8 +85,7 @@ class Weights:
     def score_blocks(self, Q: Any, D: Any) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Scores of all documents for a block of queries at a time, in bounded memory."""
         Q, D = self._queries(Q), self._docs(D)
-        widest = max(D.shape[0], self.shape[1], 1)  # an expanded query is as wide as the vocabulary
-        height = max(1, _BLOCK_BYTES // (8 * widest))
+        height = max(1, _BLOCK_BYTES // (8 * max(1, D.shape[0])))
         for start in range(0, Q.shape[0], height):
             block = slice(start, min(start + height, Q.shape[0]))
             yield block, self.score(Q[block], D)
@@ -266,4 +265,7 @@ def _matrix(matrix: Any, name: str, width: int) -> Matrix:
     found = sparse.csr_array(matrix)
     if found.ndim != 2 or found.shape[1] != width:
         raise InputError(f"{name} must have {width} columns, one per term of the model; got shape {found.shape}")
+    if not found.has_canonical_format:  # kernels want each word of a row once, in ascending order
+        found = found.copy()
+        found.sum_duplicates()
     return found

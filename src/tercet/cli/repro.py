@@ -1,0 +1,109 @@
+"""``tercet repro``: a paper's tables and figures, ours beside the printed numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tercet.cli.inputs import FOLDER, NEW
+from tercet.repro import find_plan, reproduce, write_results
+from tercet.repro.sheets import Cell, Sheet
+
+_TONES = {"good": "green", "bad": "red", "plain": ""}
+
+
+@click.command()
+@click.argument("paper")
+@click.option("--data-home", type=FOLDER, envvar="TERCET_DATA", required=True, help="Folder with the data sets.")
+@click.option("-o", "--output", type=NEW, help="Folder for the results.  [default: out/PAPER]")
+@click.option("--quick", is_flag=True, help="Few rows, preferences and seeds: shows that everything works.")
+@click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
+@click.option("--seeds", type=click.IntRange(min=1), help="How many seeds, instead of the paper file's number.")
+@click.option("--fresh", is_flag=True, help="Do again what an earlier run has finished.")
+def repro(
+    paper: str,
+    data_home: Path,
+    output: Path | None,
+    quick: bool,
+    only: tuple[str, ...],
+    seeds: int | None,
+    fresh: bool,
+) -> None:
+    """Reproduce every table and figure of PAPER: chen2010, or a TOML file of your own.
+
+    What is finished is kept in the output folder, so an interrupted run goes on where it was.
+    """
+    plan = find_plan(paper)
+    folder = output or Path("out") / (plan.paper.key + ("-quick" if quick else ""))
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    with _Lines(console) as lines:
+        results = reproduce(plan, data_home, folder, listener=lines, quick=quick, only=only, seeds=seeds, fresh=fresh)
+    sheets, lacking = write_results(results, folder)
+    for sheet in sheets:
+        _print_sheet(console, sheet)
+    if quick:
+        console.print("A quick run: its numbers mean little.")
+    if lacking:
+        console.print(f"No PNG files: {lacking}", markup=False)
+    console.print(f"Written to {folder}; open {folder / 'index.html'}", markup=False)
+
+
+class _Lines:
+    """A line for each finished cell, and on a terminal a bar below them."""
+
+    def __init__(self, console: Console) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not sys.stdout.isatty(),
+        )
+        self._task = self._bar.add_task("starting")
+
+    def __enter__(self) -> _Lines:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, n_cells: int) -> None:
+        self._bar.update(self._task, total=n_cells)
+
+    def now(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
+
+    def done(self, text: str, n_cells: int = 1) -> None:
+        self._bar.console.print(text, markup=False, soft_wrap=True)
+        self._bar.advance(self._task, n_cells)
+
+
+def _print_sheet(console: Console, sheet: Sheet) -> None:
+    if not sheet.has_numbers:
+        console.print(f"\n{sheet.title}. {' '.join(sheet.notes)}", markup=False)
+        return
+    table = Table(title=sheet.title, title_justify="left", title_style="bold", show_lines=False)
+    for name in sheet.head:
+        table.add_column(name)
+    for row in sheet.rows:
+        table.add_row(*(_shown(cell, first=at == 0) for at, cell in enumerate(row)))
+    console.print()
+    console.print(table)
+    for note in sheet.notes:
+        console.print(note, markup=False)
+
+
+def _shown(cell: Cell, first: bool) -> str:
+    text = cell.text.replace("[", "\\[")
+    if not cell.detail or first:
+        return text if cell.tone == "plain" else f"[{_TONES[cell.tone]}]{text}[/]"
+    detail = cell.detail.replace("[", "\\[")
+    return f"{text}\n" + (detail if cell.tone == "plain" else f"[{_TONES[cell.tone]}]{detail}[/]")

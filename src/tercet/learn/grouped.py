@@ -1,0 +1,410 @@
+"""W with whole rows or whole columns shrunk to zero: words that drop out of one side altogether.
+
+Chen et al. 2010 name group lasso on W as future work; this is their Algorithm 1 with that penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.preferences import Preferences
+from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
+from tercet.kernels.grouped import LINE, LINES_A_WORD, grouped_advance, mark_written, refresh
+from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
+from tercet.learn.loop import Callback, Run, Stopping
+from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.memory import physical_memory
+from tercet.learn.sources import Source, as_source
+from tercet.learn.sparse import Refit
+from tercet.learn.state import Chunk, State
+from tercet.store import Fields, take_array
+from tercet.weights import Sparse, Weights
+
+REFRESH_EVERY = 1 << 17  # steps between exact computations of all norms
+_BLOCK = 256  # groups turned to CSR at a time
+_NEVER_WRITTEN, _UNIT = (0.0, 0.0, 1.0), (1.0, 0.0, 1.0)  # scale, stamp, norm
+
+
+class GroupedState(State):
+    """Groups of W as lines of V with a scale each, the shrinkage handed out, and the order of V's columns.
+
+    ``order`` is that of the side that is not grouped, frequent words first, so that a step touches fewer cache lines.
+    """
+
+    kernels = (grouped_advance,)
+
+    def __init__(
+        self,
+        V: NDArray[np.float32],
+        groups: NDArray[np.float64],
+        order: NDArray[np.int32],
+        *,
+        by: str,
+        l1: float,
+        shrink_every: int,
+        cum: float = 0.0,
+        pending: float = 0.0,
+        step: int = 0,
+    ) -> None:
+        self.V = V
+        self.groups = groups
+        self.order = order
+        self.by = by
+        self.shrinkage = np.array([cum, pending, l1, shrink_every], dtype=np.float64)
+        self.frozen = False
+        self.step = step
+        self.marks = np.zeros((V.shape[0], _mark_words(V.shape[1])), dtype=np.int64)
+        mark_written(V, self.marks)
+        self._scratch = _scratch(0, 0, 0)
+
+    @classmethod
+    def start(cls, n_groups: int, order: NDArray[np.int32], *, by: str, l1: float, shrink_every: int) -> Self:
+        """The identity where both sides share a vocabulary, zeros where they do not."""
+        V = np.zeros((n_groups, order.size), dtype=np.float32)
+        groups = np.tile(_NEVER_WRITTEN, (n_groups, 1))
+        if n_groups == order.size:
+            V[order, np.arange(order.size)] = 1
+            groups[:] = _UNIT
+        return cls(V, groups, order, by=by, l1=l1, shrink_every=shrink_every)
+
+    @property
+    def cum(self) -> float:
+        return float(self.shrinkage[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_groups, n_inner = self.V.shape
+        return (n_groups, n_inner) if self.by == "rows" else (n_inner, n_groups)
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        two_docs = 2 * int(np.diff(D.indptr).max(initial=0))
+        longest = max(two_docs, int(np.diff(Q.indptr).max(initial=0)))
+        self._scratch = _scratch(two_docs, longest, self.marks.shape[1])
+        if self.by == "rows":
+            return Problem.of(Q, reorder_columns(D, self.order))
+        return Problem.of(reorder_columns(Q, self.order), D)
+
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+        done, n = 0, len(chunk[0])
+        while True:
+            at = self.step + done
+            # Norms are refreshed at fixed steps, so that cutting a run anywhere gives the same bits.
+            stop = min(n, done + REFRESH_EVERY - at % REFRESH_EVERY)
+            grouped_advance(
+                self.V,
+                self.marks,
+                self.groups,
+                problem.Q,
+                problem.D,
+                tuple(column[done:stop] for column in chunk),
+                margin,
+                self.shrinkage,
+                at,
+                self.by == "columns",
+                self.frozen,
+                self._scratch,
+                tally,
+            )
+            if stop > done and (self.step + stop) % REFRESH_EVERY == 0 and not self.frozen:
+                self.refresh()
+            done = stop
+            if done == n:
+                return
+
+    def refresh(self) -> None:
+        """Take all owed shrinkage and compute norms anew; weights change by rounding only."""
+        refresh(self.V, self.marks, self.groups, self.cum)
+        self.shrinkage[0] = 0.0
+
+    def scales(self) -> NDArray[np.float64]:
+        """The scale of each group after its owed shrinkage; 0 for the dead."""
+        scale, stamp, norm = self.groups.T
+        return np.maximum(scale - (self.cum - stamp) / norm, 0.0)
+
+    def weights(self) -> sparse.csr_array:
+        """The current weights, words in their given order; dead groups have no entry."""
+        scales = self.scales()
+        place = np.argsort(self.order)
+        blocks = []
+        for first in range(0, scales.size, _BLOCK):
+            block = slice(first, first + _BLOCK)
+            lines = np.zeros((scales[block].size, place.size), dtype=np.float32)
+            alive = np.flatnonzero(scales[block])
+            lines[alive] = self.V[first + alive][:, place] * scales[first + alive, None]
+            blocks.append(sparse.csr_array(lines))
+        found = sparse.vstack(blocks, format="csr")
+        return found if self.by == "rows" else found.T.tocsr()
+
+    def snapshot(self) -> Weights:
+        return Weights([Sparse(weights=self.weights())])
+
+    def begin_refit(self) -> None:
+        """Start over, in place, with the identity on the living groups; the dead stay dead from now on."""
+        alive = self.scales() > 0
+        self.V[:] = 0
+        self.marks[:] = 0
+        if self.V.shape[0] == self.V.shape[1]:
+            at = np.flatnonzero(alive[self.order])
+            self.V[self.order[at], at] = 1
+            mark_written(self.V, self.marks)
+        self.groups[:] = np.where(alive[:, None], _UNIT, _NEVER_WRITTEN)
+        self.shrinkage[:2] = 0.0
+        self.frozen = True
+        self.step = 0
+
+    def end_refit(self, step: int) -> None:
+        """Let groups shrink and come back again, from the weights as they are."""
+        self.refresh()
+        self.frozen = False
+        self.step = step
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        living = np.flatnonzero(self.scales()).astype(np.int32)
+        whole = living.size == len(self.groups)
+        return {
+            "living": living,
+            "V": self.V if whole else self.V[living],
+            "groups": self.groups if whole else self.groups[living],
+            "order": self.order,
+        }
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {
+            "by": self.by,
+            "n_groups": len(self.groups),
+            "l1": float(self.shrinkage[2]),
+            "shrink_every": int(self.shrinkage[3]),
+            "cum": self.cum,
+            "pending": float(self.shrinkage[1]),
+        }
+
+    def copy(self) -> Self:
+        return type(self).from_state(Fields(self.meta(), "copy"), self.arrays())
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        by = fields.take("by", str)
+        n_groups = fields.take("n_groups", int)
+        order = take_array(arrays, "order", np.int32, 1)
+        if by not in ("rows", "columns") or not np.array_equal(np.sort(order), np.arange(order.size)):
+            raise DamagedBundleError("a grouped state is by neither rows nor columns, or its order is no permutation")
+        living = take_array(arrays, "living", np.int32, 1)
+        if not 0 < n_groups < 2**31 or np.any(np.diff(living, prepend=-1, append=n_groups) <= 0):
+            raise DamagedBundleError(f"the living groups of a grouped state are not rising numbers below {n_groups}")
+        found = take_array(arrays, "groups", np.float64, (living.size, 3))
+        if np.any(found[:, [0, 2]] <= 0):
+            raise DamagedBundleError("a living group of a grouped state has a scale or a norm that is not positive")
+        V = np.zeros((n_groups, order.size), dtype=np.float32)
+        V[living] = take_array(arrays, "V", np.float32, (living.size, order.size))
+        groups = np.tile(_NEVER_WRITTEN, (n_groups, 1))
+        groups[living] = found
+        return cls(
+            V,
+            groups,
+            order,
+            by=by,
+            l1=fields.take("l1", float),
+            shrink_every=fields.take("shrink_every", int),
+            cum=fields.take("cum", float),
+            pending=fields.take("pending", float),
+            step=fields.take("step", int),
+        )
+
+
+class GroupSparseRanker(SgdRanker):
+    """Every pair of words may have a weight, and a group penalty removes whole words from one side of W.
+
+    Learns the mean margin rank loss plus ``l1`` times the sum of the norms of W's rows, or of its columns. A row that
+    reaches zero is a query word that asks for nothing; a column, a document word that no query asks for and that an
+    index need not hold. W starts at the identity. After every ``shrink_every`` steps each group gives the penalty of
+    those steps from its norm, all at once; groups owe it until they are read, which gives the same weights as sweeping
+    over all of W. An update can bring a group back. Then, with ``refit``, the groups that are left are learned again
+    without penalty, on the same preferences in the same order.
+
+    Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words.
+
+    Parameters
+    ----------
+    l1 : strength of the penalty
+    by : {"rows", "columns"}
+        What vanishes together: all weights of a query word, or all of a document word.
+    shrink_every : T, steps between shrinkages
+    refit : learn the groups that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does it by hand
+    max_memory : bytes W may take while training; default half the machine's memory
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
+
+    Attributes
+    ----------
+    groups_ : rows, or columns, of W that are not zero
+    n_groups_ : their number
+    weights_before_refit_ : the weights that chose the groups
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import Preferences
+    >>> X = sparse.csr_array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    >>> ranker = GroupSparseRanker(rate=2.0, l1=0.5, shrink_every=1, refit=False).fit(X, Preferences([0], [1], [2]))
+    >>> print(ranker.weights_.sparse.toarray().round(2))
+    [[-0.55  1.11  0.  ]
+     [ 0.    0.    0.  ]
+     [ 0.    0.    0.  ]]
+    >>> ranker.groups_
+    array([0])
+    """
+
+    _state_class = GroupedState
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SgdRanker._parameter_constraints,
+        "l1": [NOT_NEGATIVE],
+        "by": [StrOptions({"rows", "columns"})],
+        "shrink_every": [COUNT],
+        "refit": ["boolean"],
+        "max_memory": [COUNT, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        l1: float = 1e-5,
+        by: str = "rows",
+        shrink_every: int = 100,
+        refit: bool = True,
+        rate: float = 200.0,
+        schedule: str = "inverse-sqrt",
+        margin: float = 1.0,
+        epochs: int = 1,
+        shuffle: bool = False,
+        validate_every: int | None = None,
+        patience: int | None = 3,
+        max_memory: int | None = None,
+        random_state: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.l1 = l1
+        self.by = by
+        self.shrink_every = shrink_every
+        self.refit = refit
+        self.rate = rate
+        self.schedule = schedule
+        self.margin = margin
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.validate_every = validate_every
+        self.patience = patience
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # "refit" names a parameter and a method; the property is both.
+    @property
+    def refit(self) -> Any:
+        ranker: Any = self
+        return Refit(ranker, self._refit_wanted)
+
+    @refit.setter
+    def refit(self, wanted: bool) -> None:
+        self._refit_wanted = wanted
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return super().get_params(deep) | {"refit": self._refit_wanted}
+
+    @property
+    def groups_(self) -> NDArray[np.intp]:
+        """Rows, or columns, of W that are not zero."""
+        check_is_fitted(self)
+        W = self.weights_.parts[0].arrays()
+        assert isinstance(self._state, GroupedState)
+        if self._state.by == "rows":
+            return np.flatnonzero(np.diff(W["indptr"]))
+        return np.flatnonzero(np.bincount(W["indices"], minlength=self.n_doc_features_))
+
+    @property
+    def n_groups_(self) -> int:
+        return self.groups_.size
+
+    def fit(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        validation: Callable[[Weights], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
+
+        Validation and callbacks watch the first phase; the refit follows it.
+        """
+        super().fit(Q, prefs, D, validation, callbacks)
+        if self._refit_wanted:
+            self._refit_on_support(Q, prefs, D)
+        return self
+
+    def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
+        if hasattr(self, "_state") and self._state.by != self.by:  # type: ignore[attr-defined]
+            raise ParameterError(f"by={self.by!r} cannot be set between calls of partial_fit; call fit to start anew")
+        return super().partial_fit(Q, prefs, D)
+
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> GroupedState:
+        n, m = Q.shape[1], D.shape[1]
+        n_groups, inner = (n, D) if self.by == "rows" else (m, Q)
+        # V, its marks, and three numbers for each group
+        needed = n_groups * (4 * inner.shape[1] + 8 * _mark_words(inner.shape[1]) + 24)
+        allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
+        if needed > allowed:
+            raise MemoryLimitError(
+                f"W for {n:,} query and {m:,} document words, shrunk by {self.by}, takes {needed:,} bytes; "
+                f"{allowed:,} are allowed. Use fewer words, or SparseRanker"
+            )
+        return GroupedState.start(
+            n_groups, by_document_frequency(inner), by=self.by, l1=float(self.l1), shrink_every=self.shrink_every
+        )
+
+    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> Self:
+        check_is_fitted(self)
+        queries, docs = self._check_pair(Q, D)
+        source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
+        state = self._state
+        assert isinstance(state, GroupedState)
+        self.weights_before_refit_ = self.weights_
+        # W is learned again where it lies; should it diverge, the ranker counts as not fitted.
+        self._forget()
+        steps = state.step
+        state.begin_refit()
+        run = Run(
+            state,
+            source,
+            queries,
+            docs,
+            self._sgd(),
+            total=None if source.n_steps is None else source.n_steps * self.epochs,
+            validation=None,
+            stopping=Stopping(every=1, patience=None),
+        )
+        run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
+        state.end_refit(steps)
+        self._keep(state, queries, docs)
+        return self
+
+
+def _mark_words(n_inner: int) -> int:
+    """int64 words that the marks of one group take."""
+    return -(-n_inner // (LINE * LINES_A_WORD))
+
+
+def _scratch(two_docs: int, longest: int, mark_words: int) -> tuple[NDArray[Any], ...]:
+    """cols, vals, starts, living, factors, touched as ``grouped_advance`` takes them."""
+    return (
+        np.empty(two_docs, dtype=np.int32),
+        np.empty(two_docs, dtype=np.float32),
+        *np.empty((2, longest), dtype=np.int32),
+        np.empty(longest, dtype=np.float32),
+        np.empty(mark_words, dtype=np.int64),
+    )

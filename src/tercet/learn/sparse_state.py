@@ -1,0 +1,219 @@
+"""What ``SparseRanker`` carries while it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import DamagedBundleError
+from tercet.kernels.sparse import sparse_advance
+from tercet.learn.matrices import Problem, reorder_columns
+from tercet.learn.sparse_rows import SparseRows
+from tercet.learn.state import Chunk, State
+from tercet.store import Fields, take_array
+from tercet.weights import Identity, Sparse, Weights
+
+REBASE_EVERY = 1 << 17  # steps; keeps levels small enough for float32
+SWEEP_EVERY = 2048  # steps between givings back of dead entries
+KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
+N_CUTS = 20  # of gradual thinning, evenly over the first three quarters of the steps
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """Cut the smallest entries again and again while learning, until the share ``density`` is left.
+
+    What is left after each cut falls with the third power of the steps to go (Zhu and Gupta 2017), fast while most
+    entries are noise. After the last cut no entry comes back: the others learn on to the end.
+    """
+
+    density: float
+    n_steps: int
+
+    def due(self) -> list[tuple[int, float]]:
+        """Steps after which to cut, and the share of entries to leave then."""
+        return [
+            (
+                max(1, self.n_steps * 3 * k // (4 * N_CUTS)),
+                self.density + (1 - self.density) * (1 - k / N_CUTS) ** 3,
+            )
+            for k in range(1, N_CUTS + 1)
+        ]
+
+
+class SparseState(State):
+    """Levels of W by row, the shrinkage handed out, and the column order (frequent words first).
+
+    around_identity : the rows hold W - I
+    frozen : no entry is added and none shrinks
+    """
+
+    kernels = (sparse_advance,)
+
+    def __init__(
+        self,
+        rows: SparseRows,
+        order: NDArray[np.int32],
+        *,
+        l1: float,
+        shrink_every: int,
+        cum: float = 0.0,
+        pending: float = 0.0,
+        around_identity: bool = False,
+        thinning: Thinning | None = None,
+        frozen: bool = False,
+        step: int = 0,
+    ) -> None:
+        self.rows = rows
+        self.order = order
+        self.shrinkage = np.array([cum, pending, 0.0 if frozen else l1, shrink_every], dtype=np.float64)
+        self.l1 = l1
+        self.around_identity = around_identity
+        self.thinning = thinning
+        self.frozen = frozen
+        self.step = step
+
+    @property
+    def cum(self) -> float:
+        return float(self.shrinkage[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        problem = Problem.of(Q, reorder_columns(D, self.order))
+        longest = problem.scratch[0].size
+        room = max(KEPT_WEIGHTS, 2 * longest)
+        self._kept = (
+            np.empty(room, dtype=np.float32),
+            np.empty(room, dtype=np.int64),
+            np.empty((int(np.diff(Q.indptr).max(initial=0)), 3), dtype=np.int64),
+            np.empty(longest, dtype=np.int64),
+            np.empty(longest, dtype=np.float32),
+        )
+        self._texts = (Q, D)
+        return problem
+
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+        start = self._margins_of_identity(*chunk[:3])
+        done, n, stuck = 0, len(chunk[0]), 0
+        cuts = dict(self.thinning.due()) if self.thinning is not None else {}
+        while done < n or n == 0:
+            at = self.step + done
+            # Rebasing, sweeping and cutting happen at fixed steps, so that stopping anywhere gives the same bits.
+            stops = [n, done + SWEEP_EVERY - at % SWEEP_EVERY, done + REBASE_EVERY - at % REBASE_EVERY]
+            stop = min(stops + [step - self.step for step in cuts if step > at])
+            steps = sparse_advance(
+                self.rows.arrays,
+                problem.Q,
+                problem.D,
+                tuple(column[done:stop] for column in chunk),
+                start[done:stop],
+                margin,
+                self.shrinkage,
+                at,
+                self.frozen,
+                problem.scratch,
+                self._kept,
+                tally,
+            )
+            if n == 0:
+                return
+            done += steps
+            if done < stop:  # no room: close the gaps between rows, then drop dead entries, then give up
+                stuck = 1 if steps else stuck + 1
+                if stuck > 2:
+                    raise self.rows.no_room()
+                if stuck == 2:
+                    self.rows.sweep(self.cum)
+                self.rows.compact()
+                continue
+            stuck = 0
+            at = self.step + done
+            if at in cuts:
+                self.frozen = at == max(cuts)
+                self.rows.cut(cuts[at], absent=np.nan if self.frozen else 0.0)
+            if not self.frozen and at % REBASE_EVERY == 0:
+                self.rows.rebase(self.cum)
+                self.shrinkage[0] = 0.0
+            if not self.frozen and at % SWEEP_EVERY == 0:
+                self.rows.sweep(self.cum)
+
+    def _margins_of_identity(
+        self, query: NDArray[np.int32], better: NDArray[np.int32], worse: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """What the fixed identity, if there is one, adds to each margin."""
+        if not self.around_identity:
+            return np.zeros(len(query), dtype=np.float32)
+        Q, D = self._texts
+        return np.asarray((Q[query] * (D[better] - D[worse])).sum(axis=1), dtype=np.float32)
+
+    def weights(self) -> sparse.csr_array:
+        """The current weights, without a fixed identity, columns in their given order."""
+        found = self.rows.live(self.cum)
+        cum = np.float32(self.cum)
+        found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
+        return sparse.csr_array((found.data, self.order[found.indices], found.indptr), shape=self.shape)
+
+    def snapshot(self) -> Weights:
+        learned = Sparse(weights=self.weights())
+        return Weights([Identity(n_terms=self.shape[0]), learned] if self.around_identity else [learned])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        found = self.rows.live(self.cum)
+        return {
+            "indptr": found.indptr.astype(np.int64),
+            "columns": found.indices.astype(np.int32),
+            "levels": found.data,
+            "order": self.order,
+        }
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {
+            "l1": self.l1,
+            "shrink_every": int(self.shrinkage[3]),
+            "cum": self.cum,
+            "pending": float(self.shrinkage[1]),
+            "max_memory": self.rows.max_memory,
+            "around_identity": self.around_identity,
+            "thin_to": None if self.thinning is None else self.thinning.density,
+            "thin_over": None if self.thinning is None else self.thinning.n_steps,
+            "frozen": self.frozen,
+        }
+
+    def copy(self) -> Self:
+        return type(self).from_state(Fields(self.meta(), "copy"), self.arrays())
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        order = take_array(arrays, "order", np.int32, 1)
+        if not np.array_equal(np.sort(order), np.arange(order.size)):
+            raise DamagedBundleError("the column order of a sparse state is not a permutation")
+        indptr = take_array(arrays, "indptr", np.int64, 1)
+        levels = take_array(arrays, "levels", np.float32, 1)
+        columns = take_array(arrays, "columns", np.int32, (levels.size,))
+        n = indptr.size - 1
+        rising = n >= 1 and indptr[0] == 0 and indptr[-1] == levels.size and not (np.diff(indptr) < 0).any()
+        if not rising or (columns.size and not (columns.min() >= 0 and columns.max() < order.size)):
+            raise DamagedBundleError("row pointers or columns of a sparse state are out of range")
+        rows = SparseRows((n, order.size), fields.take("max_memory", int))
+        frozen = fields.take("frozen", bool)
+        rows.fill(sparse.csr_array((levels, columns, indptr), shape=(n, order.size)), absent=np.nan if frozen else 0.0)
+        thin_to, thin_over = fields.take("thin_to", float | None), fields.take("thin_over", int | None)
+        return cls(
+            rows,
+            order,
+            l1=fields.take("l1", float),
+            shrink_every=fields.take("shrink_every", int),
+            cum=fields.take("cum", float),
+            pending=fields.take("pending", float),
+            around_identity=fields.take("around_identity", bool),
+            thinning=None if thin_to is None or thin_over is None else Thinning(thin_to, thin_over),
+            frozen=frozen,
+            step=fields.take("step", int),
+        )

@@ -1,0 +1,140 @@
+"""Figures of a plan as rows for CSV and, where matplotlib is installed, as PNG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tercet.errors import MissingExtraError
+from tercet.repro.plan import Curves, Scatter
+from tercet.repro.runner import Results
+
+_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
+_MARKERS = "osD^vP"
+
+
+@dataclass
+class Drawing:
+    """One figure: its rows, and its picture where it can be drawn."""
+
+    key: str
+    title: str
+    rows: list[dict[str, Any]]
+    draw: Callable[[], bytes]
+    past_the_paper: bool = False
+    png: bytes | None = None
+
+
+def make_drawings(results: Results) -> list[Drawing]:
+    """All figures that there are numbers for; nothing is drawn yet."""
+    found = [
+        _curves(results, curves, dataset)
+        for curves in results.plan.curves
+        for dataset in curves.datasets
+        if dataset in results.data
+    ]
+    found += [_scatter(results, scatter) for scatter in results.plan.scatters if scatter.dataset in results.data]
+    return found
+
+
+def draw_all(drawings: list[Drawing]) -> None:
+    """Fill in the PNGs; without matplotlib a MissingExtraError."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot", "drawing figures") from error
+    for drawing in drawings:
+        drawing.png = drawing.draw()
+
+
+def _curves(results: Results, curves: Curves, dataset: str) -> Drawing:
+    series: dict[str, list[dict[str, Any]]] = {}
+    for fit in results.plan.fits:
+        if (curves.key, dataset, fit.key) in results.curves:
+            found = results.curves[curves.key, dataset, fit.key]["series"]
+            for model in fit.all_models():
+                if model.weights in found:
+                    series[model.title] = found[model.weights]
+    rows = [{"model": title} | point for title, points in series.items() for point in points]
+    measures = results.plan.measures
+
+    def draw() -> bytes:
+        figure, (left, right) = _empty(2)
+        for at, (title, points) in enumerate(series.items()):
+            steps = [point["step"] for point in points]
+            style = {"color": _COLOURS[at % 6], "marker": _MARKERS[at % 6], "markersize": 3.5, "linewidth": 1.4}
+            left.plot(steps, [point["error"] for point in points], label=title, **style)
+            right.plot(steps, [100 * point["density"] for point in points], label=title, **style)
+        for axes, label in ((left, f"test {measures['error'].title.lower()}"), (right, "density of W, %")):
+            _log_axis(axes, "steps")
+            axes.set_ylabel(label)
+            axes.set_ylim(bottom=0)
+            axes.grid(alpha=0.25)
+        left.legend(frameon=False)
+        return _png(figure)
+
+    data = results.plan.datasets[dataset].title
+    return Drawing(f"{curves.key}-{dataset}", f"{curves.place}: {curves.title}, {data}", rows, draw)
+
+
+def _scatter(results: Results, scatter: Scatter) -> Drawing:
+    rows: list[dict[str, Any]] = []
+    for series in scatter.series:
+        for model in series.models:
+            x, y = (results.values(scatter.dataset, model, name) for name in (scatter.x, scatter.y))
+            if x and y:
+                title = results.plan.model(model).title
+                low, high = min(y), max(y)
+                rows.append(
+                    {"series": series.title, "model": title, scatter.x: float(np.mean(x)), scatter.y: float(np.mean(y))}
+                    | {"lowest": low, "highest": high}
+                )
+    measure = results.plan.measures[scatter.y]
+
+    def draw() -> bytes:
+        figure, (axes,) = _empty(1)
+        factor = 100 if scatter.x == "density" else 1
+        for at, series in enumerate(scatter.series):
+            points = sorted((row[scatter.x] * factor, row[scatter.y]) for row in rows if row["series"] == series.title)
+            if not points:
+                continue
+            axes.plot(*zip(*points, strict=True), label=series.title, color=_COLOURS[at % 6], marker=_MARKERS[at % 6])
+        for at, (name, height) in enumerate(scatter.lines.items()):
+            axes.axhline(height, color="#888888", linewidth=1, linestyle=("--", ":", "-.")[at % 3])
+            axes.annotate(name, (0.01, height), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
+        labels = {
+            "density": "density of W, %",
+            "seconds": "seconds of learning, thinning included",
+            "memory": "memory, MB",
+        }
+        _log_axis(axes, labels[scatter.x])
+        axes.set_ylabel(measure.title)
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)
+        return _png(figure)
+
+    return Drawing(scatter.key, f"{scatter.title}, {results.plan.datasets[scatter.dataset].title}", rows, draw, True)
+
+
+def _empty(n_panels: int) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure  # not pyplot, which keeps state and looks for a screen
+
+    figure = Figure(figsize=(5.6 * n_panels, 3.8), layout="constrained")
+    return figure, figure.subplots(1, n_panels, squeeze=False)[0]
+
+
+def _log_axis(axes: Any, label: str) -> None:
+    axes.set_xscale("log")
+    axes.set_xlabel(label)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.xaxis.set_minor_formatter("")
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+    return buffer.getvalue()

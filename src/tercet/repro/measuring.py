@@ -1,0 +1,70 @@
+"""What is measured of a weights value on test rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data import Preferences
+from tercet.measure import average_precision_of_classes
+from tercet.weights import Dense, Diagonal, Identity, Sparse, Weights
+
+_CHUNK = 4096
+
+
+def n_nonzero(weights: Weights) -> int:
+    """How many entries of W are not zero; a low-rank W has all of them."""
+    if len(weights.parts) == 1:
+        part = weights.parts[0]
+        if isinstance(part, Identity):
+            return part.n_terms
+        if isinstance(part, Diagonal):
+            return int(np.count_nonzero(part.weights))
+        if isinstance(part, Sparse):
+            return int(part.weights.nnz)
+        if isinstance(part, Dense):
+            return int(np.count_nonzero(part.weights))
+    return weights.shape[0] * weights.shape[1]
+
+
+def megabytes(n_entries: float, n_rows: int) -> float:
+    """A compressed sparse row matrix in double precision: value and column of each entry, a pointer for each row."""
+    return (16 * n_entries + 8 * (n_rows + 1)) / 1e6
+
+
+def entries_of_megabytes(memory: float, n_rows: int) -> float:
+    """The inverse of `megabytes`."""
+    return (memory * 1e6 - 8 * (n_rows + 1)) / 16
+
+
+def wrong_preferences(weights: Weights, X: sparse.csr_array, prefs: Preferences) -> NDArray[np.bool_]:
+    """Which preferences are not ranked right; a tie is not."""
+    margins = np.empty(len(prefs))
+    for start in range(0, len(prefs), _CHUNK):
+        part = prefs[start : start + _CHUNK]
+        Q = X[part.query]
+        margins[start : start + _CHUNK] = weights.score_rows(Q, X[part.better]) - weights.score_rows(Q, X[part.worse])
+    return margins <= 0
+
+
+def measure_model(weights: Weights, X: sparse.csr_array, y: NDArray[Any], prefs: Preferences) -> dict[str, Any]:
+    """Average precision of each row as a query, which preferences are wrong, and their means. Takes seconds."""
+    precision = average_precision_of_classes(weights, X, y)
+    wrong = wrong_preferences(weights, X, prefs)
+    return {
+        "map": float(precision.mean()),
+        "error": float(wrong.mean()),
+        "average_precision": precision.tolist(),
+        "wrong": np.flatnonzero(wrong).tolist(),
+        "n_preferences": len(prefs),
+    }
+
+
+def measure_size(weights: Weights) -> dict[str, float]:
+    """Non-zeros, the share of W they are, and megabytes."""
+    n, m = weights.shape
+    entries = n_nonzero(weights)
+    return {"density": entries / (n * m), "memory": megabytes(entries, n)}

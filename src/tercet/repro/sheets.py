@@ -1,0 +1,276 @@
+"""Tables as values: the console, text and CSV files and the page all show these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tercet.repro.learners import RIVALS
+from tercet.repro.measuring import entries_of_megabytes
+from tercet.repro.plan import Claim, Measure, Statistics, Table, Words
+from tercet.repro.runner import Results
+from tercet.repro.verdicts import (
+    Verdict,
+    claim_test,
+    compare,
+    judge_claim,
+    judge_target,
+    mean_and_half_range,
+    shown,
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown: ours, then the paper's number and the verdict, then its place in the paper."""
+
+    text: str
+    detail: str = ""
+    place: str = ""
+    tone: str = "plain"
+
+
+@dataclass
+class Sheet:
+    """A table ready to be shown; ``records`` are its numbers for CSV and JSON."""
+
+    key: str
+    title: str
+    head: list[str]
+    rows: list[list[Cell]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    has_numbers: bool = True  # false when the data was not there
+    past_the_paper: bool = False
+
+
+def make_sheets(results: Results) -> list[Sheet]:
+    """Every table of the plan, in its order: statistics, tables of the paper, orderings, words, then our own."""
+    plan = results.plan
+    sheets = [_statistics(results, each, at) for at, each in enumerate(plan.statistics, 1)]
+    sheets += [_table(results, table) for table in plan.tables if table.kind == "paper"]
+    sheets += [_claims(results)] if plan.claims else []
+    sheets += [_words(results, words) for words in plan.words]
+    ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
+    ours += [_targets(results)] if plan.targets else []
+    for sheet in ours:
+        sheet.past_the_paper = True
+    return sheets + ours
+
+
+def _verdict(results: Results, dataset: str, verdict: Verdict) -> Verdict:
+    """A verdict only where the run and the data are those of the paper."""
+    if results.quick:
+        return Verdict("not compared", "plain")
+    if not results.plan.datasets[dataset].compare:
+        return Verdict("not compared", "plain")
+    return verdict
+
+
+def _not_run(results: Results, dataset: str) -> str:
+    return f"Not run: {results.missing.get(dataset, 'another data set was asked for')}."
+
+
+def _statistics(results: Results, statistics: Statistics, number: int) -> Sheet:
+    key = "statistics" if number == 1 else f"statistics-{number}"
+    sheet = Sheet(key, f"{statistics.place}: {statistics.title}", ["data set"])
+    facts = list(dict.fromkeys(fact for printed in statistics.printed.values() for fact in printed))
+    sheet.head += facts
+    for dataset, printed in statistics.printed.items():
+        data = results.plan.datasets[dataset]
+        found = results.data.get(dataset, {}).get("statistics", {})
+        cells = [Cell(data.title, data.note)]
+        for fact in facts:
+            number_printed, ours = printed.get(fact), found.get(fact)
+            if number_printed is None:
+                cells.append(Cell(_count(ours)))
+                continue
+            verdict = Verdict("the same", "good")
+            if ours is None:
+                verdict = Verdict("not run", "plain")
+            elif ours != number_printed:
+                verdict = _verdict(results, dataset, Verdict("differs", "bad"))
+            place = f"{statistics.place}, {data.title}, {fact}"
+            cells.append(Cell(_count(ours), f"paper {number_printed:,}, {verdict.text}", place, verdict.tone))
+            sheet.records.append(
+                {"dataset": dataset, "fact": fact, "ours": ours, "paper": number_printed, "verdict": verdict.text}
+            )
+        sheet.rows.append(cells)
+    return sheet
+
+
+def _count(n: int | None) -> str:
+    return "–" if n is None else f"{n:,}"
+
+
+def _table(results: Results, table: Table) -> Sheet:
+    plan = results.plan
+    sheet = Sheet(table.key, f"{table.place}: {table.title}" if table.place else table.title, ["model"])
+    searched = any(plan.fit_of(row.model).reuse for row in table.rows)
+    sheet.head += [_with_unit(results, name) for name in table.measures] + ["learning s"] + ["found"] * searched
+    sheet.notes += [note for note in (table.note, plan.datasets[table.dataset].note) if note]
+    if table.dataset not in results.data:
+        sheet.notes.append(_not_run(results, table.dataset))
+        sheet.has_numbers = False
+    for row in table.rows:
+        fit, cells = plan.fit_of(row.model), [Cell(plan.model(row.model).title)]
+        for name in table.measures:
+            printed = row.printed(name)
+            if name == "density" and table.dictionary_size and row.memory is not None:
+                printed = entries_of_megabytes(row.memory, table.dictionary_size) / table.dictionary_size**2
+            cell, record = _compared(results, table, row.model, name, printed)
+            cells.append(cell)
+            sheet.records.append(record)
+        seconds = results.values(table.dataset, row.model, "seconds")
+        facts = [cell["facts"] for cell in results.fits.get((table.dataset, fit.key), [])]
+        learns = bool(fit.preferences) or fit.ranker in RIVALS
+        cells.append(Cell(f"{min(seconds):.1f}" if seconds and learns else "–"))
+        if searched:
+            found = [f"l1 {f['l1_']:.3g} after {f['n_fits_']} fits" for f in facts[:1] if f.get("n_fits_", 0) > 1]
+            cells.append(Cell("".join(found) or "–"))
+        sheet.rows.append(cells)
+    return sheet
+
+
+def _with_unit(results: Results, name: str) -> str:
+    measure = results.plan.measures[name]
+    return measure.title + (f" ({measure.unit})" if measure.unit not in ("", "%") else "")
+
+
+def _compared(
+    results: Results, table: Table, model: str, name: str, printed: float | None
+) -> tuple[Cell, dict[str, Any]]:
+    """Ours beside the paper's number."""
+    measure, values = results.plan.measures[name], results.values(table.dataset, model, name)
+    title = results.plan.model(model).title
+    derived = ", read off the memory" if name == "density" and table.dictionary_size else ""
+    place = "" if printed is None else f"{table.place}, {title}, {measure.title}{derived}"
+    record: dict[str, Any] = {
+        "dataset": table.dataset,
+        "model": title,
+        "measure": name,
+        "ours": float(np.mean(values)) if values else None,
+        "half_range": (max(values) - min(values)) / 2 if values else None,
+        "seeds": len(values),
+        "paper": printed,
+        "place": place,
+        "difference": None,
+        "tolerance": None if printed is None else measure.tolerance_for(printed),
+        "verdict": "",
+    }
+    if not values:
+        return Cell("–", "" if printed is None else f"paper {shown(printed, measure)}", place), record
+    if printed is None:
+        return Cell(mean_and_half_range(values, measure)), record
+    mean = record["ours"]
+    verdict = _verdict(results, table.dataset, compare(mean, printed, measure))
+    record |= {"difference": mean - printed, "verdict": verdict.text}
+    sign = "+" if mean >= printed else "−"
+    detail = (
+        f"paper {shown(printed, measure)}, {sign}{shown(abs(mean - printed), measure, like=printed)}, {verdict.text}"
+    )
+    return Cell(mean_and_half_range(values, measure), detail, place, verdict.tone), record
+
+
+def _claims(results: Results) -> Sheet:
+    plan = results.plan
+    sheet = Sheet(
+        "orderings", "Orderings the paper states", ["ordering", "data set", "measure", "difference", "verdict"]
+    )
+    sheet.notes.append(
+        "Better minus worse with paired 95 % intervals (t): MAP by query, averaged over seeds; error by test "
+        "preference, all seeds; density and memory by seed. An ordering holds when the whole interval is on its side."
+    )
+    for claim in plan.claims:
+        for dataset in claim.datasets:
+            if dataset in results.data:
+                for name in claim.measures:
+                    cells, record = _claim(results, claim, dataset, name)
+                    sheet.rows.append(cells)
+                    sheet.records.append(record)
+    return sheet
+
+
+def _claim(results: Results, claim: Claim, dataset: str, name: str) -> tuple[list[Cell], dict[str, Any]]:
+    plan, measure = results.plan, results.plan.measures[name]
+    digits = measure.digits + (1 if name in ("map", "error") else 0)
+    better, worse = (float(np.mean(results.values(dataset, model, name))) for model in (claim.better, claim.worse))
+    test = claim_test(results, claim, dataset, name)
+    difference = _signed(better - worse, measure, digits)
+    means = f"{shown(better, measure, digits)} against {shown(worse, measure, digits)}"
+    verdict = Verdict("one seed: no interval", "plain")
+    if test is not None:
+        difference += f" ({_signed(test.low, measure, digits)} to {_signed(test.high, measure, digits)})"
+        means += f", n = {test.n:,}"
+        verdict = judge_claim(test, measure)
+    if results.quick:
+        verdict = Verdict("not compared", "plain")
+    titles = f"{plan.model(claim.better).title} against {plan.model(claim.worse).title}"
+    cells = [Cell(claim.text, titles, claim.place), Cell(plan.datasets[dataset].title), Cell(measure.title)]
+    cells += [Cell(difference, means), Cell(verdict.text, tone=verdict.tone)]
+    record = {
+        "ordering": claim.text,
+        "place": claim.place,
+        "dataset": dataset,
+        "measure": name,
+        "better": better,
+        "worse": worse,
+        "low": None if test is None else test.low,
+        "high": None if test is None else test.high,
+        "n": None if test is None else test.n,
+        "verdict": verdict.text,
+    }
+    return cells, record
+
+
+def _signed(value: float, measure: Measure, digits: int) -> str:
+    return ("+" if value >= 0 else "−") + shown(abs(value), measure, digits)
+
+
+def _words(results: Results, words: Words) -> Sheet:
+    plan = results.plan
+    sheet = Sheet(words.key, f"{words.place}: {words.title}", ["query word", "ours", "paper", "shared"])
+    sheet.notes.append(f"{plan.model(words.model).title}, {plan.datasets[words.dataset].title}, the first seed.")
+    cells = results.fits.get((words.dataset, plan.fit_of(words.model).key), [])
+    if not cells:
+        sheet.notes.append(_not_run(results, words.dataset))
+        sheet.has_numbers = False
+    found = cells[0]["related"][words.model] if cells else {}
+    for word, printed in words.printed.items():
+        ours = [other for other, _ in found.get(word, [])]
+        shared = [other for other in ours if other in printed]
+        place = f"{words.place}, {word}"
+        text = f"{len(shared)} of {len(printed)}" if cells else "–"
+        line = " ".join(ours) or ("not among our words" if cells else "–")
+        sheet.rows.append([Cell(word), Cell(line), Cell(" ".join(printed), place=place), Cell(text, " ".join(shared))])
+        sheet.records.append({"word": word, "ours": " ".join(ours), "paper": " ".join(printed), "shared": len(shared)})
+    return sheet
+
+
+def _targets(results: Results) -> Sheet:
+    plan = results.plan
+    title = "Our own targets, each held against the worst seed"
+    sheet = Sheet("targets", title, ["model", "data set", "measure", "ours", "verdict"])
+    for target in plan.targets:
+        measure, values = plan.measures[target.measure], results.values(target.dataset, target.model, target.measure)
+        if not values:
+            continue
+        verdict = judge_target(values, target, measure)
+        if results.quick:
+            verdict = Verdict("not compared", "plain")
+        bound = f"≥ {target.at_least:g}" if target.at_least is not None else f"≤ {target.at_most:g}"
+        model = plan.model(target.model).title
+        cells = [Cell(model), Cell(plan.datasets[target.dataset].title), Cell(measure.title)]
+        cells += [
+            Cell(mean_and_half_range(values, measure)),
+            Cell(f"{verdict.text}, target {bound}", tone=verdict.tone),
+        ]
+        sheet.rows.append(cells)
+        sheet.records.append(
+            {"model": model, "dataset": target.dataset, "measure": target.measure, "values": values}
+            | {"target": bound, "verdict": verdict.text}
+        )
+    sheet.has_numbers = bool(sheet.rows)
+    return sheet

@@ -1,0 +1,66 @@
+"""Scores of every document for every query, from the queries' expansions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.kernels.scoring import score_docs, score_postings
+
+Matrix: TypeAlias = sparse.csr_array
+DoubleRows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
+
+_EXPANDED_BYTES = 64 * 2**20  # a block of expanded queries
+_MOST_LANES = 64
+_LANES_OF_A_VECTOR = 8  # lanes come in whole vectors, so that a lone query takes the same instructions as any other
+_DOCS_TOGETHER = 16
+# A multiply-add at a scattered place takes about as long as this many that stand side by side.
+_COST_OF_SCATTERING = 6
+# Sorting the documents by word takes about as long as scoring them for this many queries.
+_COST_OF_POSTINGS = 32
+
+
+def in_double(matrix: Matrix) -> DoubleRows:
+    """A matrix as scoring kernels read it."""
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64)
+
+
+def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+    """All scores (n_q, n_d) in double precision, where ``expand`` gives rows ``q'W``, sparse or dense.
+
+    Queries are expanded a block at a time. Where they are thin, only the documents with one of their words are looked
+    at; else every word of every document is, for many queries side by side. Both give the same bits, so the choice is
+    made by counting operations.
+    """
+    scores = np.empty((Q.shape[0], D.shape[0]))
+    docs = in_double(D)
+    docs_per_word = np.bincount(docs[1], minlength=D.shape[1])
+    docs_by_word: DoubleRows | None = None
+    height = max(_LANES_OF_A_VECTOR, _EXPANDED_BYTES // (8 * max(1, D.shape[1])))
+    for start in range(0, Q.shape[0], height):
+        expanded = expand(Q[start : start + height])
+        block = scores[start : start + height]
+        if sparse.issparse(expanded):
+            scattered = _COST_OF_SCATTERING * int(docs_per_word[expanded.indices].sum())
+            if scattered + _COST_OF_POSTINGS * D.nnz * (docs_by_word is None) <= len(block) * D.nnz:
+                if docs_by_word is None:
+                    docs_by_word = in_double(D.T.tocsr())
+                expanded.sort_indices()
+                score_postings(in_double(expanded), docs_by_word, block)
+                continue
+            expanded = expanded.toarray()
+        _score_side_by_side(expanded, docs, block)
+    return scores
+
+
+def _score_side_by_side(expanded: NDArray[np.float64], docs: DoubleRows, scores: NDArray[np.float64]) -> None:
+    for start in range(0, len(expanded), _MOST_LANES):
+        queries = expanded[start : start + _MOST_LANES]
+        n_lanes = -(-len(queries) // _LANES_OF_A_VECTOR) * _LANES_OF_A_VECTOR
+        words = np.zeros((expanded.shape[1], n_lanes))
+        words[:, : len(queries)] = queries.T
+        score_docs(docs, words, np.empty((_DOCS_TOGETHER, n_lanes)), scores[start : start + _MOST_LANES])
