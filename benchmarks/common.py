@@ -35,7 +35,8 @@ LINE_BYTES = 64
 # -- arguments ----------------------------------------------------------------------------------------------------
 
 
-def parse_arguments(description: str | None) -> argparse.Namespace:
+def parse_arguments(description: str | None, **for_itself: type) -> argparse.Namespace:
+    """The arguments of a script; ``for_itself`` are options that it gives to processes it starts."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data-home",
@@ -46,6 +47,8 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="seed of preferences and starts (default 0)")
     parser.add_argument("--quick", action="store_true", help="a small run, to see that everything works")
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="also write the results as JSON")
+    for name, kind in for_itself.items():
+        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.data_home:
         parser.error("say where the data is: --data-home DIR, or the variable TERCET_DATA")
@@ -66,11 +69,11 @@ class Newsgroups:
     y_test: NDArray[Any]
 
 
-def load_newsgroups(data_home: Path) -> Newsgroups:
-    """The bydate split as sublinear tf-idf of its 10,000 most frequent words without English stop words."""
+def load_newsgroups(data_home: Path, n_words: int = N_WORDS) -> Newsgroups:
+    """The bydate split as sublinear tf-idf of its most frequent words without English stop words."""
     archive = data_home / ARCHIVE
     train, test = read_20newsgroups(archive if archive.exists() else data_home)
-    vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"), max_features=N_WORDS, sublinear_tf=True)
+    vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"), max_features=n_words, sublinear_tf=True)
     X = vectoriser.fit_transform_docs(train.texts)
     X_test = vectoriser.transform_docs(test.texts)
     return Newsgroups(sparse.csr_array(X), np.array(train.labels), sparse.csr_array(X_test), np.array(test.labels))

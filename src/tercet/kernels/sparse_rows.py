@@ -116,15 +116,17 @@ def best_head(counts, n_live):
 
 @kernel
 def count_head(row, cum, rows):
-    """Count the live entries of a row's head by block, in ``counts``."""
+    """Count the live entries of a row's head by block, in the first of ``counts``; returns their number."""
     place, head, _, _, _, levels, _, _, counts, _ = rows
-    counts[:] = 0
     line = levels[place[row] : place[row] + head[row]]
+    total = 0
     for block in range(line.size // BLOCK):
         live = np.int32(0)
         for level in line[block * BLOCK : (block + 1) * BLOCK]:
             live += np.int32(abs(level) > cum)
         counts[block] = live
+        total += live
+    return total
 
 
 @kernel
@@ -142,12 +144,14 @@ def count_tail(row, cum, rows):
 def count_row(row, cum, rows):
     """Count the live entries of a row by block, in ``counts``; returns their number."""
     place, head, size, _, keys, levels, _, _, counts, _ = rows
-    count_head(row, cum, rows)
+    n_live = count_head(row, cum, rows)
+    counts[head[row] // BLOCK :] = 0
     first = place[row] + head[row]
     for word in range(first, first + 2 * size[row], 2):
         if keys[word] != FREE and abs(levels[word + 1]) > cum:
             counts[keys[word] // BLOCK] += 1
-    return counts.sum()
+            n_live += 1
+    return n_live
 
 
 @kernel
@@ -225,8 +229,7 @@ def sweep(rows, cum):
     """
     place, head, size, _, _, _, _, _, counts, _ = rows
     for row in range(place.size):
-        count_head(row, cum, rows)
-        n_live = counts.sum() + count_tail(row, cum, rows)
+        n_live = count_head(row, cum, rows) + count_tail(row, cum, rows)
         width = best_head(counts[: head[row] // BLOCK], n_live)  # no wider than it is, for now
         in_tail = n_live - counts[: width // BLOCK].sum()
         if 2 * (width + 2 * tail_size(in_tail)) < head[row] + 2 * size[row]:
@@ -298,10 +301,8 @@ def cut(rows, smallest, absent):
 @kernel
 def count_live(rows, cum, n_live):
     """Live entries of each row."""
-    counts = rows[8]
     for row in range(n_live.size):
-        count_head(row, cum, rows)
-        n_live[row] = counts.sum() + count_tail(row, cum, rows)
+        n_live[row] = count_head(row, cum, rows) + count_tail(row, cum, rows)
 
 
 @kernel

@@ -212,26 +212,24 @@ class SparseRanker(SgdRanker):
         return float(self._state.rows.n_live(self._state.cum).sum() / (n * m))
 
     def _search_density(self, fit_once: Callable[[], None]) -> None:
-        """Bisection on log(l1), first outwards until the density is bracketed."""
+        """Search for l1 on a log scale: outwards until the density is bracketed, then by interpolation."""
         assert self.density is not None
-        low, high = None, None  # l1 with a density too high, and too low
+        denser: tuple[float, float] | None = None  # l1 that was too small, and its density
+        sparser: tuple[float, float] | None = None
         self.l1_ = float(self.l1) or 1e-6
         for _ in range(MOST_SEARCH_FITS):
             fit_once()
-            found = self.density_
+            tried, found = self.l1_, self.density_
             if abs(found - self.density) <= DENSITY_TOLERANCE * self.density:
                 return
             if found > self.density:
-                low = self.l1_
+                denser = tried, found
             else:
-                high = self.l1_
-            if low is None or high is None:
-                self.l1_ *= 4.0 if high is None else 0.25
-            else:
-                self.l1_ = float(np.sqrt(low * high))
+                sparser = tried, found
+            self.l1_ = _next_l1(tried, denser, sparser, self.density)
         raise InputError(
             f"no l1 gave a density of {self.density:g} within a tenth in {MOST_SEARCH_FITS} fits; the last, "
-            f"{self.l1_:g}, gave {found:g}. With few steps the density jumps; give l1 instead"
+            f"{tried:g}, gave {found:g}. With few steps the density jumps; give l1 instead"
         )
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> SparseState:
@@ -338,3 +336,16 @@ def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:
     place = np.empty(order.size, dtype=np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
     return sparse.csr_array((np.ones(n_rows, np.float32), place, np.arange(n_rows + 1)), shape=(n_rows, n_rows))
+
+
+def _next_l1(
+    l1: float, denser: tuple[float, float] | None, sparser: tuple[float, float] | None, density: float
+) -> float:
+    """Where log(density) against log(l1) would meet the density, kept away from the ends of the bracket."""
+    if denser is None or sparser is None:
+        return l1 * (4.0 if sparser is None else 0.25)
+    low, high = np.log(denser[0]), np.log(sparser[0])
+    nearest_zero = 1e-12  # everything may have died
+    a, b = np.log(denser[1]), np.log(max(sparser[1], nearest_zero))
+    share = np.clip((a - np.log(density)) / (a - b), 0.1, 0.9)
+    return float(np.exp(low + share * (high - low)))

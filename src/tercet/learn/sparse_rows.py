@@ -36,6 +36,7 @@ class SparseRows:
         n, m = shape
         self.shape = shape
         self.max_memory = max_memory
+        self._peak = 0
         n_blocks = -(-m // BLOCK)
         self.whole = 4 * n * m <= max_memory
         n_words = n * n_blocks * BLOCK if self.whole else max_memory // LINE_BYTES * (LINE_BYTES // 4)
@@ -90,6 +91,7 @@ class SparseRows:
 
     def compact(self) -> None:
         """Close the gaps that moved rows left."""
+        self._peak = self.peak_bytes()
         if self.arrays[7][GAPS]:
             compact(self.arrays, np.argsort(self.arrays[0]))
 
@@ -113,6 +115,10 @@ class SparseRows:
     def bytes_used(self) -> int:
         """Bytes of rows in use, gaps included."""
         return int(4 * self.arrays[7][TAKEN])
+
+    def peak_bytes(self) -> int:
+        """The most bytes that were in use so far."""
+        return max(self._peak, self.bytes_used())
 
     def no_room(self) -> MemoryLimitError:
         return MemoryLimitError(

@@ -31,13 +31,16 @@ def n_nonzero(weights: Weights) -> int:
 
 
 def megabytes(n_entries: float, n_rows: int) -> float:
-    """A compressed sparse row matrix in double precision: value and column of each entry, a pointer for each row."""
-    return (16 * n_entries + 8 * (n_rows + 1)) / 1e6
+    """A compressed sparse row matrix in double precision: value and column of each entry, a pointer for each row.
+
+    In units of 2**20 bytes.
+    """
+    return (16 * n_entries + 8 * (n_rows + 1)) / 2**20
 
 
 def entries_of_megabytes(memory: float, n_rows: int) -> float:
     """The inverse of `megabytes`."""
-    return (memory * 1e6 - 8 * (n_rows + 1)) / 16
+    return (memory * 2**20 - 8 * (n_rows + 1)) / 16
 
 
 def wrong_preferences(weights: Weights, X: sparse.csr_array, prefs: Preferences) -> NDArray[np.bool_]:
