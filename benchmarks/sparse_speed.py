@@ -62,7 +62,7 @@ def timed_fit(ranker: tc.SparseRanker, data: Newsgroups, prefs: tc.Preferences) 
 def storage(ranker: tc.SparseRanker) -> tuple[int, int]:
     """Non-zeros, and the most bytes that rows of W took while it learned."""
     state: Any = ranker._state
-    return int(state.rows.n_live(state.cum).sum()), state.rows.peak_bytes()
+    return state.n_live, state.rows.peak_bytes()
 
 
 # -- against Vowpal Wabbit ----------------------------------------------------------------------------------------

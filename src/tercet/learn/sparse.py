@@ -17,9 +17,7 @@ from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Stopping
 from tercet.learn.matrices import by_document_frequency, reorder_columns
-from tercet.learn.memory import physical_memory
 from tercet.learn.sources import Source, as_source
-from tercet.learn.sparse_rows import SparseRows
 from tercet.learn.sparse_state import SparseState, Thinning
 from tercet.store import Fields
 from tercet.weights import Weights
@@ -209,7 +207,7 @@ class SparseRanker(SgdRanker):
         check_is_fitted(self)
         assert isinstance(self._state, SparseState)
         n, m = self._state.shape
-        return float(self._state.rows.n_live(self._state.cum).sum() / (n * m))
+        return self._state.n_live / (n * m)
 
     def _search_density(self, fit_once: Callable[[], None]) -> None:
         """Search for l1 on a log scale: outwards until the density is bracketed, then by interpolation."""
@@ -240,19 +238,15 @@ class SparseRanker(SgdRanker):
             raise ParameterError(
                 f"shrink_towards='identity' needs one vocabulary; Q has {shape[0]} columns and D has {shape[1]}"
             )
-        rows = SparseRows(shape, self._allowed_memory())
-        rows.fill(sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0]))
         return SparseState(
-            rows,
+            sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0]),
             order,
+            max_memory=self.max_memory,
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=around_identity,
             thinning=getattr(self, "_thinning", None),
         )
-
-    def _allowed_memory(self) -> int:
-        return self.max_memory if self.max_memory is not None else physical_memory() // 2
 
     def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> Self:
         check_is_fitted(self)
@@ -261,7 +255,7 @@ class SparseRanker(SgdRanker):
         before = self._state
         assert isinstance(before, SparseState)
         self.weights_before_refit_ = self.weights_
-        start = before.rows.live(before.cum)
+        start = before.live()
         if self.refit_start == "sparse":
             cum = np.float32(before.cum)
             start.data = np.where(start.data > 0, start.data - cum, start.data + cum)
@@ -269,11 +263,10 @@ class SparseRanker(SgdRanker):
             rows = np.repeat(np.arange(start.shape[0]), np.diff(start.indptr))
             has_identity = start.shape[0] == start.shape[1] and not before.around_identity
             start.data = ((before.order[start.indices] == rows) & has_identity).astype(np.float32)
-        support = SparseRows(before.shape, before.rows.max_memory)
-        support.fill(start, absent=np.nan)
         state = SparseState(
-            support,
+            start,
             before.order,
+            max_memory=self.max_memory,
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=before.around_identity,
@@ -298,12 +291,11 @@ class SparseRanker(SgdRanker):
         self, weights: sparse.csr_array, order: NDArray[np.int32], step: int, around_identity: bool = False
     ) -> None:
         """Make these weights the ranker's, ready to learn on."""
-        rows = SparseRows(weights.shape, self._allowed_memory())
-        rows.fill(reorder_columns(weights, order))
         self._forget()
         self._state = SparseState(
-            rows,
+            reorder_columns(weights, order),
             order,
+            max_memory=self.max_memory,
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=around_identity,

@@ -12,6 +12,7 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError
 from tercet.kernels.sparse import sparse_advance
 from tercet.learn.matrices import Problem, reorder_columns
+from tercet.learn.memory import physical_memory
 from tercet.learn.sparse_rows import SparseRows
 from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
@@ -20,6 +21,7 @@ from tercet.weights import Identity, Sparse, Weights
 REBASE_EVERY = 1 << 17  # steps; keeps levels small enough for float32
 SWEEP_EVERY = 2048  # steps between givings back of dead entries
 KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
+IN_SUPPORT = -1.0  # every level is larger in size, but not the NaN of an entry outside the support
 N_CUTS = 20  # of gradual thinning, evenly over the first three quarters of the steps
 
 
@@ -48,6 +50,8 @@ class Thinning:
 class SparseState(State):
     """Levels of W by row, the shrinkage handed out, and the column order (frequent words first).
 
+    levels : what W starts from, columns in that order; with ``frozen``, explicit zeros belong to the support
+    max_memory : bytes that rows may take while learning, half the machine's memory by default
     around_identity : the rows hold W - I
     frozen : no entry is added and none shrinks
     """
@@ -56,9 +60,10 @@ class SparseState(State):
 
     def __init__(
         self,
-        rows: SparseRows,
+        levels: sparse.csr_array,
         order: NDArray[np.int32],
         *,
+        max_memory: int | None,
         l1: float,
         shrink_every: int,
         cum: float = 0.0,
@@ -68,8 +73,11 @@ class SparseState(State):
         frozen: bool = False,
         step: int = 0,
     ) -> None:
-        self.rows = rows
+        self._levels: sparse.csr_array | None = levels
+        self._rows: SparseRows | None = None
+        self._shape = levels.shape
         self.order = order
+        self.max_memory = max_memory
         self.shrinkage = np.array([cum, pending, 0.0 if frozen else l1, shrink_every], dtype=np.float64)
         self.l1 = l1
         self.around_identity = around_identity
@@ -83,7 +91,31 @@ class SparseState(State):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.rows.shape
+        return self._shape
+
+    @property
+    def rows(self) -> SparseRows:
+        """W as it is kept while learning. Made when first asked for: a model that only ranks needs no room for more."""
+        if self._rows is None:
+            assert self._levels is not None
+            allowed = physical_memory() // 2 if self.max_memory is None else self.max_memory
+            self._rows = SparseRows(self.shape, allowed)
+            self._rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)
+            self._levels = None
+        return self._rows
+
+    def live(self) -> sparse.csr_array:
+        """Levels of the live entries, columns in the order they are kept, sorted; when frozen, of the whole support."""
+        if self._levels is not None:
+            return self._levels.copy()
+        return self.rows.live(IN_SUPPORT if self.frozen else self.cum)
+
+    @property
+    def n_live(self) -> int:
+        """Weights that are not zero."""
+        if self._levels is not None:
+            return int(np.count_nonzero(np.abs(self._levels.data) > np.float32(self.cum)))
+        return int(self.rows.n_live(self.cum).sum())
 
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         problem = Problem.of(Q, reorder_columns(D, self.order))
@@ -155,17 +187,19 @@ class SparseState(State):
 
     def weights(self) -> sparse.csr_array:
         """The current weights, without a fixed identity, columns in their given order."""
-        found = self.rows.live(self.cum)
+        found = self.live()
         cum = np.float32(self.cum)
         found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
-        return sparse.csr_array((found.data, self.order[found.indices], found.indptr), shape=self.shape)
+        weights = sparse.csr_array((found.data, self.order[found.indices], found.indptr), shape=self.shape)
+        weights.eliminate_zeros()
+        return weights
 
     def snapshot(self) -> Weights:
         learned = Sparse(weights=self.weights())
         return Weights([Identity(n_terms=self.shape[0]), learned] if self.around_identity else [learned])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        found = self.rows.live(self.cum)
+        found = self.live()
         return {
             "indptr": found.indptr.astype(np.int64),
             "columns": found.indices.astype(np.int32),
@@ -179,7 +213,7 @@ class SparseState(State):
             "shrink_every": int(self.shrinkage[3]),
             "cum": self.cum,
             "pending": float(self.shrinkage[1]),
-            "max_memory": self.rows.max_memory,
+            "max_memory": self.max_memory,
             "around_identity": self.around_identity,
             "thin_to": None if self.thinning is None else self.thinning.density,
             "thin_over": None if self.thinning is None else self.thinning.n_steps,
@@ -201,19 +235,17 @@ class SparseState(State):
         rising = n >= 1 and indptr[0] == 0 and indptr[-1] == levels.size and not (np.diff(indptr) < 0).any()
         if not rising or (columns.size and not (columns.min() >= 0 and columns.max() < order.size)):
             raise DamagedBundleError("row pointers or columns of a sparse state are out of range")
-        rows = SparseRows((n, order.size), fields.take("max_memory", int))
-        frozen = fields.take("frozen", bool)
-        rows.fill(sparse.csr_array((levels, columns, indptr), shape=(n, order.size)), absent=np.nan if frozen else 0.0)
         thin_to, thin_over = fields.take("thin_to", float | None), fields.take("thin_over", int | None)
         return cls(
-            rows,
+            sparse.csr_array((levels.copy(), columns.copy(), indptr.copy()), shape=(n, order.size)),
             order,
+            max_memory=fields.take("max_memory", int | None),
             l1=fields.take("l1", float),
             shrink_every=fields.take("shrink_every", int),
             cum=fields.take("cum", float),
             pending=fields.take("pending", float),
             around_identity=fields.take("around_identity", bool),
             thinning=None if thin_to is None or thin_over is None else Thinning(thin_to, thin_over),
-            frozen=frozen,
+            frozen=fields.take("frozen", bool),
             step=fields.take("step", int),
         )
