@@ -21,9 +21,12 @@ lint: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/lowrank_speed.py
 	$(BIN)/python benchmarks/dense_speed.py
-
-repro: $(VENV)/.bench
+	$(BIN)/python benchmarks/sparse_speed.py
 	$(BIN)/python benchmarks/newsgroups_map.py
+
+# The same data: make repro TERCET_DATA=/path/to/data; the page is out/chen2010/index.html
+repro: $(VENV)/.bench
+	$(BIN)/tercet repro chen2010
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
