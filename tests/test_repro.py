@@ -15,15 +15,17 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import tercet.repro.cells
 from tercet.cli.main import cli
 from tercet.errors import FormatError, InputError
 from tercet.measure import PairedTest
 from tercet.repro import find_plan, read_plan, reproduce
-from tercet.repro.measuring import entries_of_megabytes, megabytes
+from tercet.repro.measuring import entries_of_megabytes, megabytes, n_nonzero
 from tercet.repro.plan import Measure, Target
 from tercet.repro.verdicts import compare, judge_claim, judge_target
+from tercet.weights import Identity, Sparse, Weights
 
 # -- a tiny paper over tiny data, in the real formats --------------------------------------------------------------
 
@@ -392,6 +394,23 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(whole, home, plan_file, t
     assert run(plan_file, "--data-home", home, "-o", output, "--fresh").exit_code == 1
 
 
+@pytest.mark.parametrize("damage", [b"", b'{"setting"', b"{}"])
+def test_a_damaged_cell_is_made_again(damage, home, plan_file, tmp_path):
+    plan = read_plan(plan_file)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    [cell, *_] = sorted((tmp_path / "cells").iterdir())
+    sound = cell.read_bytes()
+    cell.write_bytes(damage)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    assert json.loads(cell.read_bytes())["setting"] == json.loads(sound)["setting"]
+
+
+def test_non_zeros_of_several_parts_are_counted_once():
+    off = sparse.csr_array(np.array([[-1.0, 2.0], [0.0, 0.0]], dtype=np.float32))
+    assert n_nonzero(Weights([Identity(n_terms=2), Sparse(weights=off)])) == 2
+    assert n_nonzero(Weights([Identity(n_terms=2)])) == 2
+
+
 def test_the_same_seed_gives_the_same_numbers(whole, home, plan_file, tmp_path):
     result = run(plan_file, "--data-home", home, "-o", tmp_path, "--only", "digits", "--seeds", 1)
     assert result.exit_code == 0, result.output
@@ -469,6 +488,17 @@ def test_unknown_names(home, plan_file, tmp_path):
             '{ model = "full" }',
             '{ model = "full", map = 0.5 }',
             "'full' has a printed map, but the table's kind is 'ours'",
+        ),
+        (
+            'worse = "identity"\nmeasures = ["map", "error", "density"]\ndatasets = ["news", "digits"]',
+            'worse = "full"\nmeasures = ["map"]\ndatasets = ["news"]',
+            "claims[0]: 'dense' and 'full' are fitted with other numbers of seeds",
+        ),
+        ('fits = ["dense", "sparse-fit"]', 'fits = ["identity"]', "'identity' learns from no preferences"),
+        (
+            'datasets = ["news"]\nfits = ["dense", "sparse-fit"]',
+            'datasets = ["digits"]\nfits = ["sparse-fit"]',
+            "curves[0].fits: 'sparse-fit' is not fitted on 'digits'",
         ),
         ("at_least = 2.0", "at_least = 2.0\nat_most = 3.0", "targets[0]: give at_least or at_most"),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,16 +15,19 @@ import oracles
 import tercet as tc
 from conftest import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
+from tercet.learn import sparse_rows as rows_module
 from tercet.learn import sparse_state as state_module
 from tercet.learn import thin as thin_module
 from tercet.learn.schedules import rates
+from tercet.learn.sources import ArraySource
+from tercet.learn.sparse_rows import SparseRows
 from tercet.learn.sparse_state import Thinning
 from tercet.weights import Identity, LowRank
 from test_rankers import same_bits
 
 N_TERMS = 300
-# A byte too little for direct rows only: rows start as tables, and those with many entries become direct.
-LITTLE = N_TERMS * N_TERMS * 4 - 1
+# A byte too little for a level for every pair (300 columns are kept as 320).
+LITTLE = N_TERMS * 320 * 4 - 1
 
 
 def made_data(seed: int, n: int = 80):
@@ -150,15 +155,134 @@ def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
     monkeypatch.setattr(state_module, "SWEEP_EVERY", 5)
     swept = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
     assert same_bits(plain.weights_, swept.weights_)
-    monkeypatch.setattr(state_module, "REBASE_EVERY", 50)
+    monkeypatch.setattr(state_module, "LARGEST_CUM", 1e-3)
     rebased = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
     np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
 
 
 def test_everything_dies_under_a_heavy_penalty_and_memory_is_given_back():
-    Q, D, prefs = made_data(6, n=3000)
-    ranker = tc.SparseRanker(l1=10.0, shrink_every=1, rate=1.0, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
-    assert ranker.weights_.sparse.nnz == 0
+    Q, D, prefs = made_data(6, n=state_module.SWEEP_EVERY)
+    make = partial(tc.SparseRanker, shrink_every=1, rate=1.0, refit=False, max_memory=LITTLE)
+    full = make(l1=0.0).fit(Q, prefs, D)
+    dead = make(l1=10.0).fit(Q, prefs, D)
+    assert dead.weights_.sparse.nnz == 0
+    assert dead._state.rows.bytes_used() < full._state.rows.bytes_used() / 10
+
+
+@given(seed=st.integers(0, 10**6), l1=st.sampled_from([0.0, 3e-3]), T=st.integers(1, 9))
+def test_how_rows_are_kept_changes_no_bit(seed, l1, T):
+    """Gaps closed at once, sweeps all the time, nothing kept from reading to writing: the same weights."""
+    Q, D, prefs = made_data(seed, n=150)
+    make = partial(tc.SparseRanker, l1=l1, shrink_every=T, rate=1.3, refit=False, max_memory=LITTLE)
+    plain = make().fit(Q, prefs, D).weights_
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_module, "SWEEP_EVERY", 5)
+        patch.setattr(state_module, "KEPT_WEIGHTS", 0)
+        patch.setattr(rows_module, "LEAST_GAPS", 0)
+        assert same_bits(plain, make().fit(Q, prefs, D).weights_)
+
+
+def test_rebasing_keeps_the_shrinkage_handed_out_small(monkeypatch):
+    monkeypatch.setattr(state_module, "SWEEP_EVERY", 5)
+    Q, D, prefs = made_data(5, n=400)
+    ranker = tc.SparseRanker(l1=0.1, shrink_every=1, rate=1.0, schedule="constant", refit=False).fit(Q, prefs, D)
+    assert ranker._state.cum < state_module.LARGEST_CUM + 5 * 0.1
+
+
+@pytest.mark.parametrize("l1", [3e-3, 0.1])
+def test_more_memory_is_never_too_little_and_never_exceeded(l1):
+    Q, D, prefs = made_data(8, n=600)
+    enough = False
+    for memory in range(20_000, LITTLE, 20_000):
+        ranker = tc.SparseRanker(l1=l1, shrink_every=5, rate=1.0, max_memory=memory)
+        try:
+            ranker.fit(Q, prefs, D)
+        except MemoryLimitError:
+            assert not enough, f"{memory} bytes were refused where less was enough"
+        else:
+            enough = True
+            assert ranker._state.rows.peak_bytes() <= memory
+    assert enough
+
+
+@given(seed=st.integers(0, 10**6), memory=st.integers(13_000, 50_000))
+def test_what_was_learned_in_a_memory_can_be_refitted_and_learned_on_in_it(seed, memory, tmp_path_factory):
+    rng = np.random.default_rng(seed)
+    Q, D = random_texts(rng, 3, 200, density=1.0), random_texts(rng, 4, 63, density=0.05)
+    prefs = random_preferences(rng, 15, 3, 4)
+    ranker = tc.SparseRanker(l1=0.0, rate=1.0, refit=False, max_memory=memory)
+    try:
+        ranker.fit(Q, prefs, D)
+    except MemoryLimitError:
+        return
+    path = tmp_path_factory.mktemp("tight") / "model"
+    ranker.save(path)
+    tc.load(path).rank(Q, D, 2)
+    try:
+        ranker.partial_fit(Q, prefs[:1], D)
+    except MemoryLimitError:
+        return
+    tc.load(path).partial_fit(Q, prefs[:1], D)
+    tc.SparseRanker(l1=0.0, rate=1.0, max_memory=memory).fit(Q, prefs, D)
+
+
+@pytest.mark.parametrize("shape", [(1000, 1), (1000, 65), (3, 64)])
+def test_whole_rows_are_only_made_when_they_fit(shape):
+    bytes_of_whole = shape[0] * -(-shape[1] // 64) * 64 * 4
+    for memory in (bytes_of_whole - 1, bytes_of_whole):
+        rows = SparseRows(shape, memory)
+        assert rows.whole == (memory == bytes_of_whole)
+        assert rows.arrays[4].nbytes <= memory
+
+
+def test_a_source_without_an_end_is_refitted_for_as_many_steps():
+    Q, D, prefs = made_data(9, n=100)
+
+    endless = ArraySource(prefs)  # begins again after its last preference
+    endless.n_steps = None
+    ranker = tc.SparseRanker(l1=1e-3, rate=1.0).fit(Q, endless, D, callbacks=[lambda event: event.step >= 300])
+    assert ranker.n_steps_ >= 300
+    assert ranker.weights_.sparse.nnz
+    with pytest.raises(ParameterError, match="come to an end"):
+        ranker.refit(Q, endless, D)
+
+
+def test_thinning_that_is_ended_early_makes_its_last_cut():
+    Q, D, prefs = made_data(10, n=9000)
+    ranker = tc.SparseRanker(density=0.02, sparsify="thin", rate=0.5, schedule="constant")
+    ranker.fit(Q, prefs, D, callbacks=[lambda event: True])
+    assert ranker.n_steps_ < 9000 * 3 // 4
+    assert ranker.density_ == pytest.approx(0.02, rel=0.05)
+
+
+def test_a_penalty_set_between_calls_takes_effect():
+    Q, D, prefs = made_data(11)
+    ranker = tc.SparseRanker(l1=0.0, rate=1.0, shrink_every=1, refit=False).fit(Q, prefs, D)
+    before = ranker.density_
+    ranker.set_params(l1=100.0).partial_fit(Q, prefs, D)
+    assert ranker.l1_ == 100.0
+    assert ranker.density_ < before / 10
+
+
+def test_weights_given_by_hand_are_put_in_order(tmp_path):
+    doubled = sparse.csr_array(
+        (np.array([1.0, 2.0, 0.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 3, 4])), shape=(2, 2)
+    )
+    ranker = tc.SparseRanker.from_weights(doubled)
+    assert ranker.density_ == 0.5
+    ranker.save(tmp_path / "m")
+    np.testing.assert_array_equal(tc.load(tmp_path / "m").weights_.sparse.toarray(), [[3, 0], [0, 1]])
+    around = tc.SparseRanker.from_weights(np.array([[0.0, 2.0], [0.0, 0.0]]), shrink_towards="identity")
+    assert around.weights_.identity == 1.0
+    with pytest.raises(InputError, match="must be a matrix of numbers"):
+        tc.SparseRanker.from_weights("W")
+
+
+def test_what_was_before_the_refit_is_not_kept_over_another_fit():
+    Q, D, prefs = made_data(12)
+    ranker = tc.SparseRanker(l1=1e-3, rate=1.0).fit(Q, prefs, D)
+    assert ranker.weights_before_refit_.shape == (N_TERMS, N_TERMS)
+    assert not hasattr(ranker.set_params(refit=False).fit(Q, prefs, D), "weights_before_refit_")
 
 
 @pytest.mark.parametrize("density", [0.1, 0.3])
@@ -229,6 +353,17 @@ def test_parameters_survive_cloning_and_setting():
             ParameterError,
             "needs one vocabulary; Q has 300 columns and D has 200",
         ),
+        (
+            lambda Q, p, D: tc.SparseRanker(sparsify="thin", density=0.1).fit(Q, p, D, lambda weights: 0.0),
+            ParameterError,
+            "takes no validation",
+        ),
+        (lambda Q, p, D: tc.SparseRanker(sparsify="thin").partial_fit(Q, p, D), ParameterError, "cannot reach"),
+        (
+            lambda Q, p, D: tc.SparseRanker(density=0.1).fit(Q, p, D, callbacks=[tc.Checkpoint("unused")]),
+            ParameterError,
+            "one checkpoint cannot hold",
+        ),
         (lambda Q, p, D: tc.SparseRanker(density=1e-9).fit(Q, p, D), InputError, "no l1 gave a density"),
     ],
 )
@@ -242,5 +377,6 @@ def test_a_w_that_outgrows_its_memory_is_refused_with_the_figure():
     rng = np.random.default_rng(0)
     X = random_texts(rng, 60, 200, density=0.5)
     prefs = random_preferences(rng, 500, 60, 60)
-    with pytest.raises(MemoryLimitError, match=r"outgrown max_memory of 30,000 bytes \([\d,]+ in use\)"):
+    message = r"outgrown max_memory of 30,000 bytes: [\d,]+ entries take [\d,]+ and"
+    with pytest.raises(MemoryLimitError, match=message):
         tc.SparseRanker(l1=0.0, max_memory=30_000, refit=False).fit(X, prefs)

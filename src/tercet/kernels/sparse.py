@@ -6,10 +6,9 @@ from tercet.kernels.compiler import kernel
 from tercet.kernels.dense import line_starts
 from tercet.kernels.prefetch import prefetch
 from tercet.kernels.rows import difference
-from tercet.kernels.sparse_rows import FREE, GAPS, TAKEN, find, home, level_of, make_room, scatter, soft
+from tercet.kernels.sparse_rows import FREE, GAPS, LEAST_GAPS, TAKEN, find, home, level_of, make_room, scatter, soft
 
 AHEAD = 4  # rows of W asked for before they are read
-SMALLEST_GAPS = 1 << 18  # words; not worth closing before
 
 
 @kernel
@@ -136,7 +135,7 @@ def sparse_advance(rows, Q, D, chunk, start, margin, shrinkage, first_step, froz
             z += expanded[j] * vals[j]
         if not z >= margin:
             if not frozen:
-                gaps = books[GAPS] > SMALLEST_GAPS and 8 * books[GAPS] > books[TAKEN]
+                gaps = books[GAPS] > books[LEAST_GAPS] and 8 * books[GAPS] > books[TAKEN]
                 if gaps:
                     return s
                 for a in range(lo, hi):

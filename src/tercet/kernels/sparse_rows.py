@@ -19,7 +19,9 @@ All rows lie in one pool of 4-byte words; a row that moves leaves a gap, and ``c
     keys    int32 (n_words,)         the pool; column of a tail's slot k at first + 2 k, FREE when there is none
     levels  float32 (n_words,)       the same memory; level of that slot at first + 2 k + 1
     pool    float32 (1, n_words)     the same again, as ``prefetch`` wants it
-    books   int64 (3,)               words taken so far, words in gaps, 1 when every head is the whole row
+    books   int64 (6,)               words taken so far, words in gaps, 1 when every head is the whole row, what an
+                                     entry of a tail counts in bytes, words of gaps not worth closing, 1 when tails
+                                     are to be filled further because room is short
     counts  int64 (n_blocks,)        room to count a row's entries by block of columns
     spare   int32 (2 n_doc_terms,)   room for the entries of a tail
 """
@@ -29,13 +31,13 @@ import numpy as np
 from tercet.kernels.compiler import kernel
 
 FREE = np.int32(-1)
-TAKEN, GAPS, WHOLE = 0, 1, 2
+TAKEN, GAPS, WHOLE, COST, LEAST_GAPS, TIGHT = 0, 1, 2, 3, 4, 5
 # A positive float32 sorts like its bit pattern; the upper bits put sizes into bins an 1/256th apart.
 SIZE_BITS, SIZE_SHIFT = np.int32(0x7FFFFFFF), 15
 N_SIZES = 1 << (32 - SIZE_SHIFT)
 BLOCK = 64  # columns; heads end at such a border
 # A column costs a head 4 bytes, an entry costs a table about 12. Heads are read far faster, so they may cost more.
-TABLE_COST = 40
+FAST_COST, SMALL_COST = 40, 12
 
 
 @kernel
@@ -76,9 +78,10 @@ def find(keys, first, size, k, column):
 
 
 @kernel
-def tail_size(n):
-    """Slots for n entries, three fifths full."""
-    return (n * 5 // 3 + 8) // 8 * 8 if n > 0 else 0
+def tail_size(n, tight):
+    """Slots for n entries, three fifths full, or four fifths where room is short."""
+    slots = n * 5 // 4 if tight else n * 5 // 3
+    return (slots + 8) // 8 * 8 if n > 0 else 0
 
 
 @kernel
@@ -103,12 +106,12 @@ def new_row(head, size, absent, keys, levels, books):
 
 
 @kernel
-def best_head(counts, n_live):
-    """Columns of the cheapest head for a row with these numbers of entries by block."""
-    best, cheapest, left = 0, n_live * TABLE_COST, n_live
+def best_head(counts, n_live, cost):
+    """Columns of the cheapest head for a row with these numbers of entries by block, ``cost`` bytes each in a tail."""
+    best, cheapest, left = 0, n_live * cost, n_live
     for block in range(counts.size):
         left -= counts[block]
-        cost = 4 * BLOCK * (block + 1) + left * TABLE_COST
+        cost = 4 * BLOCK * (block + 1) + left * cost
         if cost < cheapest:
             best, cheapest = block + 1, cost
     return best * BLOCK
@@ -162,7 +165,7 @@ def move_row(row, width, need, n_live, cum, rows):
     """
     place, head, size, used, keys, levels, _, books, counts, _ = rows
     in_tail = n_live - counts[: width // BLOCK].sum()
-    slots = tail_size(in_tail + need)
+    slots = tail_size(in_tail + need, books[TIGHT])
     fresh = new_row(width, slots, np.float32(0), keys, levels, books)
     if fresh < 0:
         return False
@@ -213,12 +216,13 @@ def make_room(row, need, cum, rows):
 
     Its head stays at least as wide: what it held needs no room in the tail.
     """
-    _, head, size, _, _, _, _, _, counts, _ = rows
-    if 10 * (count_tail(row, cum, rows) + need) <= 7 * size[row]:  # fuller than a new one, so that rows seldom move
+    _, head, size, _, _, _, _, books, counts, _ = rows
+    fullest = 8 if books[TIGHT] else 7  # tenths; fuller than a new one, so that rows seldom move
+    if 10 * (count_tail(row, cum, rows) + need) <= fullest * size[row]:
         purge_tail(row, cum, rows)
         return True
     n_live = count_row(row, cum, rows)
-    return move_row(row, max(head[row], best_head(counts, n_live)), need, n_live, cum, rows)
+    return move_row(row, max(head[row], best_head(counts, n_live, books[COST])), need, n_live, cum, rows)
 
 
 @kernel
@@ -227,14 +231,14 @@ def sweep(rows, cum):
 
     No weight changes. A row stays when the pool has no room to move it to.
     """
-    place, head, size, _, _, _, _, _, counts, _ = rows
+    place, head, size, _, _, _, _, books, counts, _ = rows
     for row in range(place.size):
         n_live = count_head(row, cum, rows) + count_tail(row, cum, rows)
-        width = best_head(counts[: head[row] // BLOCK], n_live)  # no wider than it is, for now
+        width = best_head(counts[: head[row] // BLOCK], n_live, books[COST])  # no wider than it is, for now
         in_tail = n_live - counts[: width // BLOCK].sum()
-        if 2 * (width + 2 * tail_size(in_tail)) < head[row] + 2 * size[row]:
+        if 2 * (width + 2 * tail_size(in_tail, books[TIGHT])) < head[row] + 2 * size[row]:
             n_live = count_row(row, cum, rows)
-            move_row(row, best_head(counts, n_live), 0, n_live, cum, rows)
+            move_row(row, best_head(counts, n_live, books[COST]), 0, n_live, cum, rows)
 
 
 @kernel
@@ -334,11 +338,11 @@ def write_rows(rows, indptr, columns, kept, absent):
             counts[:] = 0
             for at in range(lo, hi):
                 counts[columns[at] // BLOCK] += 1
-            width = best_head(counts, hi - lo)
+            width = best_head(counts, hi - lo, books[COST])
         in_tail = 0
         for at in range(lo, hi):
             in_tail += columns[at] >= width
-        slots = tail_size(in_tail)
+        slots = tail_size(in_tail, books[TIGHT])
         first = new_row(width, slots, absent, keys, levels, books)
         if first < 0:
             return False

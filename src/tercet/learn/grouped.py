@@ -22,7 +22,7 @@ from tercet.learn.loop import Callback, Run, Stopping
 from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
 from tercet.learn.sources import Source, as_source
-from tercet.learn.sparse import Refit
+from tercet.learn.sparse import Refit, steps_of_refit
 from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Sparse, Weights
@@ -342,9 +342,11 @@ class GroupSparseRanker(SgdRanker):
 
         Validation and callbacks watch the first phase; the refit follows it.
         """
+        if hasattr(self, "weights_before_refit_"):
+            del self.weights_before_refit_
         super().fit(Q, prefs, D, validation, callbacks)
         if self._refit_wanted:
-            self._refit_on_support(Q, prefs, D)
+            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_)
         return self
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
@@ -367,10 +369,11 @@ class GroupSparseRanker(SgdRanker):
             n_groups, by_document_frequency(inner), by=self.by, l1=float(self.l1), shrink_every=self.shrink_every
         )
 
-    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> Self:
+    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
         check_is_fitted(self)
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
+        n_steps = steps_of_refit(source, self.epochs) if n_steps is None else n_steps
         state = self._state
         assert isinstance(state, GroupedState)
         self.weights_before_refit_ = self.weights_
@@ -384,7 +387,7 @@ class GroupSparseRanker(SgdRanker):
             queries,
             docs,
             self._sgd(),
-            total=None if source.n_steps is None else source.n_steps * self.epochs,
+            total=n_steps,
             validation=None,
             stopping=Stopping(every=1, patience=None),
         )

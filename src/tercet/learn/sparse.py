@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
-from tercet.learn.loop import Callback, Run, Stopping
-from tercet.learn.matrices import by_document_frequency, reorder_columns
+from tercet.learn.loop import Callback, Run, Saver, Stopping
+from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
 from tercet.store import Fields
@@ -43,6 +43,13 @@ class Refit:
         return self._ranker._refit_on_support(Q, prefs, D)
 
 
+def steps_of_refit(source: Source, epochs: int) -> int:
+    """The steps of a refit by hand; that of ``fit`` has those of the fit."""
+    if source.n_steps is None:
+        raise ParameterError("refit needs preferences that come to an end")
+    return source.n_steps * epochs
+
+
 class SparseRanker(SgdRanker):
     """Every pair of words may have a weight, and L1 keeps most at exactly zero, while it trains and after.
 
@@ -63,7 +70,8 @@ class SparseRanker(SgdRanker):
     sparsify : {"shrink", "thin"}
         How W becomes sparse. "thin" needs a ``density`` and takes one fit without penalty: the smallest entries are
         cut again and again during the first three quarters of the steps, and those left at last learn on to the end.
-        It gives better models where many steps are made and all of W fits in memory at first.
+        It gives better models where many steps are made and all of W fits in memory at first. Should a callback end
+        the steps early, the last cut is made then.
     shrink_every : T, steps between shrinkages
     shrink_towards : {"zero", "identity"}
         What is penalised: W (Chen et al.), or W - I. Then the identity stays, as a part of its own that ``density``
@@ -163,23 +171,36 @@ class SparseRanker(SgdRanker):
         Validation and callbacks watch the sparse phase; the refit follows it.
         """
         self._check_params()
+        if hasattr(self, "weights_before_refit_"):
+            del self.weights_before_refit_
         self.n_fits_ = 0
         self.l1_ = float(self.l1)
         if self.sparsify == "thin":
-            self.l1_ = 0.0
-            self._thinning = self._plan_thinning(prefs)
-            try:
-                self._fit_sparse(Q, prefs, D, validation, callbacks)
-            finally:
-                del self._thinning
+            self._fit_thinned(Q, prefs, D, validation, callbacks)
             return self
         if self.density is None:
             self._fit_sparse(Q, prefs, D, validation, callbacks)
         else:
+            if any(isinstance(callback, Saver) for callback in callbacks):
+                raise ParameterError(
+                    "a search for a density makes several runs, which one checkpoint cannot hold; give l1"
+                )
             self._search_density(lambda: self._fit_sparse(Q, prefs, D, validation, callbacks))
         if self._refit_wanted:
-            self._refit_on_support(Q, prefs, D)
+            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_)
         return self
+
+    def _fit_thinned(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
+        if validation is not None:
+            raise ParameterError("sparsify='thin' takes no validation: before its last cut, W is not what will be left")
+        self.l1_ = 0.0
+        self._thinning = self._plan_thinning(prefs)
+        try:
+            self._fit_sparse(Q, prefs, D, None, callbacks)
+        finally:
+            del self._thinning
+        assert isinstance(self._state, SparseState)
+        self._state.finish_thinning()
 
     def _plan_thinning(self, prefs: Preferences | Source) -> Thinning:
         n_steps = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state).n_steps
@@ -190,10 +211,15 @@ class SparseRanker(SgdRanker):
         return Thinning(float(self.density), n_steps * self.epochs)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
-        if self.density is not None and not hasattr(self, "l1_"):
-            raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")
         if not hasattr(self, "l1_"):
+            if self.density is not None or self.sparsify == "thin":
+                raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")
             self.l1_ = float(self.l1)
+        if self.density is None:
+            self.l1_ = float(self.l1)  # as it may have been set since
+        if hasattr(self, "_state"):
+            assert isinstance(self._state, SparseState)
+            self._state.penalise(self.l1_, self.shrink_every)
         return super().partial_fit(Q, prefs, D)
 
     def _fit_sparse(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
@@ -248,13 +274,15 @@ class SparseRanker(SgdRanker):
             thinning=getattr(self, "_thinning", None),
         )
 
-    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> Self:
+    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
         check_is_fitted(self)
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
         before = self._state
         assert isinstance(before, SparseState)
+        n_steps = steps_of_refit(source, self.epochs) if n_steps is None else n_steps
         self.weights_before_refit_ = self.weights_
+        before.put_away()
         start = before.live()
         if self.refit_start == "sparse":
             cum = np.float32(before.cum)
@@ -272,14 +300,13 @@ class SparseRanker(SgdRanker):
             around_identity=before.around_identity,
             frozen=True,
         )
-        total = None if source.n_steps is None else source.n_steps * self.epochs
         run = Run(
             state,
             source,
             queries,
             docs,
             self._sgd(),
-            total=total,
+            total=n_steps,
             validation=None,
             stopping=Stopping(every=1, patience=None),
         )
@@ -306,11 +333,13 @@ class SparseRanker(SgdRanker):
 
     @classmethod
     def from_weights(cls, weights: sparse.csr_array, **params: Any) -> Self:
-        """A fitted ranker with these weights."""
+        """A fitted ranker with these weights; those of W - I with ``shrink_towards="identity"``."""
         ranker = cls(**params)
         ranker._check_params()
         ranker.l1_ = float(ranker.l1)
-        ranker._hold(weights, by_document_frequency(weights), 0)
+        weights = check_matrix(weights, "weights").copy()
+        weights.eliminate_zeros()
+        ranker._hold(weights, by_document_frequency(weights), 0, ranker.shrink_towards == "identity")
         return ranker
 
     @classmethod

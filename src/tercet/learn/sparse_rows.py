@@ -9,10 +9,14 @@ from scipy import sparse
 from tercet.errors import MemoryLimitError
 from tercet.kernels.sparse_rows import (
     BLOCK,
+    COST,
+    FAST_COST,
     GAPS,
     N_SIZES,
     SIZE_SHIFT,
+    SMALL_COST,
     TAKEN,
+    TIGHT,
     compact,
     count_live,
     count_sizes,
@@ -24,6 +28,7 @@ from tercet.kernels.sparse_rows import (
 )
 
 LINE_BYTES = 64
+LEAST_GAPS = 1 << 18  # words between rows that are not worth closing
 
 
 class SparseRows:
@@ -38,7 +43,7 @@ class SparseRows:
         self.max_memory = max_memory
         self._peak = 0
         n_blocks = -(-m // BLOCK)
-        self.whole = 4 * n * m <= max_memory
+        self.whole = 4 * n * n_blocks * BLOCK <= max_memory
         n_words = n * n_blocks * BLOCK if self.whole else max_memory // LINE_BYTES * (LINE_BYTES // 4)
         if not self.whole and n * LINE_BYTES > max_memory:
             raise MemoryLimitError(
@@ -51,21 +56,27 @@ class SparseRows:
         levels = keys.view(np.float32)
         place = np.zeros(n, dtype=np.int64)
         head, size, used = (np.zeros(n, dtype=np.int32) for _ in range(3))
-        books = np.array([0, 0, self.whole], dtype=np.int64)
+        books = np.array([0, 0, self.whole, FAST_COST, LEAST_GAPS, 0], dtype=np.int64)
         counts, spare = np.zeros(n_blocks, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
         self.arrays = (place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
         """Put entries, explicit zeros too, into fresh rows; heads get ``absent`` elsewhere."""
-        fits = write_rows(
-            self.arrays,
-            levels.indptr.astype(np.int64),
-            levels.indices.astype(np.int32),
-            levels.data.astype(np.float32),
-            np.float32(absent),
+        books = self.arrays[7]
+        for cost, tight in ((FAST_COST, 0), (SMALL_COST, 1)):  # for speed, or else as small as can be
+            books[TAKEN], books[COST], books[TIGHT] = 0, cost, tight
+            if write_rows(
+                self.arrays,
+                levels.indptr.astype(np.int64),
+                levels.indices.astype(np.int32),
+                levels.data.astype(np.float32),
+                np.float32(absent),
+            ):
+                return
+        raise MemoryLimitError(
+            f"{levels.nnz:,} entries in {self.shape[0]:,} rows do not fit max_memory of {self.max_memory:,} bytes; "
+            f"about {16 * levels.nnz + LINE_BYTES * self.shape[0]:,} are needed to learn on"
         )
-        if not fits:
-            raise MemoryLimitError(f"{levels.nnz:,} entries do not fit max_memory of {self.max_memory:,} bytes")
 
     def n_live(self, cum: float) -> NDArray[np.int64]:
         """Live entries of each row."""
@@ -88,6 +99,14 @@ class SparseRows:
         if not self.whole:
             sweep(self.arrays, np.float32(cum))
             self.compact()
+
+    def make_space(self, cum: float) -> None:
+        """Sweep until nothing more is gained; from now on rows are as small as can be, and slower."""
+        self.arrays[7][COST], self.arrays[7][TIGHT] = SMALL_COST, 1
+        before = self.bytes_used() + 1
+        while self.bytes_used() < before:
+            before = self.bytes_used()
+            self.sweep(cum)
 
     def compact(self) -> None:
         """Close the gaps that moved rows left."""
@@ -120,8 +139,8 @@ class SparseRows:
         """The most bytes that were in use so far."""
         return max(self._peak, self.bytes_used())
 
-    def no_room(self) -> MemoryLimitError:
+    def no_room(self, cum: float) -> MemoryLimitError:
         return MemoryLimitError(
-            f"W has outgrown max_memory of {self.max_memory:,} bytes ({self.bytes_used():,} in use); "
-            "allow more, or use a larger l1"
+            f"W has outgrown max_memory of {self.max_memory:,} bytes: {int(self.n_live(cum).sum()):,} entries take "
+            f"{self.bytes_used():,} and the next step needs more; allow more, or use a larger l1"
         )

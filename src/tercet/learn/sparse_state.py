@@ -18,8 +18,8 @@ from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Identity, Sparse, Weights
 
-REBASE_EVERY = 1 << 17  # steps; keeps levels small enough for float32
 SWEEP_EVERY = 2048  # steps between givings back of dead entries
+LARGEST_CUM = 1.0  # is taken from the entries at the next sweep; a larger one would cost levels their last digits
 KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
 IN_SUPPORT = -1.0  # every level is larger in size, but not the NaN of an entry outside the support
 N_CUTS = 20  # of gradual thinning, evenly over the first three quarters of the steps
@@ -110,6 +110,22 @@ class SparseState(State):
             return self._levels.copy()
         return self.rows.live(IN_SUPPORT if self.frozen else self.cum)
 
+    def put_away(self) -> None:
+        """Keep only what a value needs; rows are made again when asked for."""
+        self._levels = self.live()
+        self._rows = None
+
+    def finish_thinning(self) -> None:
+        """Make the last cut now, when the steps ended before it."""
+        if self.thinning is not None and not self.frozen:
+            self.rows.cut(self.thinning.density, absent=np.nan)
+            self.frozen = True
+
+    def penalise(self, l1: float, shrink_every: int) -> None:
+        """Shrink like this from now on."""
+        self.l1 = l1
+        self.shrinkage[2:] = 0.0 if self.frozen else l1, shrink_every
+
     @property
     def n_live(self) -> int:
         """Weights that are not zero."""
@@ -138,8 +154,8 @@ class SparseState(State):
         while done < n or n == 0:
             at = self.step + done
             # Rebasing, sweeping and cutting happen at fixed steps, so that stopping anywhere gives the same bits.
-            stops = [n, done + SWEEP_EVERY - at % SWEEP_EVERY, done + REBASE_EVERY - at % REBASE_EVERY]
-            stop = min(stops + [step - self.step for step in cuts if step > at])
+            stops = [n, done + SWEEP_EVERY - at % SWEEP_EVERY, *(step - self.step for step in cuts if step > at)]
+            stop = min(stops)
             steps = sparse_advance(
                 self.rows.arrays,
                 problem.Q,
@@ -157,12 +173,12 @@ class SparseState(State):
             if n == 0:
                 return
             done += steps
-            if done < stop:  # no room: close the gaps between rows, then drop dead entries, then give up
+            if done < stop:  # no room: close the gaps between rows, then drop what is dead, then give up
                 stuck = 1 if steps else stuck + 1
-                if stuck > 2:
-                    raise self.rows.no_room()
+                if stuck > 3:
+                    raise self.rows.no_room(self.cum)
                 if stuck == 2:
-                    self.rows.sweep(self.cum)
+                    self.rows.make_space(self.cum)
                 self.rows.compact()
                 continue
             stuck = 0
@@ -170,10 +186,10 @@ class SparseState(State):
             if at in cuts:
                 self.frozen = at == max(cuts)
                 self.rows.cut(cuts[at], absent=np.nan if self.frozen else 0.0)
-            if not self.frozen and at % REBASE_EVERY == 0:
-                self.rows.rebase(self.cum)
-                self.shrinkage[0] = 0.0
             if not self.frozen and at % SWEEP_EVERY == 0:
+                if self.cum > LARGEST_CUM:
+                    self.rows.rebase(self.cum)
+                    self.shrinkage[0] = 0.0
                 self.rows.sweep(self.cum)
 
     def _margins_of_identity(

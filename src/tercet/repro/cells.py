@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tercet.data import Preferences
+from tercet.errors import TercetError
 from tercet.learn import SparseRanker
 from tercet.repro.datasets import Loaded
 from tercet.repro.learners import RIVALS, make_learner, warm_up
@@ -25,7 +26,8 @@ from tercet.weights import Weights
 
 FORMAT = 1  # of cells; a higher one leaves all older cells aside
 TEST_SEED = 1000  # added to the seed for test preferences
-_ROOMS = ("kernels", "weights", "learn", "measure")  # whose code the numbers come from
+# Whose code the numbers come from.
+_CODE = ("kernels/*", "data/*", "weights/*", "learn/*", "measure/*", "repro/cells", "repro/learners", "repro/measuring")
 _FACTS = ("l1_", "n_fits_", "n_steps_")
 
 
@@ -34,9 +36,9 @@ def code_digest() -> str:
     """Of the code that makes the numbers, so that a cell is never taken for that of another learner."""
     found = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for room in _ROOMS:
-        for file in sorted((root / room).glob("*.py")):
-            found.update(f"{room}/{file.name}\n".encode() + file.read_bytes())
+    for pattern in _CODE:
+        for file in sorted(root.glob(f"{pattern}.py")):
+            found.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
     return found.hexdigest()
 
 
@@ -55,8 +57,11 @@ class Cells:
         digest = hashlib.sha256(canonical_bytes(setting)).hexdigest()
         path = self.folder / f"{name}-{digest[:16]}.json"
         if path.exists() and not self.fresh:
-            content = parse_json(path.read_bytes(), str(path))
-            if isinstance(content, dict) and content.get("setting") == setting:
+            try:
+                content = parse_json(path.read_bytes(), str(path))
+            except TercetError:  # cut short or changed by hand: as good as none
+                content = None
+            if isinstance(content, dict) and content.get("setting") == setting and content.get("result"):
                 return content["result"], True
         result = work()
         data = canonical_bytes({"setting": setting, "result": result})

@@ -17,17 +17,16 @@ _CHUNK = 4096
 
 def n_nonzero(weights: Weights) -> int:
     """How many entries of W are not zero; a low-rank W has all of them."""
-    if len(weights.parts) == 1:
-        part = weights.parts[0]
-        if isinstance(part, Identity):
-            return part.n_terms
-        if isinstance(part, Diagonal):
-            return int(np.count_nonzero(part.weights))
-        if isinstance(part, Sparse):
-            return int(part.weights.nnz)
-        if isinstance(part, Dense):
-            return int(np.count_nonzero(part.weights))
-    return weights.shape[0] * weights.shape[1]
+    n, m = weights.shape
+    if len(weights.parts) == 1 and isinstance(weights.parts[0], Dense):
+        return int(np.count_nonzero(weights.parts[0].weights))
+    if not all(isinstance(part, (Identity, Diagonal, Sparse)) for part in weights.parts):
+        return n * m
+    W = sparse.csr_array((n, m), dtype=np.float32) if weights.sparse is None else weights.sparse
+    if weights.identity or weights.diagonal is not None:
+        on_diagonal = np.full(n, weights.identity) + (0.0 if weights.diagonal is None else weights.diagonal)
+        W = W + sparse.diags_array(on_diagonal, format="csr")
+    return int(W.count_nonzero())
 
 
 def megabytes(n_entries: float, n_rows: int) -> float:

@@ -374,12 +374,22 @@ def _faults(plan: Plan) -> Iterator[str]:
         for dataset in claim.datasets:
             for model in (claim.better, claim.worse):
                 yield from check_model(f"claims[{at}]", model, dataset)
+        seeds = {models[model].seeds for model in (claim.better, claim.worse) if model in models}
+        if len(seeds) > 1:
+            yield f"claims[{at}]: {claim.better!r} and {claim.worse!r} are fitted with other numbers of seeds"
         used += [(f"claims[{at}].measures", name) for name in claim.measures]
     for at, words in enumerate(plan.words):
         yield from check_model(f"words[{at}]", words.model, words.dataset)
     for at, curve in enumerate(plan.curves):
         yield from unknown(f"curves[{at}].fits", curve.fits, keys)
         yield from unknown(f"curves[{at}].datasets", curve.datasets, plan.datasets)
+        for fit in plan.fits:
+            if fit.key not in curve.fits:
+                continue
+            for dataset in sorted(set(curve.datasets) - set(fit.datasets)):
+                yield f"curves[{at}].fits: {fit.key!r} is not fitted on {dataset!r}"
+            if not fit.preferences:
+                yield f"curves[{at}].fits: {fit.key!r} learns from no preferences, so it has no curve"
         used += [(f"curves[{at}]", name) for name in ("error", "density")]
     for at, scatter in enumerate(plan.scatters):
         for series in scatter.series:
