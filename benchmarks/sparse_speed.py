@@ -39,7 +39,7 @@ from vowpal import SETTINGS, Setting, describe, vowpal_errors, vowpal_learn, vow
 
 L1 = 1e-6  # of both engines
 BITS = 24
-BYTES_PER_NON_ZERO = 15
+BYTES_PER_NON_ZERO = 18
 DIRECT_TARGET, BOUND_TARGET = 1.5, 1.0
 L1_COST, PERIOD_COST = 1.5, 1.2
 ROUNDS = 3

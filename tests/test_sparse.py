@@ -15,6 +15,7 @@ import oracles
 import tercet as tc
 from conftest import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
+from tercet.kernels.sparse_rows import best_head
 from tercet.learn import sparse_rows as rows_module
 from tercet.learn import sparse_state as state_module
 from tercet.learn import thin as thin_module
@@ -224,6 +225,15 @@ def test_what_was_learned_in_a_memory_can_be_refitted_and_learned_on_in_it(seed,
         return
     tc.load(path).partial_fit(Q, prefs[:1], D)
     tc.SparseRanker(l1=0.0, rate=1.0, max_memory=memory).fit(Q, prefs, D)
+
+
+@given(counts=st.lists(st.integers(0, 64), min_size=1, max_size=12), cost=st.sampled_from([12, 40]))
+def test_a_head_ends_where_a_table_becomes_cheaper(counts, cost):
+    def total(n_blocks):
+        return 4 * 64 * n_blocks + cost * sum(counts[n_blocks:])
+
+    head = best_head(np.array(counts), sum(counts), cost)
+    assert total(head // 64) == min(total(n_blocks) for n_blocks in range(len(counts) + 1))
 
 
 @pytest.mark.parametrize("shape", [(1000, 1), (1000, 65), (3, 64)])

@@ -111,9 +111,9 @@ def best_head(counts, n_live, cost):
     best, cheapest, left = 0, n_live * cost, n_live
     for block in range(counts.size):
         left -= counts[block]
-        cost = 4 * BLOCK * (block + 1) + left * cost
-        if cost < cheapest:
-            best, cheapest = block + 1, cost
+        total = 4 * BLOCK * (block + 1) + left * cost
+        if total < cheapest:
+            best, cheapest = block + 1, total
     return best * BLOCK
 
 

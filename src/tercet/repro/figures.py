@@ -98,11 +98,14 @@ def _scatter(results: Results, scatter: Scatter) -> Drawing:
     def draw() -> bytes:
         figure, (axes,) = _empty(1)
         factor = 100 if scatter.x == "density" else 1
+        middle = float(np.sqrt(np.prod([bound(row[scatter.x] for row in rows) * factor for bound in (min, max)])))
         for at, series in enumerate(scatter.series):
             points = sorted((row[scatter.x] * factor, row[scatter.y]) for row in rows if row["series"] == series.title)
-            if not points:
-                continue
-            axes.plot(*zip(*points, strict=True), label=series.title, color=_COLOURS[at % 6], marker=_MARKERS[at % 6])
+            if len(points) == 1:
+                _label_point(axes, series.title, points[0], middle)
+            elif points:
+                style = {"color": _COLOURS[at % 6], "marker": _MARKERS[at % 6]}
+                axes.plot(*zip(*points, strict=True), label=series.title, **style)
         for at, (name, height) in enumerate(scatter.lines.items()):
             axes.axhline(height, color="#888888", linewidth=1, linestyle=("--", ":", "-.")[at % 3])
             axes.annotate(name, (0.01, height), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
@@ -114,10 +117,26 @@ def _scatter(results: Results, scatter: Scatter) -> Drawing:
         _log_axis(axes, labels[scatter.x])
         axes.set_ylabel(measure.title)
         axes.grid(alpha=0.25)
-        axes.legend(frameon=False)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False)
         return _png(figure)
 
     return Drawing(scatter.key, f"{scatter.title}, {results.plan.datasets[scatter.dataset].title}", rows, draw, True)
+
+
+def _label_point(axes: Any, title: str, point: tuple[float, float], middle: float) -> None:
+    """A series of one point has its name beside it, not in the legend."""
+    axes.plot(*point, color="#444444", marker="o", markersize=4)
+    side = -1 if point[0] > middle else 1  # towards the middle of the axis
+    axes.annotate(
+        title,
+        point,
+        xytext=(6 * side, 0),
+        textcoords="offset points",
+        ha="right" if side < 0 else "left",
+        va="center",
+        fontsize=8,
+    )
 
 
 def _empty(n_panels: int) -> tuple[Any, Any]:
