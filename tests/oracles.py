@@ -136,3 +136,150 @@ def algorithm_1_by_groups(W, preferences, rates, l1, T, by, margin=1.0):
         if t % T == 0:
             W = shrink_groups(W, l1 * sum(rates[t - T : t]), by)
     return W
+
+
+def correlated_bins(occurs, n_frequent, n_bins):
+    """Bai et al. 2010, section 2.2.3: the frequent columns, and S and DICE for each word, best first.
+
+    ``occurs`` (n_units, n_words) is not zero where a word occurs. Frequent words are numbered from the most frequent;
+    those that a word never occurs with are left out of its S.
+    """
+    occurs = np.asarray(occurs) != 0
+    n_words = occurs.shape[1]
+    occur = [int(occurs[:, i].sum()) for i in range(n_words)]
+    frequent = sorted((i for i in range(n_words) if occur[i]), key=lambda i: (-occur[i], i))[:n_frequent]
+    S, DICE = [], []
+    for i in range(n_words):
+        scores = [2 * (occurs[:, i] & occurs[:, j]).sum() / (occur[i] + occur[j]) for j in frequent]
+        best = sorted((r for r, score in enumerate(scores) if score), key=lambda r: (-scores[r], r))[:n_bins]
+        S.append(best)
+        DICE.append([scores[r] for r in best])
+    return frequent, S, DICE
+
+
+def correlated_hashing(q, d, S, n_frequent, k):
+    """Bai et al. 2010, Algorithm 1, as printed: the features ab'/k (n_frequent, n_frequent)."""
+    a, b = np.zeros(n_frequent), np.zeros(n_frequent)
+    for p in range(k):
+        for i in range(len(q)):
+            if p < len(S[i]):
+                a[S[i][p]] += q[i]
+                b[S[i][p]] += d[i]
+    return np.outer(a, b) / k
+
+
+def correlated_hashing_by_place(q, d, S, n_frequent, k):
+    """Bai et al. 2010, equations 6 and 7: the mean of k maps, where p-th bins meet p-th bins."""
+    features = np.zeros((n_frequent, n_frequent))
+    for p in range(k):
+        for s in range(len(q)):
+            for t in range(len(d)):
+                if p < len(S[s]) and p < len(S[t]):
+                    features[S[s][p], S[t][p]] += q[s] * d[t] / k
+    return features
+
+
+def algorithm_2(W, preferences, rates, cuts, frequent_first, margin=1.0):
+    """Bai et al. 2010, Algorithm 2: after the steps in ``cuts`` only that many active entries of each row stay.
+
+    They are its largest by size, of equal ones those whose column comes first in ``frequent_first``.
+    """
+    W = W.copy()
+    active = np.ones_like(W, dtype=bool)
+    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
+        if q @ W @ (better - worse) < margin:
+            W = W + np.where(active, rate * np.outer(q, better - worse), 0.0)
+        if t in cuts:
+            for row in range(len(W)):
+                candidates = [column for column in frequent_first if active[row, column]]
+                candidates.sort(key=lambda column: -abs(W[row, column]))
+                active[row, candidates[cuts[t] :]] = False
+            W = np.where(active, W, 0.0)
+    return W, active
+
+
+def sgd_hashed(n_buckets, multiplier, identity, preferences, rates, margin=1.0, learn_identity=False):
+    """Bai et al. 2010, equation 5: the margin rank loss on the features of each bucket, from a table of zeros.
+
+    ``identity`` is the amount of the identity at the start; its gradient is q'(d+ - d-).
+    """
+    table = np.zeros(n_buckets)
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        delta = better - worse
+        features = np.zeros(n_buckets)
+        for s in np.flatnonzero(q):
+            for t in np.flatnonzero(delta):
+                features[(int(s) * multiplier + int(t)) % n_buckets] += q[s] * delta[t]
+        overlap = q @ delta if identity is not None else 0.0
+        if table @ features + (identity or 0.0) * overlap < margin:
+            table = table + rate * features
+            if learn_identity:
+                identity = identity + rate * overlap
+    return table, identity
+
+
+def lowrank_iterates(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=False, kept=None):
+    """(U, V, diagonal) after each step of ``sgd_lowrank``; words outside ``kept`` (query, document) have no factors."""
+    if kept is not None:
+        U, V = U * kept[0], V * kept[1]
+    iterates = []
+    for preference, rate in zip(preferences, rates, strict=True):
+        U, V, diagonal = sgd_lowrank(U, V, diagonal, [preference], [rate], margin, learn_diagonal)
+        if kept is not None:
+            U, V = U * kept[0], V * kept[1]
+        iterates.append((U, V, diagonal))
+    return iterates
+
+
+def tied_iterates(U, identity_weight, preferences, rates, margin=1.0):
+    """U after each step of ``sgd_tied``."""
+    iterates = []
+    for preference, rate in zip(preferences, rates, strict=True):
+        U = sgd_tied(U, identity_weight, [preference], [rate], margin)
+        iterates.append(U)
+    return iterates
+
+
+def lsi_cosine(Q, D, query_directions, doc_directions):
+    """Cosine of the latent vectors of all queries and documents; 0 where one of them has no length."""
+    q, d = Q @ query_directions, D @ doc_directions
+    lengths = np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(d, axis=1))
+    return np.divide(q @ d.T, lengths, out=np.zeros_like(lengths), where=lengths > 1e-9)
+
+
+def leading_directions(texts, n):
+    """Right singular vectors of the n largest singular values, as columns."""
+    return np.linalg.svd(texts, full_matrices=False)[2][:n].T
+
+
+def query_expansion(q, D, beta, n_expanded):
+    """Bai et al. 2010, section 4: q + beta times the sum of the E best documents; one without a common word is none."""
+    scores = D @ q
+    best = [d for d in ranking(scores)[:n_expanded] if scores[d] > 0]
+    return q + beta * D[best].sum(axis=0)
+
+
+def rm3(q, D, counts, query_weight, n_found, n_terms, original_weight):
+    """Abdul-Jaleel et al. 2004, word by word, with the retrieval score in place of the likelihood of the query."""
+    scores = D @ q
+    words = q / query_weight
+    own = words / words.sum() if words.any() else words
+    relevance = np.zeros(len(q))
+    for d in ranking(scores)[:n_found]:
+        if scores[d] > 0:
+            for w in range(len(q)):
+                relevance[w] += scores[d] * counts[d, w] / counts[d].sum()
+    if not relevance.any():
+        return own * query_weight
+    for w in ranking(relevance)[n_terms:]:
+        relevance[w] = 0
+    return (original_weight * own + (1 - original_weight) * relevance / relevance.sum()) * query_weight
+
+
+def warp_weight(n_docs, n_draws):
+    """Weston et al. 2011: the harmonic number of the estimated rank, over that of the first draw."""
+
+    def harmonic(rank):
+        return sum(1 / i for i in range(1, max(1, rank) + 1))
+
+    return harmonic((n_docs - 1) // n_draws) / harmonic(n_docs - 1)

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 import oracles
 from conftest import random_texts
 from tercet.errors import BundleError, DamagedBundleError, InputError
-from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring
+from tercet.weights import Dense, Diagonal, Hashed, Identity, LowRank, Mapped, Sparse, Weights, hashed, scoring
 
 
 def random_weights(seed: int, n: int = 8, m: int = 8) -> tuple[Weights, np.ndarray]:
@@ -23,24 +23,34 @@ def random_weights(seed: int, n: int = 8, m: int = 8) -> tuple[Weights, np.ndarr
     def normal(*shape):
         return rng.standard_normal(shape).astype(np.float32)
 
-    U, V, full = normal(n, 3), normal(m, 3), normal(n, m)
-    thin = full * (rng.random((n, m)) < 0.3)
+    def thinned(matrix):
+        return sparse.csr_array(matrix * (rng.random(matrix.shape) < 0.3))
+
+    U, V, full, table = normal(n, 3), normal(m, 3), normal(n, m), normal(rng.integers(1, 30))
+    thin, P = thinned(full), int(rng.integers(1, 2**31))
     parts = [
-        LowRank(query_factors=U, doc_factors=V, scale=0.5),
-        Dense(weights=full, scale=-0.3),
-        Sparse(weights=sparse.csr_array(thin), scale=2.0),
+        (LowRank(query_factors=U, doc_factors=V, scale=0.5), 0.5 * U.astype(float) @ V.T.astype(float)),
+        (Dense(weights=full, scale=-0.3), -0.3 * full.astype(float)),
+        (Sparse(weights=thin, scale=2.0), 2.0 * thin.toarray().astype(float)),
+        (
+            Hashed(table=table, n_query_terms=n, n_doc_terms=m, multiplier=P, scale=0.8),
+            0.8 * np.array([[float(table[(s * P + t) % table.size]) for t in range(m)] for s in range(n)]),
+        ),
     ]
-    W = 0.5 * U.astype(float) @ V.T.astype(float) - 0.3 * full.astype(float) + 2.0 * thin.astype(float)
     if n == m:
         diagonal = normal(n)
-        parts += [Identity(n_terms=n, scale=1.5), Diagonal(weights=diagonal, scale=3.0)]
-        W += 1.5 * np.eye(n) + 3.0 * np.diag(diagonal.astype(float))
+        parts += [
+            (Identity(n_terms=n, scale=1.5), 1.5 * np.eye(n)),
+            (Diagonal(weights=diagonal, scale=3.0), 3.0 * np.diag(diagonal.astype(float))),
+        ]
+    for part, W in [parts[at] for at in rng.integers(0, len(parts), 2)]:
+        A, B = thinned(normal(n, n)), thinned(normal(m, m))
+        W = -0.6 * A.toarray().astype(float).T @ W @ B.toarray().astype(float)
+        parts.append((Mapped(A=A, B=B, part=part, scale=-0.6), W))
     keep = rng.random(len(parts)) < 0.7
     keep[rng.integers(len(parts))] = True
-    if keep.all():
-        return Weights(parts), W
-    chosen = [p for p, kept in zip(parts, keep, strict=True) if kept]
-    return Weights(chosen), np.sum([dense_of(p) for p in chosen], axis=0)
+    chosen = [pair for pair, kept in zip(parts, keep, strict=True) if kept]
+    return Weights([part for part, _ in chosen]), np.sum([W for _, W in chosen], axis=0)
 
 
 def dense_of(part) -> np.ndarray:
@@ -58,6 +68,7 @@ def test_every_view_of_the_value_is_the_same_w(seed, m):
     np.testing.assert_allclose(weights.score(Q, D), scores, atol=1e-6)
     np.testing.assert_allclose(weights.score_rows(Q, D), np.diag(scores), atol=1e-6)
     np.testing.assert_allclose(weights.expand(Q).toarray(), q @ W, atol=1e-6)
+    np.testing.assert_allclose(sum(dense_of(part) for part in weights.parts), W, atol=1e-6)
     for i in range(8):
         expected = sorted(range(m), key=lambda j, i=i: -abs(W[i, j]))
         found = weights.related(i, m)
@@ -81,7 +92,10 @@ def test_a_score_has_the_same_bits_in_any_company(rng, monkeypatch, share):
     W = (rng.standard_normal((90, 90)) * (rng.random((90, 90)) < share)).astype(np.float32)
     Q, D = random_texts(rng, 150, 90, 0.05), random_texts(rng, 200, 90, 0.1)
     D = sparse.vstack([D, D[:7]]).tocsr()  # the last ones are copies
-    parts = (Sparse(weights=sparse.csr_array(W), scale=0.3), Dense(weights=W), Identity(n_terms=90))
+    alone = Sparse(weights=sparse.csr_array(W), scale=0.3)
+    shared = Hashed(table=W[W != 0], n_query_terms=90, n_doc_terms=90, multiplier=1_000_003)
+    bins = sparse.csr_array(rng.random((90, 90)) < 0.03)
+    parts = (alone, Dense(weights=W), Identity(n_terms=90), shared, Mapped(A=bins, B=bins, part=alone))
     together = [part.score(Q, D) for part in parts]
     for part, scores in zip(parts, together, strict=True):
         assert scores.flags.c_contiguous
@@ -94,6 +108,9 @@ def test_a_score_has_the_same_bits_in_any_company(rng, monkeypatch, share):
         monkeypatch.setattr(scoring, "_COST_OF_POSTINGS", cost)
         for part, scores in zip(parts, together, strict=True):
             np.testing.assert_array_equal(part.score(Q, D), scores)
+    for cost in (0, 10**6):  # always for all words, always for those of the documents only
+        monkeypatch.setattr(hashed, "_COST_OF_PICKING", 10**6 - cost)
+        np.testing.assert_array_equal(shared.score(Q, D[:90]), together[3][:, :90])
 
 
 def test_thin_queries_only_look_at_documents_with_their_words(rng, monkeypatch):
@@ -266,3 +283,167 @@ def test_blends_have_one_shape():
 def test_related_wants_a_column(term):
     with pytest.raises(InputError, match="does not exist; there are 3"):
         Weights([Identity(n_terms=3)]).related(term)
+
+
+# -- hashed ---------------------------------------------------------------------------------------------------------
+
+TERMS = st.lists(st.integers(0, 2**31 - 2), min_size=1, max_size=6, unique=True)
+
+
+@given(s=TERMS, t=TERMS, P=st.integers(1, 2**31), H=st.integers(1, 50), seed=st.integers(0, 10**6))
+def test_hashed_weights_of_any_vocabulary(s, t, P, H, seed):
+    rng = np.random.default_rng(seed)
+    n = 2**31 - 1
+    table = rng.standard_normal(H).astype(np.float32)
+    part = Hashed(table=table, n_query_terms=n, n_doc_terms=n, multiplier=P, scale=-2.0)
+    s, t = sorted(s), sorted(t)
+    W = np.array([[-2.0 * float(table[(a * P + b) % H]) for b in t] for a in s])  # Python's integers are exact
+    np.testing.assert_array_equal(part.block(np.array(s), np.array(t)), W)
+    q, d = rng.standard_normal(len(s)).astype(np.float32), rng.standard_normal(len(t)).astype(np.float32)
+    Q = sparse.csr_array((q, (np.zeros(len(s), np.int32), s)), shape=(1, n))
+    D = sparse.csr_array((d, (np.zeros(len(t), np.int32), t)), shape=(1, n))
+    expected = pytest.approx(q.astype(float) @ W @ d.astype(float), abs=1e-9)
+    weights = Weights([part])
+    assert weights.score(Q, D)[0, 0] == expected
+    assert weights.score_rows(Q, D)[0] == expected
+    assert weights.explain(Q, D).contribution.sum() == expected
+
+
+def test_a_row_longer_than_the_table_goes_round_it(rng):
+    table = rng.standard_normal(7).astype(np.float32)
+    part = Hashed(table=table, n_query_terms=3, n_doc_terms=2500, multiplier=5)
+    rows = Weights([part]).rows(np.arange(3))
+    assert rows.tolist() == [[float(table[(5 * s + t) % 7]) for t in range(2500)] for s in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"table": np.ones(0, np.float32)}, "table is float32 of shape \\(0,\\)"),
+        ({"table": np.ones(3)}, "table is float64"),
+        ({"table": np.ones((3, 1), np.float32)}, "shape \\(3, 1\\)"),
+        ({"table": np.array([1, np.inf], np.float32)}, "table\\[1\\] is inf"),
+        ({"multiplier": 0}, "multiplier of a hashed part is 0; expected an integer from 1 to 2147483648"),
+        ({"multiplier": 2**31 + 1}, "multiplier"),
+        ({"multiplier": True}, "multiplier"),
+        ({"n_doc_terms": 2**31}, "n_doc_terms of a hashed part is 2147483648; expected an integer from 0"),
+        ({"n_query_terms": 2.0}, "n_query_terms"),
+    ],
+)
+def test_a_hashed_part_that_cannot_be_is_refused(changed, message):
+    sound = {"table": np.ones(3, np.float32), "n_query_terms": 4, "n_doc_terms": 4, "multiplier": 7}
+    assert Hashed(**sound).n_stored == 3
+    with pytest.raises(InputError, match=message):
+        Hashed(**sound | changed)
+
+
+# -- mapped ---------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6), typical=st.floats(0.1, 5), deep=st.booleans())
+@settings(max_examples=25)
+def test_a_per_document_scale_is_that_of_the_mapped_document(seed, typical, deep):
+    rng = np.random.default_rng(seed)
+    U, V = rng.standard_normal((4, 3)).astype(np.float32), rng.standard_normal((5, 3)).astype(np.float32)
+    A, B = ((rng.standard_normal((k, 7)) * (rng.random((k, 7)) < 0.5)).astype(np.float32) for k in (4, 5))
+    part = LowRank(query_factors=U, doc_factors=V, typical_length=typical, scale=0.7)
+    mapped = Mapped(A=sparse.csr_array(A), B=sparse.csr_array(B), part=part, scale=-3.0)
+    if deep:
+        again = sparse.csr_array(np.eye(7)[rng.permutation(7)])
+        mapped, A, B = Mapped(A=again, B=again, part=mapped), A @ again, B @ again
+    weights = Weights([mapped, Identity(n_terms=7, scale=2.0)])
+    Q, D = random_texts(rng, 4, 7), random_texts(rng, 5, 7)
+    q, d = Q.toarray().astype(float), D.toarray().astype(float)
+    scores = weights.score(Q, D)
+    for i in range(4):
+        np.testing.assert_allclose(weights.score_rows(Q[[i] * 5], D), scores[i], atol=1e-9)
+        for j in range(5):
+            Aq, Bd = A.astype(float) @ q[i], B.astype(float) @ d[j]
+            latent = 0.0
+            if (V.T @ Bd).any():
+                latent = oracles.latent_scaled_score(Aq, Bd, U.T.astype(float), V.T.astype(float), typical)
+            assert scores[i, j] == pytest.approx(-3.0 * 0.7 * latent + 2.0 * q[i] @ d[j], abs=1e-9)
+            why = weights.explain(Q[[i]], D[[j]])
+            assert why.score == pytest.approx(scores[i, j], abs=1e-9)
+            assert abs(why.contribution.sum() - why.score) <= 1e-6 * np.abs(why.contribution).sum()
+
+
+def test_words_that_cancel_in_the_map_are_explained_one_by_one():
+    opposites = sparse.csr_array([[1.0, -1.0]])
+    weights = Weights([Mapped(A=opposites, B=opposites, part=Identity(n_terms=1))])
+    both, first = sparse.csr_array([[1.0, 1.0]]), sparse.csr_array([[1.0, 0.0]])
+    why = weights.explain(both, first)
+    assert why.score == 0
+    assert list(why) == [(0, 0, 1.0), (1, 0, -1.0)]
+    assert weights.related(1, 2) == [(0, -1.0), (1, 1.0)]
+
+
+def test_one_map_for_both_sides_is_kept_once(rng):
+    bins = sparse.csr_array(rng.random((3, 8)) < 0.4)
+    part = Sparse(weights=sparse.csr_array(rng.random((3, 3))))
+    weights = Weights([Mapped(A=bins, B=bins, part=part), Mapped(A=bins, B=bins.copy(), part=part)])
+    assert weights.n_stored == 3 * bins.nnz + 2 * 9
+    meta, arrays = weights.to_state()
+    assert [name for name in arrays if ".B." in name] == ["1.B.data", "1.B.indices", "1.B.indptr"]
+    again = Weights.from_state(meta, arrays)
+    assert [part.tied for part in again.parts] == [True, False]
+    Q = random_texts(rng, 4, 8)
+    np.testing.assert_array_equal(again.score(Q, Q), weights.score(Q, Q))
+
+
+def test_a_mapped_part_keeps_its_own_maps(rng):
+    bins = sparse.csr_array(np.ones((2, 3), np.float32))
+    part = Mapped(A=bins, B=bins, part=Identity(n_terms=2))
+    bins.data[:] = 7
+    assert dense_of(part).tolist() == np.full((3, 3), 2.0).tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        part.A.data[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"A": sparse.csr_array(np.ones((3, 4)))}, "A and B map to 3 and 2 words; the identity part has 2 and 2"),
+        ({"part": Identity(n_terms=2, scale=np.inf)}, "scale of the mapped identity part is inf"),
+        ({"B": sparse.csr_array([[1.0, np.nan], [0.0, 1.0]])}, "B.data\\[1\\] is nan"),
+    ],
+)
+def test_a_mapped_part_that_cannot_be_is_refused(changed, message):
+    bins = sparse.csr_array(np.ones((2, 4)))
+    with pytest.raises(InputError, match=message):
+        Mapped(**{"A": bins, "B": bins, "part": Identity(n_terms=2)} | changed)
+
+
+def test_saved_hashed_and_mapped_parts_that_do_not_fit_are_refused(rng):
+    table = rng.standard_normal(5).astype(np.float32)
+    inner = Hashed(table=table, n_query_terms=3, n_doc_terms=3, multiplier=7)
+    bins = sparse.csr_array(np.eye(3, 8))
+    meta, arrays = Weights([Mapped(A=bins, B=bins, part=inner, scale=2.0)]).to_state()
+    assert arrays.keys() == {"0.A.data", "0.A.indices", "0.A.indptr", "0.part.table"}
+    [part] = meta["parts"]
+
+    def with_inner(**more):
+        return {"parts": [part | {"part": part["part"] | more}]}
+
+    Weights.from_state(with_inner(), arrays)
+    for changed in (
+        (with_inner(multiplier=0), arrays),
+        (with_inner(multiplier=2**40), arrays),
+        (with_inner(multiplier=7.5), arrays),
+        (with_inner(shape=[4, 3]), arrays),
+        (with_inner(scale=10**400), arrays),
+        (with_inner(kind="unheard-of"), arrays),
+        (with_inner(more=1), arrays),
+        ({"parts": [part | {"part": []}]}, arrays),
+        ({"parts": [part | {"tied": False}]}, arrays),
+        ({"parts": [part | {"shape": [8, 9]}]}, arrays),
+        (meta, arrays | {"0.part.more": table}),
+        (meta, arrays | {"0.B.data": table}),
+        (meta, arrays | {"0.part.table": table[:0]}),
+        (meta, arrays | {"0.part.table": table.astype(float)}),
+        (meta, arrays | {"0.part.table": table * np.float32(np.nan)}),
+        (meta, arrays | {"0.A.indices": np.array([0, 1, 8], np.int32)}),
+        (meta, {name: a for name, a in arrays.items() if name != "0.part.table"}),
+    ):
+        with pytest.raises(BundleError):
+            Weights.from_state(*changed)

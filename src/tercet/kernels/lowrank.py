@@ -7,16 +7,23 @@ from tercet.kernels.rows import difference, product
 
 
 @kernel
-def lowrank_advance(U, V, diagonal, learn_diagonal, Q, D, chunk, margin, scratch, tally):
+def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, margin, scratch, tally):
     """One pass over the preferences; changes ``U``, ``V`` and, when learned, ``diagonal`` in place.
 
     ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; for
     the tied model both are the same array. ``diagonal`` (n_terms,) is empty when there is none. Both gradients are
     taken at the old U and V. ``tally`` as in ``dense_advance``.
+
+    ``rare`` (n_query_terms,) and (n_doc_terms,) marks words whose factors are zero and stay so; both are empty when
+    there are none. ``before`` is empty, or (U, V, diagonal, n): arrays in double precision, shaped like those, that
+    gain every change times the number of steps before it, and ``n[0]``, the steps before this chunk.
     """
     query, better, worse, step_size, _ = chunk
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
+    rare_q, rare_d = rare
+    before_U, before_V, before_diagonal, n_before = before
+    averaged = n_before.size > 0
     width = U.shape[1]
     uq = np.empty(width, dtype=np.float32)  # U q
     vd = np.empty(width, dtype=np.float32)  # V (d+ - d-)
@@ -25,11 +32,15 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, Q, D, chunk, margin, scratch
         lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
         uq[:] = 0
         for a in range(lo, hi):
+            if rare_q.size and rare_q[q_indices[a]]:
+                continue
             row, x = U[q_indices[a]], q_data[a]
             for k in range(width):
                 uq[k] += x * row[k]
         vd[:] = 0
         for j in range(n):
+            if rare_d.size and rare_d[cols[j]]:
+                continue
             row, x = V[cols[j]], vals[j]
             for k in range(width):
                 vd[k] += x * row[k]
@@ -46,13 +57,34 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, Q, D, chunk, margin, scratch
             tally[1] += margin - z
             e = step_size[s]
             for a in range(lo, hi):
+                if rare_q.size and rare_q[q_indices[a]]:
+                    continue
                 row, x = U[q_indices[a]], e * q_data[a]
                 for k in range(width):
                     row[k] += x * vd[k]
             for j in range(n):
+                if rare_d.size and rare_d[cols[j]]:
+                    continue
                 row, x = V[cols[j]], e * vals[j]
                 for k in range(width):
                     row[k] += x * uq[k]
             if learn_diagonal:
                 for i in range(m):
                     diagonal[shared_cols[i]] += e * shared_vals[i]
+            if averaged:
+                steps = np.float64(n_before[0] + s)
+                for a in range(lo, hi):
+                    if rare_q.size and rare_q[q_indices[a]]:
+                        continue
+                    past, y = before_U[q_indices[a]], steps * (e * q_data[a])
+                    for k in range(width):
+                        past[k] += y * vd[k]
+                for j in range(n):
+                    if rare_d.size and rare_d[cols[j]]:
+                        continue
+                    past, y = before_V[cols[j]], steps * (e * vals[j])
+                    for k in range(width):
+                        past[k] += y * uq[k]
+                if learn_diagonal:
+                    for i in range(m):
+                        before_diagonal[shared_cols[i]] += steps * (e * shared_vals[i])

@@ -147,3 +147,60 @@ def score_pairs_dense(Q, D, W, scores):
                 part += weights[d_indices[b]] * d_data[b]
             total += q_data[a] * part
         scores[i] = total
+
+
+@kernel
+def expand_hashed(Q, table, width, expanded):
+    """Like `expand_dense` for W[s, t] = table[(start of s + t) mod H]: a row of W lies in the table as it is.
+
+    Q has the start of each of its words, 0 <= start < H, in place of the word.
+    """
+    q_indptr, q_starts, q_data = Q
+    for left in range(0, expanded.shape[1], width):
+        right = min(left + width, expanded.shape[1])
+        for i in range(q_indptr.size - 1):
+            for a in range(q_indptr[i], q_indptr[i + 1]):
+                value = q_data[a]
+                at = (q_starts[a] + left) % table.size
+                j = left
+                while j < right:
+                    n = min(right - j, table.size - at)
+                    row, weights = expanded[i, j : j + n], table[at : at + n]
+                    for k in range(n):
+                        row[k] += value * weights[k]
+                    j += n
+                    at = 0
+
+
+@kernel
+def expand_hashed_at(Q, table, columns, expanded):
+    """Like `expand_hashed` for some columns only, given modulo H; adds the same products in the same order."""
+    q_indptr, q_starts, q_data = Q
+    for i in range(q_indptr.size - 1):
+        row = expanded[i]
+        for a in range(q_indptr[i], q_indptr[i + 1]):
+            value, start = q_data[a], q_starts[a]
+            for j in range(columns.size):
+                at = start + columns[j]
+                if at >= table.size:
+                    at -= table.size
+                row[j] += value * table[at]
+
+
+@kernel
+def score_pairs_hashed(Q, D, table, scores):
+    """Like `score_pairs_dense` for a hashed W; Q has starts as in `expand_hashed`, D has its words modulo H."""
+    q_indptr, q_starts, q_data = Q
+    d_indptr, d_offsets, d_data = D
+    for i in range(scores.size):
+        total = 0.0
+        for a in range(q_indptr[i], q_indptr[i + 1]):
+            start = q_starts[a]
+            part = 0.0
+            for b in range(d_indptr[i], d_indptr[i + 1]):
+                at = start + d_offsets[b]
+                if at >= table.size:
+                    at -= table.size
+                part += table[at] * d_data[b]
+            total += q_data[a] * part
+        scores[i] = total

@@ -5,15 +5,30 @@ from tercet.learn.checkpoint import Checkpoint
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
+from tercet.learn.expansion import QueryExpansion, RM3Expansion
 from tercet.learn.grouped import GroupSparseRanker
+from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import DivergedError, Event
-from tercet.learn.lowrank import LowRankRanker
-from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
+from tercet.learn.lowrank import LowRankRanker, SSIRanker
+from tercet.learn.lsi import LSIRanker
+from tercet.learn.pruned import PrunedRanker
+from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source, WarpSource
 from tercet.learn.sparse import SparseRanker
 
 RANKERS: dict[str, type[TermPairRanker]] = {
     cls.__name__: cls
-    for cls in (CosineRanker, DiagonalRanker, DenseRanker, SparseRanker, GroupSparseRanker, LowRankRanker)
+    for cls in (
+        CosineRanker,
+        DiagonalRanker,
+        DenseRanker,
+        SparseRanker,
+        GroupSparseRanker,
+        LowRankRanker,
+        SSIRanker,
+        LSIRanker,
+        PrunedRanker,
+        HashedRanker,
+    )
 }
 
 __all__ = [
@@ -27,9 +42,16 @@ __all__ = [
     "Event",
     "GroupSparseRanker",
     "HardSource",
+    "HashedRanker",
+    "LSIRanker",
     "LowRankRanker",
+    "PrunedRanker",
+    "QueryExpansion",
+    "RM3Expansion",
+    "SSIRanker",
     "SampledSource",
     "Source",
     "SparseRanker",
     "TermPairRanker",
+    "WarpSource",
 ]

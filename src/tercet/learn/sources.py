@@ -3,6 +3,20 @@
 A source answers ``draw(step, weights)`` with the preferences from that step on, as many as it likes; the loop takes
 what it needs and asks again. The answer depends on the step (and, for hard negatives, on the weights at fixed steps)
 and on nothing else, so a resumed run sees the same preferences.
+
+Which source to take is a choice of the worse document:
+
+- ``ArraySource``: as given. For preferences that someone observed, such as clicks.
+- ``SampledSource``: any of another class, or of a lower grade. The papers' rule; costs next to nothing and learns the
+  whole ranking alike.
+- ``HardSource``: with probability ``hard`` one of the query's best ``depth``, else any of a lower grade. Learns the top
+  of the ranking; costs a ranking of all queries at each refresh. Documents that are relevant but not judged come up
+  more often than at random.
+- ``WarpSource``: the first of up to ``n_tries`` random ones that comes within the margin, weighted by how soon it was
+  found. Also learns the top, without ranking all documents; costs a score for each try.
+
+What is drawn first is the sampler's choice (``tercet.data.sampling``): ``uniform_over="queries"`` gives every query the
+same number of steps, ``"judgements"`` every relevant document.
 """
 
 from __future__ import annotations
@@ -18,8 +32,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.data.sampling import Drawn, JudgementSampler, LabelSampler, Sampler, check_seed
+from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_seed
 from tercet.errors import InputError
+from tercet.learn.matrices import check_matrix
 from tercet.store import Fields, take_array
 from tercet.weights import Weights
 
@@ -104,12 +119,12 @@ class SampledSource(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         block, at = divmod(step, BLOCK)
         if block != self._block or self._drawn is None:
-            self._drawn = Preferences(*self._draw_block(block, weights))
+            self._drawn = self._draw_block(block, weights)
             self._block = block
         return self._drawn[at:]
 
-    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Drawn:
-        return self.sampler.draw(self._rng(block), BLOCK)
+    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
+        return Preferences(*self.sampler.draw(self._rng(block), BLOCK))
 
     def fingerprint(self) -> str:
         return _digest("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
@@ -152,7 +167,7 @@ class HardSource(SampledSource):
         self._top: NDArray[np.int32] | None = None
         self._top_of = -1
 
-    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Drawn:
+    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         if block // self.refresh_blocks != self._top_of or self._top is None:
             self._top, _ = weights().rank(self.Q[self.judgements.queries], self.D, self.depth)
             self._top_of = block // self.refresh_blocks
@@ -166,7 +181,7 @@ class HardSource(SampledSource):
         if self.judgements.exclude_self:
             lower &= candidate != query
         worse = np.where(lower & (rng.random(BLOCK) < self.hard), candidate, worse)
-        return query, better, worse
+        return Preferences(query, better, worse)
 
     def fingerprint(self) -> str:
         return _digest(super().fingerprint(), self.depth, self.hard, self.refresh_blocks)
@@ -181,6 +196,106 @@ class HardSource(SampledSource):
         fields.done()
         if self._top_of >= 0:
             self._top = take_array(arrays, "top", np.int32, (self.judgements.queries.size, self.depth))
+
+
+class WarpSource(SampledSource):
+    """Worse documents drawn until one comes within the margin of the better one, weighted by the rank this suggests.
+
+    For each preference documents of a lower grade are drawn, up to ``n_tries``, until
+    ``score(better) - score(worse) < margin`` under the weights of the last refresh. When that took N draws, about
+    ``r = (n_docs - 1) / N`` documents, rounded down and at least 1, come within the margin, and the preference gets the
+    weight ``1 + 1/2 + … + 1/r`` (WARP: Weston et al. 2011), here over its largest value, so that weights lie
+    between 0 and 1 and the rate keeps its meaning. When no draw comes within the margin, the last one is given, as if
+    it had: the learner steps only if it does by then.
+
+    Every ``refresh_every`` steps (rounded up to whole blocks) the weights of that moment are kept for the draws that
+    follow; a checkpoint keeps them too.
+
+    Parameters
+    ----------
+    sampler : judgements to draw from; needs ``n_docs``
+    Q, D : query and document matrices
+    n_steps : length of an epoch
+    margin : that of the ranker which learns from this source
+    n_tries : most draws for a preference
+    refresh_every : steps between looks at the weights
+
+    Notes
+    -----
+    Cost of a step: scores of the better document and of each draw, about as much as a step of a low-rank learner each.
+    """
+
+    def __init__(
+        self,
+        sampler: JudgementSampler,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        n_steps: int,
+        *,
+        margin: float = 1.0,
+        n_tries: int = 20,
+        refresh_every: int = BLOCK,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(sampler, n_steps, random_state=random_state)
+        if sampler.n_docs is None:
+            raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
+        if n_tries < 1:
+            raise InputError(f"n_tries must be at least 1; got {n_tries}")
+        if not 0 <= margin < np.inf:
+            raise InputError(f"margin must be a finite number from 0; got {margin}")
+        self.judgements = sampler
+        self.Q, self.D = check_matrix(Q, "Q"), check_matrix(D, "D")
+        self.margin = float(margin)
+        self.n_tries = int(n_tries)
+        self.refresh_blocks = max(1, -(-refresh_every // BLOCK))
+        self._weight_after = _rank_weights(sampler.n_docs, self.n_tries)
+        self._weights: Weights | None = None
+        self._weights_of = -1
+
+    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
+        if block // self.refresh_blocks != self._weights_of or self._weights is None:
+            self._weights = weights()
+            self._weights_of = block // self.refresh_blocks
+        rng = self._rng(block)
+        at = self.judgements.draw_better(rng, BLOCK)
+        worse = self.judgements.draw_worse(rng, at)
+        query, better, worse = self.judgements.pair(at, worse)
+        # A worse document that scores more than this comes within the margin.
+        limit = self._weights.score_rows(self.Q[query], self.D[better]) - self.margin
+        n_draws = np.full(BLOCK, self.n_tries)
+        open_ = np.arange(BLOCK)
+        for n in range(1, self.n_tries + 1):
+            within = self._weights.score_rows(self.Q[query[open_]], self.D[worse[open_]]) > limit[open_]
+            n_draws[open_[within]] = n
+            open_ = open_[~within]
+            if n == self.n_tries or not open_.size:
+                break
+            worse[open_] = self.judgements.draw_worse(rng, at[open_])
+        return Preferences(query, better, worse, self._weight_after[n_draws - 1])
+
+    def fingerprint(self) -> str:
+        return _digest(super().fingerprint(), self.margin, self.n_tries, self.refresh_blocks)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        # The block in use was drawn with the weights kept here, so it can be drawn again after a restart.
+        meta, arrays = (None, {}) if self._weights is None else self._weights.to_state()
+        return {"weights_of": self._weights_of, "weights": meta}, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        fields = Fields(meta, "source")
+        self._weights_of = fields.take("weights_of", int)
+        weights = fields.take("weights", dict | None)
+        fields.done()
+        self._weights = None if weights is None else Weights.from_state(weights, arrays)
+        self._block = -1
+
+
+def _rank_weights(n_docs: int, n_tries: int) -> NDArray[np.float64]:
+    """The weight of a preference found at each draw: the harmonic number of its rank, over that of the first draw."""
+    rank = np.maximum(1, (n_docs - 1) // np.arange(1, n_tries + 1))
+    harmonic = np.cumsum(1 / np.arange(1, rank[0] + 1))
+    return harmonic[rank - 1] / harmonic[-1]
 
 
 def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:

@@ -1,6 +1,7 @@
-"""Words to vectors: how a text is split into words, and how words are weighted."""
+"""Words to vectors: how a text is split into words, how words are weighted, and which words go together."""
 
 from tercet.text.analyser import Analyser
+from tercet.text.correlated import CorrelatedWords
 from tercet.text.vectoriser import Vectoriser
 
-__all__ = ["Analyser", "Vectoriser"]
+__all__ = ["Analyser", "CorrelatedWords", "Vectoriser"]

@@ -3,7 +3,7 @@
 A part is an immutable W of its own: it can score, expand a query, list the pairs behind one score and give its arrays
 for saving. All that is built on top (blends, explanations, related words, indexes) is written once, in terms of these.
 
-Hashed and Mapped parts join here later; a new part is a class with this interface and a line in ``PARTS``.
+A new part is a class with this interface and a line in ``PARTS`` in ``mapped.py``.
 """
 
 from __future__ import annotations
@@ -82,10 +82,17 @@ class Part(ABC):
             return np.asarray(expanded.multiply(D.astype(np.float64)).sum(axis=1)).ravel()
         return np.asarray(D.astype(np.float64).multiply(expanded).sum(axis=1)).ravel()
 
+    def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
+        """What each document's scores are multiplied by (n_d,); None where W is all there is to a score."""
+        return None
+
     def pairs(self, q: Matrix, d: Matrix) -> Pairs:
         """The pairs behind the score of the one-row matrices q and d; zeros are left out."""
         block = self.block(q.indices, d.indices)
         contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
+        doc_scale = self.doc_scale(d)
+        if doc_scale is not None:
+            contribution *= doc_scale
         a, b = np.nonzero(contribution)
         return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
 
@@ -93,7 +100,7 @@ class Part(ABC):
         return replace(self, scale=self.scale * factor)
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """A view nobody can write through; copies only when the caller could still change it."""
     if array.flags.writeable:
         array = array.copy()
@@ -101,7 +108,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _check_finite(array: NDArray[Any], what: str) -> None:
+def check_finite(array: NDArray[Any], what: str) -> None:
     if not np.isfinite(array).all():
         at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(f"{what}{list(at)} is {array[at]}; weights are finite")
@@ -147,8 +154,8 @@ class Diagonal(Part):
     weights: NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        _check_finite(self.weights, "diagonal")
-        object.__setattr__(self, "weights", _frozen(self.weights))
+        check_finite(self.weights, "diagonal")
+        object.__setattr__(self, "weights", frozen(self.weights))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -186,8 +193,8 @@ class Dense(Part):
     weights: NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        _check_finite(self.weights, "W")
-        object.__setattr__(self, "weights", _frozen(self.weights))
+        check_finite(self.weights, "W")
+        object.__setattr__(self, "weights", frozen(self.weights))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -228,14 +235,7 @@ class Sparse(Part):
     weights: Matrix
 
     def __post_init__(self) -> None:
-        weights = sparse.csr_array(self.weights, dtype=np.float32, copy=True)
-        weights.sum_duplicates()
-        weights.eliminate_zeros()
-        _check_finite(weights.data, "W.data")
-        weights.indptr, weights.indices = weights.indptr.astype(np.int64), weights.indices.astype(np.int32)
-        for array in (weights.data, weights.indices, weights.indptr):
-            array.flags.writeable = False
-        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "weights", frozen_csr(self.weights, "W"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -270,18 +270,11 @@ class Sparse(Part):
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"data": self.weights.data, "indices": self.weights.indices, "indptr": self.weights.indptr}
+        return csr_arrays(self.weights)
 
     @classmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n, m = take_shape(fields)
-        indptr = take_array(arrays, "indptr", np.int64, (n + 1,))
-        data = take_array(arrays, "data", np.float32, 1)
-        indices = take_array(arrays, "indices", np.int32, (data.size,))
-        rising = indptr[0] == 0 and indptr[-1] == data.size and not (np.diff(indptr) < 0).any()
-        if not rising or (data.size and not (indices.min() >= 0 and indices.max() < m)):
-            raise DamagedBundleError("a sparse part's row pointers or columns are out of range")
-        return cls(weights=sparse.csr_array((data, indices, indptr), shape=(n, m)))
+        return cls(weights=take_csr(arrays, take_shape(fields)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -305,13 +298,13 @@ class LowRank(Part):
                 f"{self.doc_factors.shape[1]}; they must agree"
             )
         tied = self.query_factors is self.doc_factors
-        _check_finite(self.query_factors, "U")
-        object.__setattr__(self, "query_factors", _frozen(self.query_factors))
+        check_finite(self.query_factors, "U")
+        object.__setattr__(self, "query_factors", frozen(self.query_factors))
         if tied:
             object.__setattr__(self, "doc_factors", self.query_factors)
             return
-        _check_finite(self.doc_factors, "V")
-        object.__setattr__(self, "doc_factors", _frozen(self.doc_factors))
+        check_finite(self.doc_factors, "V")
+        object.__setattr__(self, "doc_factors", frozen(self.doc_factors))
 
     @property
     def tied(self) -> bool:
@@ -335,7 +328,10 @@ class LowRank(Part):
         """Expansion at typical document length when there is a per-document scale."""
         return self.latent_queries(Q) @ self.doc_factors.T.astype(np.float64) * self.scale
 
-    def _factor(self, latent: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
+        return None if self.typical_length is None else self._scale_of(self.latent_docs(D))
+
+    def _scale_of(self, latent: NDArray[np.float64]) -> NDArray[np.float64] | None:
         if self.typical_length is None:
             return None
         length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
@@ -343,25 +339,20 @@ class LowRank(Part):
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         latent = self.latent_docs(D)
-        factor = self._factor(latent)
-        if factor is not None:
-            latent *= factor[:, None]
+        doc_scale = self._scale_of(latent)
+        if doc_scale is not None:
+            latent *= doc_scale[:, None]
         return (self.latent_queries(Q) * self.scale) @ latent.T
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         latent = self.latent_docs(D)
         scores = np.einsum("ij,ij->i", self.latent_queries(Q), latent) * self.scale
-        factor = self._factor(latent)
-        return scores if factor is None else scores * factor
+        doc_scale = self._scale_of(latent)
+        return scores if doc_scale is None else scores * doc_scale
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         U, V = self.query_factors[query_terms], self.doc_factors[doc_terms]
         return U.astype(np.float64) @ V.T.astype(np.float64) * self.scale
-
-    def pairs(self, q: Matrix, d: Matrix) -> Pairs:
-        pairs = super().pairs(q, d)
-        factor = self._factor(self.latent_docs(d))
-        return pairs if factor is None else pairs._replace(contribution=pairs.contribution * factor[0])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays = {"query_factors": self.query_factors}
@@ -389,4 +380,28 @@ def take_shape(fields: Fields) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, Dense, Sparse, LowRank)}
+def frozen_csr(matrix: Any, name: str) -> Matrix:
+    """A copy as parts keep it: float32, each column of a row once and in order, no zeros, read-only."""
+    kept = sparse.csr_array(matrix, dtype=np.float32, copy=True)
+    kept.sum_duplicates()
+    kept.eliminate_zeros()
+    check_finite(kept.data, f"{name}.data")
+    kept.indptr, kept.indices = kept.indptr.astype(np.int64), kept.indices.astype(np.int32)
+    for array in (kept.data, kept.indices, kept.indptr):
+        array.flags.writeable = False
+    return kept
+
+
+def csr_arrays(matrix: Matrix) -> dict[str, NDArray[Any]]:
+    return {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+
+
+def take_csr(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Matrix:
+    """The matrix of that shape that `csr_arrays` gave."""
+    indptr = take_array(arrays, "indptr", np.int64, (shape[0] + 1,))
+    data = take_array(arrays, "data", np.float32, 1)
+    indices = take_array(arrays, "indices", np.int32, (data.size,))
+    rising = indptr[0] == 0 and indptr[-1] == data.size and not (np.diff(indptr) < 0).any()
+    if not rising or (data.size and not (indices.min() >= 0 and indices.max() < shape[1])):
+        raise DamagedBundleError("a sparse matrix's row pointers or columns are out of range")
+    return sparse.csr_array((data, indices, indptr), shape=shape)

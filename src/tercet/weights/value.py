@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import BundleError, DamagedBundleError, InputError
+from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
 from tercet.store import Fields
 from tercet.weights.explanation import Explanation, merge_pairs
-from tercet.weights.parts import PARTS, Dense, Diagonal, Identity, LowRank, Matrix, Part, Sparse
+from tercet.weights.mapped import part_from_state
+from tercet.weights.parts import Dense, Diagonal, Identity, LowRank, Matrix, Part, Sparse
 
 _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
 
@@ -222,16 +222,7 @@ class Weights:
         parts = []
         expected: set[str] = set()
         for i, part_meta in enumerate(listed):
-            part_fields = Fields(part_meta, f"weights part {i}")
-            kind = part_fields.take("kind", str)
-            scale = part_fields.take("scale", (float, int))
-            if kind not in PARTS:
-                raise BundleError(f"weights part {i} is of unknown kind {kind!r}; known: {', '.join(PARTS)}")
-            own = {n.partition(".")[2]: a for n, a in arrays.items() if n.partition(".")[0] == str(i)}
-            if not abs(scale) <= sys.float_info.max:
-                raise DamagedBundleError(f"weights part {i} has a scale that no float holds")
-            part = PARTS[kind].from_state(part_fields, own).scaled(float(scale))
-            part_fields.done()
+            part = part_from_state(part_meta, arrays, str(i), f"weights part {i}")
             expected |= {f"{i}.{name}" for name in part.arrays()}
             parts.append(part)
         if set(arrays) != expected:

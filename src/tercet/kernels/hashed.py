@@ -1,0 +1,79 @@
+"""Margin rank loss on hashed pairs of words: ``W[s, t] = table[(s P + t) mod H]`` (Bai et al. 2010, equation 5)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.dense import line_starts
+from tercet.kernels.prefetch import prefetch
+from tercet.kernels.rows import difference, product
+
+AHEAD = 8  # rows of W asked for before they are read
+
+
+@kernel
+def ask_for(pool, first, starts, m):
+    """Ask for the buckets of a row's columns; ``first`` is the bucket of its column 0."""
+    size = pool.shape[1]
+    for i in range(m):
+        at = first + starts[i]
+        prefetch(pool, 0, at - size if at >= size else at)
+
+
+@kernel
+def row_sum(table, first, cols, vals, n):
+    """The inner product of a row of W with a difference of documents, whose columns are below H."""
+    size = np.uint64(table.size)
+    z = np.float32(0)
+    for j in range(n):
+        at = np.uint64(first) + np.uint64(cols[j])
+        z += table[at - size if at >= size else at] * vals[j]
+    return z
+
+
+@kernel
+def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, margin, scratch, firsts, tally):
+    """One pass over the preferences; changes ``table`` (H,) and, when learned, ``identity`` in place.
+
+    ``identity`` (1,) is the amount of the identity beside the table, empty when there is none. ``multiplier`` is P, up
+    to 2^31, so that no product overflows. All buckets are read before any is written, and pairs that share one add
+    up in it. ``firsts`` (words of a query,) is room for the bucket of column 0 in each row. ``tally`` as in
+    ``dense_advance``.
+    """
+    query, better, worse, step_size, _ = chunk
+    cols, vals, starts, shared = scratch
+    q_indptr, q_indices, q_data = Q
+    size = np.uint64(table.size)
+    pool = table.reshape(1, table.size)
+    for s in range(query.size):
+        n = difference(D, better[s], worse[s], cols, vals)
+        overlap = np.float32(0)  # q'(d+ - d-)
+        if identity.size:
+            m = product(Q, query[s], cols, vals, n, starts, shared)
+            for i in range(m):
+                overlap += shared[i]
+        if n and cols[n - 1] >= table.size:
+            for j in range(n):
+                cols[j] %= table.size
+        # Now a column is below H, and adding it to a row's first bucket passes the end of the table once at most.
+        m = line_starts(cols, n, starts)
+        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        for a in range(lo, hi):
+            firsts[a - lo] = np.int64(q_indices[a]) * multiplier % table.size
+            if a < lo + AHEAD:
+                ask_for(pool, firsts[a - lo], starts, m)
+        z = np.float32(identity[0] * overlap) if identity.size else np.float32(0)
+        for a in range(lo, hi):
+            if a + AHEAD < hi:
+                ask_for(pool, firsts[a - lo + AHEAD], starts, m)
+            z += row_sum(table, firsts[a - lo], cols, vals, n) * q_data[a]
+        if not z >= margin:
+            tally[0] += 1
+            tally[1] += margin - z
+            for a in range(lo, hi):
+                first = np.uint64(firsts[a - lo])
+                e = step_size[s] * q_data[a]
+                for j in range(n):
+                    at = first + np.uint64(cols[j])
+                    table[at - size if at >= size else at] += e * vals[j]
+            if learn_identity:
+                identity[0] += step_size[s] * overlap

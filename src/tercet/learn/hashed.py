@@ -1,0 +1,219 @@
+"""Hash kernels on pairs of words: pairs share the weights of one table (Bai et al. 2010, section 2.2.3)."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.kernels.hashed import hashed_advance
+from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
+from tercet.learn.matrices import Problem
+from tercet.learn.memory import physical_memory
+from tercet.learn.state import Chunk, State
+from tercet.store import Fields, take_array
+from tercet.weights import Hashed, Identity, Part, Weights
+
+MULTIPLIER = 1_327_217_909  # a prime; not next to a power of two, where rows of W would be the same but for a shift
+_LARGEST_MULTIPLIER = 2**31  # times a column number, it fits 64 bits
+
+
+class HashedState(State):
+    """The table, and the amount of the identity beside it: an array of one, empty when there is none."""
+
+    kernels = (hashed_advance,)
+
+    def __init__(
+        self,
+        table: NDArray[np.float32],
+        identity: NDArray[np.float64],
+        shape: tuple[int, int],
+        *,
+        multiplier: int,
+        learn_identity: bool,
+        step: int = 0,
+    ) -> None:
+        self.table = table
+        self.identity = identity
+        self._shape = shape
+        self.multiplier = multiplier
+        self.learn_identity = learn_identity
+        self.step = step
+        self._firsts = np.empty(0, dtype=np.int64)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        self._firsts = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
+        return Problem.of(Q, D)
+
+    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+        hashed_advance(
+            self.table,
+            self.multiplier,
+            self.identity,
+            self.learn_identity,
+            problem.Q,
+            problem.D,
+            chunk,
+            margin,
+            problem.scratch,
+            self._firsts,
+            tally,
+        )
+
+    def snapshot(self) -> Weights:
+        n, m = self.shape
+        parts: list[Part] = [
+            Hashed(table=self.table.copy(), n_query_terms=n, n_doc_terms=m, multiplier=self.multiplier)
+        ]
+        if self.identity.size:
+            parts.append(Identity(n_terms=n, scale=float(self.identity[0])))
+        return Weights(parts)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"table": self.table, "identity": self.identity}
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {
+            "shape": list(self.shape),
+            "multiplier": self.multiplier,
+            "learn_identity": self.learn_identity,
+        }
+
+    def copy(self) -> Self:
+        return type(self)(
+            self.table.copy(),
+            self.identity.copy(),
+            self.shape,
+            multiplier=self.multiplier,
+            learn_identity=self.learn_identity,
+            step=self.step,
+        )
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        shape = fields.take("shape", list)
+        if len(shape) != 2 or not all(type(n) is int and 0 < n < 2**31 for n in shape):
+            raise DamagedBundleError(f"a hashed state has shape {shape}; expected two numbers of words")
+        multiplier = fields.take("multiplier", int)
+        if not 0 < multiplier <= _LARGEST_MULTIPLIER:
+            raise DamagedBundleError(f"a hashed state has multiplier {multiplier}; it lies from 1 to 2^31")
+        table = take_array(arrays, "table", np.float32, 1)
+        identity = take_array(arrays, "identity", np.float64, 1)
+        learned = fields.take("learn_identity", bool)
+        if not table.size or identity.size > 1 or (identity.size and shape[0] != shape[1]) or learned > identity.size:
+            raise DamagedBundleError(
+                f"a hashed state of shape {shape} has {table.size} buckets and {identity.size} amounts of the identity"
+            )
+        return cls(
+            table.copy(),
+            identity.copy(),
+            (shape[0], shape[1]),
+            multiplier=multiplier,
+            learn_identity=learned,
+            step=fields.take("step", int),
+        )
+
+
+class HashedRanker(SgdRanker):
+    """Every pair of words has a weight, which it shares with all pairs that hash to the same bucket of a table.
+
+    The weight of query word s and document word t is ``table[(s P + t) mod n_buckets]``. The table starts at zero,
+    beside the identity. Memory: 4 bytes for each bucket, whatever the size of the vocabulary. Cost of a step: words of
+    the query times words of the two documents. With a bucket for every pair it learns what ``DenseRanker`` does.
+
+    Parameters
+    ----------
+    n_buckets : H, weights in the table (Bai et al.: 1 to 6 million)
+    identity : {"learned"}, float or None
+        The amount of the identity beside the table: learned from 1, fixed, or none. Two vocabularies need None.
+    multiplier : P, a large prime up to 2^31; one next to a multiple of ``n_buckets`` gives neighbouring query words
+        nearly the same weights
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
+
+    Attributes
+    ----------
+    identity_ : the amount of the identity, 0 without one
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import Preferences
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.0]])
+    >>> ranker = HashedRanker(n_buckets=3, multiplier=2, rate=0.5).fit(X, Preferences([0], [1], [2]))
+    >>> ranker.weights_.rows([0, 1]).tolist()
+    [[0.5, 0.5], [0.0, 0.5]]
+    >>> ranker.identity_
+    0.75
+    """
+
+    _state_class = HashedState
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SgdRanker._parameter_constraints,
+        "n_buckets": [COUNT],
+        "identity": [StrOptions({"learned"}), NOT_NEGATIVE, None],
+        "multiplier": [Interval(Integral, 1, _LARGEST_MULTIPLIER, closed="both")],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_buckets: int = 1 << 22,
+        identity: str | float | None = "learned",
+        multiplier: int = MULTIPLIER,
+        rate: float = 200.0,
+        schedule: str = "inverse-sqrt",
+        margin: float = 1.0,
+        epochs: int = 1,
+        shuffle: bool = False,
+        validate_every: int | None = None,
+        patience: int | None = 3,
+        random_state: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_buckets = n_buckets
+        self.identity = identity
+        self.multiplier = multiplier
+        self.rate = rate
+        self.schedule = schedule
+        self.margin = margin
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.validate_every = validate_every
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def identity_(self) -> float:
+        """The amount of the identity, 0 without one."""
+        return self.weights_.identity
+
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> HashedState:
+        n, m = Q.shape[1], D.shape[1]
+        if n != m and self.identity is not None:
+            raise InputError(
+                f"Q has {n} columns and D {m}; identity={self.identity!r} needs one vocabulary. Use identity=None"
+            )
+        needed, allowed = 4 * self.n_buckets, physical_memory() * 3 // 4
+        if needed > allowed:
+            raise MemoryLimitError(
+                f"a table of {self.n_buckets:,} buckets takes {needed:,} bytes; this machine can spare {allowed:,}"
+            )
+        learned = self.identity == "learned"
+        amount = [] if self.identity is None else [1.0 if learned else float(self.identity)]
+        return HashedState(
+            np.zeros(self.n_buckets, dtype=np.float32),
+            np.array(amount, dtype=np.float64),
+            (n, m),
+            multiplier=int(self.multiplier),
+            learn_identity=learned,
+        )

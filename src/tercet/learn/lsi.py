@@ -1,0 +1,260 @@
+"""Latent semantic indexing: the unsupervised rival of the low-rank learner (Bai et al. 2010, section 4)."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.extmath import randomized_svd
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.preferences import Preferences
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.learn.base import COUNT, SEED, TermPairRanker
+from tercet.store import Fields
+from tercet.weights import Identity, LowRank, Part, Weights
+
+# What "auto" chooses from. Bai et al. also tried 750 components and do not say which alphas.
+N_COMPONENTS = (50, 100, 200, 500, 1000)
+ALPHAS = tuple(step / 20 for step in range(21))
+
+_PREFERENCES_AT_ONCE = 1024
+
+
+class LSIRanker(TermPairRanker):
+    """Cosine of query and document in the space of the documents' leading directions; alone, or blended with tf-idf.
+
+    With B the leading right singular vectors of the documents D, one row per word, a document scores
+    ``(B'q)·(B'd) / |B'd|``. This is ``|B'q|`` times the cosine: the length of the query's latent vector is the same for
+    all its documents, so it never changes a ranking. In a blend ``alpha LSI + (1 - alpha) TFIDF`` it does: LSI then
+    counts in proportion to how much of the query the space holds.
+
+    Nothing is learned from preferences but ``n_components`` and ``alpha``, and those only when they are ``"auto"``.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        Width of the latent space; cut to the rank of the documents, see ``n_components_``. ``"auto"`` takes the one of
+        50, 100, 200, 500 and 1000 with the least rank loss on the preferences.
+    alpha : float from 0 to 1, "auto" or None
+        Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
+        the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
+    random_state : seed of the randomised decomposition
+
+    Attributes
+    ----------
+    n_components_, alpha_ : those used
+    rank_loss_ : share of the preferences in the wrong order, ties included; only after a choice
+
+    Notes
+    -----
+    Cost: one randomised decomposition, about 12 products of D with ``n_components`` vectors; a choice adds the latent
+    vectors of the three texts of each preference, once.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> X = sparse.csr_array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    >>> ranker = LSIRanker(n_components=2).fit(X)
+    >>> ranker.rank(sparse.csr_array([[1.0, 0.0, 0.0, 0.0]]), X, 2)[0].tolist()  # the second shares no word with it
+    [[0, 1]]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, StrOptions({"auto"})],
+        "alpha": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"}), None],
+        "random_state": [SEED],
+    }
+
+    def __init__(
+        self, *, n_components: int | str = 100, alpha: float | str | None = None, random_state: int = 0
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.random_state = random_state
+
+    def fit(
+        self, Q: Any, prefs: Preferences | None = None, D: Any = None, validation: Any = None, callbacks: Any = ()
+    ) -> Self:
+        """Find the directions of the documents D, or of Q when there is no D.
+
+        Parameters
+        ----------
+        Q, D : query and document matrices, CSR; Q is only used to choose ``"auto"`` parameters
+        prefs : Preferences on the rows of Q and D; needed for ``"auto"`` and not looked at otherwise
+        validation, callbacks : not used; every ranker's ``fit`` takes them
+        """
+        self._begin(prefs)
+        queries, docs = self._check_pair(Q, D)
+        if queries.shape[1] != docs.shape[1]:
+            raise InputError(
+                f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; fit needs one vocabulary. For two, give "
+                "pairs of texts with the same meaning to fit_mates"
+            )
+        directions = self._directions(docs, "D")
+        return self._choose(directions, directions, queries, docs, prefs)
+
+    def fit_mates(self, Q_mates: Any, D_mates: Any, prefs: Preferences | None = None) -> Self:
+        """Find directions common to two vocabularies (cross-language LSI).
+
+        Parameters
+        ----------
+        Q_mates, D_mates : matrices whose rows i mean the same, in the vocabulary of queries and in that of documents
+        prefs : Preferences on the rows of the two; needed for ``n_components="auto"``
+        """
+        self._begin(prefs)
+        if self.alpha is not None:
+            raise ParameterError(
+                f"alpha={self.alpha!r} blends with tf-idf, which pairs each word with itself; mates have two "
+                "vocabularies, so alpha must be None"
+            )
+        queries, docs = self._check_pair(Q_mates, D_mates)
+        if queries.shape[0] != docs.shape[0]:
+            raise InputError(
+                f"Q_mates has {queries.shape[0]} rows and D_mates {docs.shape[0]}; rows are mates, so they must agree"
+            )
+        directions = self._directions(sparse.csr_array(sparse.hstack([queries, docs], format="csr")), "the mates")
+        n = queries.shape[1]
+        return self._choose(directions[:n].copy(), directions[n:].copy(), queries, docs, prefs)
+
+    def _begin(self, prefs: Preferences | None) -> None:
+        self._check_params()
+        for name in ("n_features_in_", "n_doc_features_", "_weights", "n_components_", "alpha_", "rank_loss_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if self._to_choose and not (isinstance(prefs, Preferences) and len(prefs)):
+            given = "none" if prefs is None or isinstance(prefs, Preferences) else type(prefs).__name__
+            raise InputError(f"{self._to_choose}='auto' is chosen on Preferences; got {given}")
+
+    @property
+    def _to_choose(self) -> str:
+        """The name of a parameter that is to be chosen; empty when there is none."""
+        return "n_components" if self.n_components == "auto" else "alpha" if self.alpha == "auto" else ""
+
+    def _directions(self, texts: sparse.csr_array, name: str) -> NDArray[np.float32]:
+        """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
+        asked = max(N_COMPONENTS) if self.n_components == "auto" else self.n_components
+        n = min(int(asked), *texts.shape)
+        # scikit-learn takes no larger seed, and fixes the signs.
+        _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=int(self.random_state) % 2**32)
+        if not size[0] > 0:
+            raise InputError(f"{name} has no word in any text; there is no direction to find")
+        # Beyond the rank, directions are rounding errors.
+        rank = int((size > size[0] * max(texts.shape) * np.finfo(np.float32).eps).sum())
+        found = np.ascontiguousarray(directions[:rank].T.astype(np.float32))
+        # So are such small entries; a text of those words alone would else get a cosine made of them.
+        found[np.abs(found) < 8 * np.finfo(np.float32).eps] = 0
+        return found
+
+    def _choose(
+        self,
+        U: NDArray[np.float32],
+        V: NDArray[np.float32],
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        prefs: Preferences | None,
+    ) -> Self:
+        n = V.shape[1]
+        widths = sorted({min(width, n) for width in N_COMPONENTS}) if self.n_components == "auto" else [n]
+        width, alpha = widths[0], self.alpha
+        if self._to_choose:
+            assert prefs is not None
+            prefs.check_rows(Q.shape[0], D.shape[0])
+            alphas = ALPHAS if self.alpha == "auto" else (self.alpha,)
+            loss = _losses(U, V, Q, D, prefs, widths, [1.0 if a is None else float(a) for a in alphas])
+            i, j = np.unravel_index(int(np.argmin(loss)), loss.shape)
+            width, alpha = widths[i], alphas[j]
+            self.rank_loss_ = float(loss[i, j])
+        tied = U is V
+        U = np.ascontiguousarray(U[:, :width])
+        V = U if tied else np.ascontiguousarray(V[:, :width])
+        share = 1.0 if alpha is None else float(alpha)
+        parts: list[Part] = [LowRank(query_factors=U, doc_factors=V, typical_length=1.0, scale=share)]
+        if share < 1:
+            parts.append(Identity(n_terms=V.shape[0], scale=1 - share))
+        self._keep(Weights(parts), None if alpha is None else share)
+        return self
+
+    def _keep(self, weights: Weights, alpha: float | None) -> None:
+        self._weights = weights
+        self.alpha_ = alpha
+        assert isinstance(weights.parts[0], LowRank)
+        self.n_components_ = weights.parts[0].query_factors.shape[1]
+        self.n_features_in_, self.n_doc_features_ = weights.shape
+
+    @property
+    def weights_(self) -> Weights:
+        check_is_fitted(self)
+        return self._weights
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        check_is_fitted(self)
+        weights, arrays = self._weights.to_state()
+        meta = {"class": type(self).__name__, "params": self._saved_params(), "weights": weights, "alpha": self.alpha_}
+        meta["rank_loss"] = getattr(self, "rank_loss_", None)
+        return meta, arrays
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        ranker = cls(**params)
+        try:
+            ranker._check_params()
+        except ParameterError as error:
+            raise DamagedBundleError(f"{fields.where}: {error}") from error
+        weights = Weights.from_state(fields.take("weights", dict), arrays)
+        alpha, loss = fields.take("alpha", float | None), fields.take("rank_loss", float | None)
+        kinds = [type(part) for part in weights.parts]
+        if kinds not in ([LowRank], [LowRank, Identity]):
+            raise DamagedBundleError(f"{fields.where}: an LSIRanker is a low-rank part, or one and the identity")
+        ranker._keep(weights, alpha)
+        if loss is not None:
+            ranker.rank_loss_ = loss
+        return ranker
+
+
+def rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) -> float:
+    """The share of preferences in the wrong order, ties included."""
+    return float(np.average(margins <= 0, weights=weight))
+
+
+def rows_at_once(prefs: Preferences, n: int) -> list[Preferences]:
+    """The preferences in order, n at a time."""
+    return [prefs[start : start + n] for start in range(0, len(prefs), n)]
+
+
+def row_products(A: sparse.csr_array, B: sparse.csr_array) -> NDArray[np.float64]:
+    """The inner product of row i of A with row i of B."""
+    return np.asarray(A.astype(np.float64).multiply(B.astype(np.float64)).sum(axis=1)).ravel()
+
+
+def _losses(
+    U: NDArray[np.float32],
+    V: NDArray[np.float32],
+    Q: sparse.csr_array,
+    D: sparse.csr_array,
+    prefs: Preferences,
+    widths: list[int],
+    alphas: list[float],
+) -> NDArray[np.float64]:
+    """Rank losses (n_widths, n_alphas): the texts are folded in once, and each width is a part of the widest."""
+    latent = np.zeros((len(widths), len(prefs)))
+    matching = np.zeros(len(prefs))
+    starts = [0, *widths[:-1]]  # of the directions each width adds
+    at = 0
+    for part in rows_at_once(prefs, _PREFERENCES_AT_ONCE):
+        here = slice(at, at + len(part))
+        at = here.stop
+        queries = Q[part.query]
+        uq = queries.astype(np.float64) @ U.astype(np.float64)
+        for docs, sign in ((D[part.better], 1.0), (D[part.worse], -1.0)):
+            vd = docs.astype(np.float64) @ V.astype(np.float64)
+            inner, square = (np.cumsum(np.add.reduceat(a, starts, axis=1), axis=1).T for a in (uq * vd, vd * vd))
+            cosine = np.divide(inner, np.sqrt(square), out=np.zeros_like(inner), where=square > 0)
+            latent[:, here] += sign * cosine
+            if min(alphas) < 1:
+                matching[here] += sign * row_products(queries, docs)
+    return np.array([[rank_loss(a * row + (1 - a) * matching, prefs.weight) for a in alphas] for row in latent])

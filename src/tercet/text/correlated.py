@@ -1,0 +1,308 @@
+"""Rare words by the frequent words they occur with: correlated feature hashing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.store import Fields, take_array
+from tercet.text.checks import check_keys, wrong_parameter
+from tercet.text.vectoriser import Vectoriser
+
+_UNITS = ("document", "sentence")
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_MOST_ENTRIES = 2**21  # of a block of co-occurrence counts: about 100 MB while its best are chosen
+
+
+class CorrelatedWords(BaseEstimator):
+    """For every word, the frequent words it is most correlated with.
+
+    Correlation is ``DICE(s, t) = 2 cooccur(s, t) / (occur(s) + occur(t))``. Both count units, documents or sentences,
+    so DICE is 1 for words that occur in the same units and nowhere else, such as a word and itself. A word's *bins* are
+    the `n_bins` frequent words with the largest DICE; ties go to the more frequent word, then to the lower column.
+    Words that never occur together are no match: a word may have fewer bins, and one that does not occur has none.
+
+    A ranker then learns weights between frequent words only. With `matrix` as both maps of a `Mapped` part these are
+    shared as by Algorithm 1 of Bai et al. (2010), with one `Mapped` part for each of `matrices` as by their
+    equations 6 and 7.
+
+    Parameters
+    ----------
+    n_frequent : how many of the most frequent words serve as bins
+    n_bins : how many of them each word gets
+    unit : what counts as together when fitting on texts: ``"document"`` or ``"sentence"``
+
+    Attributes
+    ----------
+    frequent_ : columns of the frequent words, most frequent first, int32 of shape (n,); n is `n_frequent`, or the
+        number of words that occur where that is less
+    bins_ : for each word its bins as places in `frequent_`, best first, -1 for none, int32 of shape (n_words, n_bins)
+    dice_ : DICE of each bin, float32 of shape (n_words, n_bins)
+    occur_ : in how many units each word occurs, int64 of shape (n_words,)
+    n_features_in_ : the number of words
+
+    Notes
+    -----
+    Time is that of counting each word of a unit with each frequent word of the unit. Counts are made for a block of
+    words at a time, and only the bins are kept, so memory is that of the texts' matrix, a few hundred megabytes for
+    the block, and 8 bytes for each bin.
+
+    Examples
+    --------
+    >>> texts = ["pearl harbor battleship", "battleship carriers", "pearl necklace"]
+    >>> vectoriser = Vectoriser().fit(texts)
+    >>> words = CorrelatedWords(n_frequent=3, n_bins=2).fit(texts, vectoriser=vectoriser)
+    >>> [vectoriser.words_[column] for column in words.frequent_]
+    ['battleship', 'pearl', 'carriers']
+    >>> [(vectoriser.words_[column], round(dice, 2)) for column, dice in words.nearest(vectoriser.index_["harbor"])]
+    [('battleship', 0.67), ('pearl', 0.67)]
+    """
+
+    frequent_: NDArray[np.int32]
+    bins_: NDArray[np.int32]
+    dice_: NDArray[np.float32]
+    occur_: NDArray[np.int64]
+    n_features_in_: int
+
+    def __init__(self, *, n_frequent: int = 30_000, n_bins: int = 5, unit: str = "document") -> None:
+        self.n_frequent = n_frequent
+        self.n_bins = n_bins
+        self.unit = unit
+        self._check_parameters()
+
+    def fit(
+        self, units: Any, y: None = None, *, vectoriser: Vectoriser | None = None, among: Any = None
+    ) -> CorrelatedWords:
+        """Count what occurs together.
+
+        Parameters
+        ----------
+        units : texts, or a sparse matrix with a row for each unit and a column for each word (or other feature), not
+            zero where it occurs
+        vectoriser : gives texts their columns; fitted
+        among : columns that may serve as frequent words; by default all, but of a vectoriser with n-grams only those
+            of single words
+        """
+        self._check_parameters()
+        if sp.issparse(units):
+            occurs = sp.csr_array(units, dtype=bool, copy=True)
+        else:
+            if vectoriser is None:
+                raise InputError("texts have no columns without a fitted vectoriser; pass vectoriser=, or a matrix")
+            texts = _sentences(units) if self.unit == "sentence" else units
+            occurs = sp.csr_array(vectoriser.transform_docs(texts), dtype=bool)
+        occurs.sum_duplicates()
+        occurs.eliminate_zeros()
+        n_words = occurs.shape[1]
+        if vectoriser is not None and n_words != vectoriser.n_features_in_:
+            raise InputError(f"the matrix has {n_words} columns and the vectoriser {vectoriser.n_features_in_} words")
+        occur = np.bincount(occurs.indices, minlength=n_words).astype(np.int64)
+        candidates = _candidates(among, vectoriser, n_words)
+        candidates = candidates[occur[candidates] > 0]
+        if not candidates.size:
+            raise InputError("none of the words that may serve as frequent words occurs")
+        order = np.lexsort((candidates, -occur[candidates]))
+        frequent = candidates[order[: self.n_frequent]]
+        bins, dice = _best_by_dice(occurs, occur, frequent, self.n_bins)
+        self._remember(frequent.astype(np.int32), bins, dice, occur)
+        return self
+
+    def matrix(self, variant: str = "mean") -> sp.csr_array:
+        """The map from words to bins, CSR float32 (len(frequent_), n_words).
+
+        ``"mean"`` has 1/√n_bins for each bin, so that ``(Mq)'W(Md)`` is the score with the features of Algorithm 1,
+        ``ab'/n_bins`` with a and b the sums over bins. ``"first"`` replaces each word by its best bin alone.
+        """
+        check_is_fitted(self, "bins_")
+        if variant == "first":
+            return self._map(0, 1, 1.0)
+        if variant == "mean":
+            return self._map(0, self.n_bins, 1 / np.sqrt(self.n_bins))
+        raise InputError(f"variant must be 'mean' or 'first'; got {variant!r}")
+
+    def matrices(self) -> list[sp.csr_array]:
+        """One map for each place among the bins, with 1/√n_bins for each word; their sum is `matrix`.
+
+        The sum of ``(M_p q)'W(M_p d)`` is the score with the features of equations 6 and 7: a word's p-th bin meets
+        the p-th bins of other words only.
+        """
+        check_is_fitted(self, "bins_")
+        return [self._map(p, p + 1, 1 / np.sqrt(self.n_bins)) for p in range(self.n_bins)]
+
+    @property
+    def map_(self) -> sp.csr_array:
+        """`matrix` of the mean."""
+        return self.matrix("mean")
+
+    @property
+    def maps_(self) -> list[sp.csr_array]:
+        """`matrices`."""
+        return self.matrices()
+
+    def nearest(self, column: int, k: int | None = None) -> list[tuple[int, float]]:
+        """The k frequent words (columns) with the largest DICE to a word, best first; all its bins without k."""
+        check_is_fitted(self, "bins_")
+        if not _is_integer(column) or not 0 <= column < self.n_features_in_:
+            raise InputError(f"column {column!r} does not exist; there are {self.n_features_in_}")
+        if k is not None and not (_is_integer(k) and 1 <= k <= self.n_bins):
+            raise InputError(f"k must be from 1 to the {self.n_bins} bins that are kept; got {k!r}")
+        bins = self.bins_[column, :k]
+        found = bins >= 0
+        return list(zip(self.frequent_[bins[found]].tolist(), self.dice_[column, :k][found].tolist(), strict=True))
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All that was learned, as JSON values and as arrays; `from_state` gives it back."""
+        check_is_fitted(self, "bins_")
+        meta = {"n_frequent": int(self.n_frequent), "n_bins": int(self.n_bins), "unit": self.unit}
+        return meta, {"frequent": self.frequent_, "bins": self.bins_, "dice": self.dice_, "occur": self.occur_}
+
+    @classmethod
+    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> CorrelatedWords:
+        """What `to_state` described; anything else raises `DamagedBundleError`."""
+        where = "correlated words"
+        fields = Fields(meta, where)
+        n_frequent, n_bins, unit = fields.take("n_frequent", int), fields.take("n_bins", int), fields.take("unit", str)
+        fields.done()
+        check_keys(f"{where}' arrays", arrays, ("frequent", "bins", "dice", "occur"))
+        try:
+            words = cls(n_frequent=n_frequent, n_bins=n_bins, unit=unit)
+        except ParameterError as error:
+            raise DamagedBundleError(f"saved {where}: {error}") from error
+        frequent = take_array(arrays, "frequent", np.int32, 1, where=where)
+        occur = take_array(arrays, "occur", np.int64, 1, where=where)
+        bins = take_array(arrays, "bins", np.int32, (occur.size, words.n_bins), where=where)
+        dice = take_array(arrays, "dice", np.float32, bins.shape, where=where)
+        none = bins < 0
+        sound = {
+            "'occur' must not be negative": bool((occur >= 0).all()),
+            f"'frequent' must be 1 to {words.n_frequent} words": 1 <= frequent.size <= words.n_frequent,
+            f"'frequent' must be different columns below {occur.size}": (
+                np.unique(frequent).size == frequent.size and _within(frequent, 0, occur.size)
+            ),
+            f"'bins' must lie between -1 and {frequent.size - 1}": _within(bins, -1, frequent.size),
+            "'bins' must be -1 only after a word's last": not (none[:, :-1] & ~none[:, 1:]).any(),
+            "'dice' must lie between 0 and 1, and be 0 where there is no bin": (
+                bool(((dice >= 0) & (dice <= 1)).all() and not dice[none].any())
+            ),
+        }
+        for rule, holds in sound.items():
+            if not holds:
+                raise DamagedBundleError(f"saved {where}: {rule}")
+        words._remember(frequent, bins, dice, occur)
+        return words
+
+    def _remember(
+        self,
+        frequent: NDArray[np.int32],
+        bins: NDArray[np.int32],
+        dice: NDArray[np.float32],
+        occur: NDArray[np.int64],
+    ) -> None:
+        self.frequent_, self.bins_, self.dice_, self.occur_ = frequent, bins, dice, occur
+        self.n_features_in_ = occur.size
+
+    def _map(self, first: int, last: int, share: float) -> sp.csr_array:
+        word, place = np.nonzero(self.bins_[:, first:last] >= 0)
+        row = self.bins_[word, first + place]
+        shares = np.full(row.size, share, dtype=np.float32)
+        shape = (self.frequent_.size, self.n_features_in_)
+        return sp.csr_array((shares, (row, word.astype(np.int32))), shape=shape)
+
+    def _check_parameters(self) -> None:
+        for name in ("n_frequent", "n_bins"):
+            if not _is_integer(getattr(self, name)) or getattr(self, name) < 1:
+                raise wrong_parameter("CorrelatedWords", name, "an integer from 1", getattr(self, name))
+        if self.unit not in _UNITS:
+            raise wrong_parameter("CorrelatedWords", "unit", "'document' or 'sentence'", self.unit)
+
+
+def _best_by_dice(
+    occurs: sp.csr_array, occur: NDArray[np.int64], frequent: NDArray[np.int64], n_bins: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The bins of every word and their DICE, (n_words, n_bins) each, from which words occur in which units."""
+    n_words = occurs.shape[1]
+    bins = np.full((n_words, n_bins), -1, dtype=np.int32)
+    dice = np.zeros((n_words, n_bins), dtype=np.float32)
+    by_unit = occurs[:, frequent].astype(np.int32)  # (n_units, n_frequent)
+    by_word = occurs.T.tocsr().astype(np.int32)  # (n_words, n_units)
+    most = np.minimum(
+        by_word @ np.diff(by_unit.indptr).astype(np.int64), frequent.size
+    )  # frequent words each word can occur with
+    ends = np.flatnonzero(np.diff(np.cumsum(most) // _MOST_ENTRIES)) + 1
+    for start, stop in zip([0, *ends], [*ends, n_words], strict=True):
+        together = by_word[start:stop] @ by_unit  # (stop - start, n_frequent)
+        word = np.repeat(np.arange(start, stop), np.diff(together.indptr))
+        score = 2 * together.data / (occur[word] + occur[frequent[together.indices]])
+        kept = np.flatnonzero(
+            score >= np.repeat(_lower_limits(score, together.indptr, n_bins), np.diff(together.indptr))
+        )
+        word, column, score = word[kept], together.indices[kept], score[kept]
+        order = np.lexsort((column, -score, word))  # the lower place in `frequent` is the more frequent word
+        word, column, score = word[order], column[order], score[order]
+        place = np.arange(word.size) - np.searchsorted(word, word)
+        best = place < n_bins
+        bins[word[best], place[best]] = column[best]
+        dice[word[best], place[best]] = score[best]
+    return bins, dice
+
+
+def _lower_limits(score: NDArray[np.float64], indptr: NDArray[Any], k: int) -> NDArray[np.float64]:
+    """For each row of scores, a number that its k best reach and few others.
+
+    A row is cut into k pieces. Their k maxima reach the least of these maxima, so the k best scores do.
+    """
+    length = np.diff(indptr).astype(np.int64)
+    limits = np.zeros(length.size)
+    long = np.flatnonzero(length >= k)
+    if long.size:
+        pieces = indptr[long, None] + length[long, None] * np.arange(k) // k  # (n_long, k) where each begins
+        # Short rows between two long ones become part of the last piece before them, so each piece is given its end.
+        ends = np.append(pieces[:, 1:], indptr[long + 1, None], axis=1)
+        bounds = np.stack([pieces, ends], axis=2).ravel()
+        maxima = np.maximum.reduceat(np.append(score, 0.0), bounds)[::2]
+        limits[long] = maxima.reshape(-1, k).min(axis=1)
+    return limits
+
+
+def _candidates(among: Any, vectoriser: Vectoriser | None, n_words: int) -> NDArray[np.int64]:
+    """The columns that may serve as frequent words."""
+    if among is not None:
+        columns = np.asarray(among)
+        if columns.ndim != 1 or columns.dtype.kind not in "iu" or not _within(columns, 0, n_words):
+            raise InputError(f"among must be columns, integers from 0 to {n_words - 1} in a row")
+        return np.unique(columns).astype(np.int64)
+    if vectoriser is None or vectoriser.analyser is None or vectoriser.analyser.ngrams == (1, 1):
+        return np.arange(n_words)
+    single = np.flatnonzero([" " not in word for word in vectoriser.words_])
+    if not single.size:
+        raise InputError(
+            f"the vectoriser has no single words to serve as frequent words, but ngrams={vectoriser.analyser.ngrams}; "
+            "begin with 1, or pass among="
+        )
+    return single
+
+
+def _sentences(texts: Iterable[str]) -> Iterator[str]:
+    if isinstance(texts, (str, bytes, Mapping)):
+        raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}")
+    for at, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{at}] must be a string, found {type(text).__name__}")
+        yield from _END_OF_SENTENCE.split(text)
+
+
+def _within(values: NDArray[Any], least: int, end: int) -> bool:
+    return not values.size or bool(values.min() >= least and values.max() < end)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

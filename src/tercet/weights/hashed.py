@@ -1,0 +1,129 @@
+"""Weights that pairs of words share at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import InputError
+from tercet.kernels.scoring import expand_hashed, expand_hashed_at, score_pairs_hashed
+from tercet.store import Fields, take_array
+from tercet.weights.parts import Part, check_finite, frozen, take_shape
+from tercet.weights.scoring import Matrix, score_expanded
+
+_MOST_TERMS = 2**31  # with as large a multiplier, s·P + t stays below 2⁶³
+_COLUMNS_AT_ONCE = 1024  # 8 KB of an expanded query
+_COST_OF_PICKING = 4  # weights that lie in a row are read that much faster than weights here and there
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Hashed(Part):
+    """``W[s, t] = table[(s·P + t) mod H]``, a hash kernel: H weights for any number of pairs.
+
+    A query costs its words times the different words of the documents, plus the words of all documents; a pair of
+    texts costs the product of their numbers of words; a row of W costs n_doc_terms. None needs all of W.
+
+    Parameters
+    ----------
+    table : the shared weights, float32 (H,)
+    n_query_terms, n_doc_terms : below 2³¹
+    multiplier : P, a large prime up to 2³¹
+
+    Examples
+    --------
+    >>> table = np.arange(5, dtype=np.float32)
+    >>> part = Hashed(table=table, n_query_terms=3, n_doc_terms=4, multiplier=7)
+    >>> part.block(np.arange(3), np.arange(4)).tolist()
+    [[0.0, 1.0, 2.0, 3.0], [2.0, 3.0, 4.0, 0.0], [4.0, 0.0, 1.0, 2.0]]
+    """
+
+    kind = "hashed"
+    table: NDArray[np.float32]
+    n_query_terms: int
+    n_doc_terms: int
+    multiplier: int
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 1 or not self.table.size or self.table.dtype != np.float32:
+            raise InputError(
+                f"a hashed part's table is {self.table.dtype} of shape {self.table.shape}; expected one or more "
+                "float32 in a row"
+            )
+        for name, least in (("n_query_terms", 0), ("n_doc_terms", 0), ("multiplier", 1)):
+            number = getattr(self, name)
+            most = _MOST_TERMS if name == "multiplier" else _MOST_TERMS - 1
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not least <= number <= most:
+                raise InputError(f"{name} of a hashed part is {number!r}; expected an integer from {least} to {most}")
+            object.__setattr__(self, name, int(number))
+        check_finite(self.table, "table")
+        object.__setattr__(self, "table", frozen(self.table))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_query_terms, self.n_doc_terms
+
+    @property
+    def n_stored(self) -> int:
+        return self.table.size
+
+    def _starts(self, query_terms: NDArray[Any]) -> NDArray[np.int64]:
+        """Where in the table a query term's row of W begins; it goes on from there, round and round."""
+        return query_terms.astype(np.int64) * self.multiplier % self.table.size
+
+    def _queries(self, Q: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        return Q.indptr.astype(np.int64), self._starts(Q.indices), Q.data.astype(np.float64)
+
+    def expand(self, Q: Matrix) -> NDArray[np.float64]:
+        expanded = np.zeros((Q.shape[0], self.n_doc_terms))
+        expand_hashed(self._queries(Q), self.table, _COLUMNS_AT_ONCE, expanded)
+        expanded *= self.scale
+        return expanded
+
+    def _expand_at(self, Q: Matrix, doc_terms: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The columns ``doc_terms`` of `expand`, to the bit."""
+        expanded = np.zeros((Q.shape[0], doc_terms.size))
+        expand_hashed_at(self._queries(Q), self.table, doc_terms % self.table.size, expanded)
+        expanded *= self.scale
+        return expanded
+
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        """A few documents have few words, of all that there are; queries are expanded to no other."""
+        doc_terms = _distinct(D.indices, self.n_doc_terms)
+        if _COST_OF_PICKING * doc_terms.size > self.n_doc_terms:
+            return score_expanded(self.expand, Q, D)
+        place = np.searchsorted(doc_terms, D.indices)
+        narrow = sparse.csr_array((D.data, place, D.indptr), shape=(D.shape[0], doc_terms.size))
+        return score_expanded(lambda block: self._expand_at(block, doc_terms), Q, narrow)
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        scores = np.empty(Q.shape[0])
+        docs = (D.indptr.astype(np.int64), D.indices.astype(np.int64) % self.table.size, D.data.astype(np.float64))
+        score_pairs_hashed(self._queries(Q), docs, self.table, scores)
+        return scores * self.scale
+
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        places = self._starts(query_terms)[:, None] + doc_terms[None, :].astype(np.int64)
+        return self.table[places % self.table.size].astype(np.float64) * self.scale
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"table": self.table}
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {"multiplier": self.multiplier}
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        n, m = take_shape(fields)
+        table = take_array(arrays, "table", np.float32, 1)
+        return cls(table=table, n_query_terms=n, n_doc_terms=m, multiplier=fields.take("multiplier", int))
+
+
+def _distinct(terms: NDArray[Any], n_terms: int) -> NDArray[np.int64]:
+    """The terms in ascending order, each once."""
+    if terms.size < n_terms:
+        return np.unique(terms).astype(np.int64)
+    return np.flatnonzero(np.bincount(terms, minlength=n_terms))  # linear, and no longer than the texts are
