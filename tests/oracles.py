@@ -283,3 +283,22 @@ def warp_weight(n_docs, n_draws):
         return sum(1 / i for i in range(1, max(1, rank) + 1))
 
     return harmonic((n_docs - 1) // n_draws) / harmonic(n_docs - 1)
+
+
+def sgd_two_tasks(U_F, U_E, V_E, first, second, rates, margin=1.0):
+    """Bai et al. 2010, section 2.4.2: a gradient step on q_F'U_F'V_E d_E, then one on the second objective, in turn.
+
+    That is q_E'U_E'V_E d_E, or q_E'V_E'V_E d_E where U_E is None. Factors as printed: n_components × n_terms.
+    """
+    rates = iter(rates)
+    for (q, better, worse), (q2, better2, worse2) in zip(first, second, strict=True):
+        rate, delta = next(rates), better - worse
+        if q @ U_F.T @ V_E @ delta < margin:
+            U_F, V_E = U_F + rate * np.outer(V_E @ delta, q), V_E + rate * np.outer(U_F @ q, delta)
+        rate, delta = next(rates), better2 - worse2
+        if U_E is None:
+            if q2 @ V_E.T @ V_E @ delta < margin:
+                V_E = V_E + rate * (np.outer(V_E @ delta, q2) + np.outer(V_E @ q2, delta))
+        elif q2 @ U_E.T @ V_E @ delta < margin:
+            U_E, V_E = U_E + rate * np.outer(V_E @ delta, q2), V_E + rate * np.outer(U_E @ q2, delta)
+    return U_F, U_E, V_E

@@ -114,9 +114,10 @@ def test_fit_from_named_files_holds_out_a_tenth(beir, tmp_path):
     assert "A tenth of the queries was held out for validation and another for testing." in result.output
 
 
-def test_a_split_plays_one_part(beir, tmp_path):
-    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev")
+def test_a_split_plays_one_part_and_models_are_many(beir, tmp_path):
+    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev", "--models", 2)
     assert result.exit_code == 0, result.output
+    assert "Learning (the mean of 2 models) was accepted" in result.output
     assert "108 training queries, 12 for validation, 30 untouched" in result.output
     assert "A tenth of the queries was held out for validation." in result.output
 

@@ -155,6 +155,18 @@ def test_rm3_takes_the_least_rank_loss_of_the_grid(seed, weighted):
     assert losses[tuned.n_found_, tuned.n_terms_, tuned.original_weight_] == pytest.approx(tuned.rank_loss_, abs=0.05)
 
 
+@both
+def test_many_preferences_are_thinned_evenly(kind):
+    Q, D = made_texts(5)
+    prefs = some_preferences(5, True)
+    few = kind().tune(Q, prefs, D, most_preferences=20)
+    kept = prefs[np.linspace(0, 59, 20).astype(int)]
+    assert few.rank_loss_ == kind().tune(Q, kept, D, most_preferences=None).rank_loss_
+    assert kind().tune(Q, prefs, D).rank_loss_ == kind().tune(Q, prefs, D, most_preferences=None).rank_loss_
+    with pytest.raises(InputError, match="most_preferences must be at least 1, or None for all; got 0"):
+        kind().tune(Q, prefs, D, most_preferences=0)
+
+
 def some_preferences(seed, weighted):
     rng = np.random.default_rng(seed)
     prefs = random_preferences(rng, 60, 8, 20)

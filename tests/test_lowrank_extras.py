@@ -1,4 +1,4 @@
-"""SSIRanker (rare words, averaged steps) and WarpSource."""
+"""Rare words and averaged steps of LowRankRanker, and WarpSource."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tercet as tc
 from conftest import as_vectors, random_preferences, random_texts
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.sources import BLOCK
-from tercet.store import Fields
+from tercet.store import Fields, read_bundle
 from test_rankers import N_TERMS, made_data, same_bits, step_rates
 from test_training_loop import Killed, judged, kill_at
 
@@ -57,7 +57,7 @@ def iterates(ranker, Q, D, prefs, kept=None):
 @given(seed=seeds, n=st.integers(1, N_TERMS + 3), diagonal=st.sampled_from(["identity", "learned", None]))
 def test_rare_words_have_no_factors_and_the_rest_learns_as_written(seed, n, diagonal):
     Q, D, prefs = made_data(seed)
-    ranker = tc.SSIRanker(n_components=4, n_frequent=n, rate=0.2, diagonal=diagonal, random_state=seed)
+    ranker = tc.LowRankRanker(n_components=4, n_frequent=n, rate=0.2, diagonal=diagonal, random_state=seed)
     kept = frequent(D, n)
     U, V, learned = iterates(ranker, Q, D, prefs, (kept, kept))[-1]
     weights = ranker.fit(Q, prefs, D).weights_
@@ -74,7 +74,7 @@ def test_rare_words_have_no_factors_and_the_rest_learns_as_written(seed, n, diag
 @pytest.mark.parametrize("tied", [False, True])
 def test_rare_words_stay_out_of_latent_directions_too(tied):
     Q, D, prefs = made_data(1)
-    weights = tc.SSIRanker(n_components=3, n_frequent=6, start="lsi", tied=tied).fit(Q, prefs, D).weights_
+    weights = tc.LowRankRanker(n_components=3, n_frequent=6, start="lsi", tied=tied).fit(Q, prefs, D).weights_
     kept = frequent(D, 6)
     for factors in (weights.query_factors, weights.doc_factors):
         assert not factors[kept == 0].any()
@@ -85,7 +85,7 @@ def test_with_two_vocabularies_words_are_counted_on_their_own_side():
     rng = np.random.default_rng(3)
     Q, D = random_texts(rng, 9, N_TERMS), random_texts(rng, 11, 7)
     prefs = random_preferences(rng, 40, 9, 11)
-    ranker = tc.SSIRanker(n_components=4, n_frequent=3, diagonal=None, rate=0.2)
+    ranker = tc.LowRankRanker(n_components=4, n_frequent=3, diagonal=None, rate=0.2)
     kept = frequent(Q, 3), frequent(D, 3)
     U, V, _ = iterates(ranker, Q, D, prefs, kept)[-1]
     weights = ranker.fit(Q, prefs, D).weights_
@@ -105,7 +105,7 @@ def test_with_two_vocabularies_words_are_counted_on_their_own_side():
 )
 def test_averaged_weights_are_the_mean_of_the_iterates(seed, diagonal, n, schedule):
     Q, D, prefs = made_data(seed)
-    ranker = tc.SSIRanker(
+    ranker = tc.LowRankRanker(
         n_components=4, averaged=True, n_frequent=n, rate=0.2, diagonal=diagonal, schedule=schedule, random_state=seed
     )
     kept = None if n is None else (frequent(D, n), frequent(D, n))
@@ -123,7 +123,7 @@ def test_averaged_weights_are_the_mean_of_the_iterates(seed, diagonal, n, schedu
 @given(seed=seeds)
 def test_averaged_tied_weights_are_the_mean_of_the_iterates(seed):
     Q, D, prefs = made_data(seed)
-    ranker = tc.SSIRanker(n_components=4, averaged=True, tied=True, rate=0.2, identity_weight=1.5)
+    ranker = tc.LowRankRanker(n_components=4, averaged=True, tied=True, rate=0.2, identity_weight=1.5)
     start = ranker._start(Q, D).U.T.astype(float)
     U = np.mean(oracles.tied_iterates(start, 1.5, as_vectors(prefs, Q, D), step_rates(ranker, len(prefs))), axis=0)
     weights = ranker.fit(Q, prefs, D).weights_
@@ -135,8 +135,8 @@ def test_the_mean_stays_exact_over_many_steps():
     rng = np.random.default_rng(0)
     Q, D = random_texts(rng, 30, 20), random_texts(rng, 40, 20)
     prefs = random_preferences(rng, 30_000, 30, 40)
-    ranker = tc.SSIRanker(n_components=3, averaged=True, rate=0.05)
-    total, step = np.zeros((20, 3)), tc.SSIRanker(n_components=3, rate=0.05)
+    ranker = tc.LowRankRanker(n_components=3, averaged=True, rate=0.05)
+    total, step = np.zeros((20, 3)), tc.LowRankRanker(n_components=3, rate=0.05)
     ends = range(100, 30_001, 100)
     for end in ends:
         step.partial_fit(Q, prefs[end - 100 : end], D)
@@ -152,20 +152,19 @@ def test_the_mean_stays_exact_over_many_steps():
 
 @settings(max_examples=20)
 @given(seed=seeds, diagonal=st.sampled_from(["identity", "learned", None]), tied=st.booleans())
-def test_without_either_it_is_a_low_rank_ranker_to_the_bit(seed, diagonal, tied):
+def test_when_no_word_is_rare_nothing_changes_to_the_bit(seed, diagonal, tied):
     Q, D, prefs = made_data(seed)
     same = {"n_components": 4, "rate": 0.2, "diagonal": diagonal, "tied": tied, "random_state": seed}
     plain = tc.LowRankRanker(**same).fit(Q, prefs, D).weights_
-    assert same_bits(plain, tc.SSIRanker(**same).fit(Q, prefs, D).weights_)
-    assert same_bits(plain, tc.SSIRanker(n_frequent=N_TERMS, **same).fit(Q, prefs, D).weights_)
+    assert same_bits(plain, tc.LowRankRanker(n_frequent=N_TERMS, **same).fit(Q, prefs, D).weights_)
 
 
 @variants
 @pytest.mark.parametrize("cut", [1, 30, 59])
 def test_two_halves_of_partial_fit_are_the_whole(variant, cut):
     Q, D, prefs = made_data(4)
-    whole = tc.SSIRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs, D)
-    halves = tc.SSIRanker(n_components=4, rate=0.2, **variant)
+    whole = tc.LowRankRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs, D)
+    halves = tc.LowRankRanker(n_components=4, rate=0.2, **variant)
     halves.partial_fit(Q, prefs[:cut], D).partial_fit(Q, prefs[cut:], D)
     assert same_bits(whole.weights_, halves.weights_)
 
@@ -173,7 +172,7 @@ def test_two_halves_of_partial_fit_are_the_whole(variant, cut):
 @variants
 def test_saved_and_loaded_it_learns_on_with_the_same_bits(variant, tmp_path):
     Q, D, prefs = made_data(5)
-    ranker = tc.SSIRanker(n_components=4, rate=0.2, **variant).partial_fit(Q, prefs[:30], D)
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, **variant).partial_fit(Q, prefs[:30], D)
     ranker.save(tmp_path / "model")
     loaded = tc.load(tmp_path / "model")
     assert loaded.get_params() == ranker.get_params()
@@ -181,13 +180,24 @@ def test_saved_and_loaded_it_learns_on_with_the_same_bits(variant, tmp_path):
     assert same_bits(loaded.partial_fit(Q, prefs[30:], D).weights_, ranker.partial_fit(Q, prefs[30:], D).weights_)
 
 
+def test_a_file_from_before_these_parameters_is_read_and_one_without_them_is_written(tmp_path):
+    Q, D, prefs = made_data(5)
+    tc.LowRankRanker(n_components=4).fit(Q, prefs, D).save(tmp_path / "plain")
+    assert tc.load(tmp_path / "plain").get_params() == tc.LowRankRanker(n_components=4).get_params()
+    written = read_bundle(tmp_path / "plain", kind="ranker").meta["params"]
+    assert not {"n_frequent", "averaged"} & set(written)
+    tc.LowRankRanker(n_components=4, averaged=True).fit(Q, prefs, D).save(tmp_path / "averaged")
+    written = read_bundle(tmp_path / "averaged", kind="ranker").meta["params"]
+    assert written["averaged"] is True
+
+
 @variants
 def test_the_best_state_is_kept_whole(variant):
     Q, D, prefs = made_data(6)
     values = iter([0.1, 0.9, 0.5, 0.4])
-    ranker = tc.SSIRanker(n_components=4, rate=0.2, validate_every=20, **variant)
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, validate_every=20, **variant)
     ranker.fit(Q, prefs, D, validation=lambda weights: next(values))
-    upto = tc.SSIRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs[:20], D)
+    upto = tc.LowRankRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs[:20], D)
     assert ranker.n_steps_ == 20
     assert same_bits(ranker.weights_, upto.weights_)
     # It learns on from there, not from where training ended.
@@ -198,7 +208,7 @@ def test_the_best_state_is_kept_whole(variant):
 @variants
 def test_weights_do_not_change_under_a_reader(variant):
     Q, D, prefs = made_data(2)
-    ranker = tc.SSIRanker(n_components=4, rate=0.2, **variant).partial_fit(Q, prefs[:30], D)
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, **variant).partial_fit(Q, prefs[:30], D)
     weights = ranker.weights_
     scores = weights.score(Q, D)
     ranker.partial_fit(Q, prefs[30:], D)
@@ -210,8 +220,8 @@ def test_weights_do_not_change_under_a_reader(variant):
 def test_parameters_out_of_range_are_named(change):
     Q, D, prefs = made_data(0)
     [name] = change
-    with pytest.raises(ParameterError, match=f"The '{name}' parameter of SSIRanker must be"):
-        tc.SSIRanker(**change).fit(Q, prefs, D)
+    with pytest.raises(ParameterError, match=f"The '{name}' parameter of LowRankRanker must be"):
+        tc.LowRankRanker(**change).fit(Q, prefs, D)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +235,7 @@ def test_parameters_out_of_range_are_named(change):
 )
 def test_damaged_state_is_refused(damage, message):
     Q, D, prefs = made_data(0)
-    state = tc.SSIRanker(n_components=4, n_frequent=5, averaged=True).fit(Q, prefs, D)._state
+    state = tc.LowRankRanker(n_components=4, n_frequent=5, averaged=True).fit(Q, prefs, D)._state
     arrays = {name: array.copy() for name, array in state.arrays().items()}
     damage(arrays)
     with pytest.raises(DamagedBundleError, match=message):
@@ -295,8 +305,8 @@ def test_warp_looks_at_the_weights_at_fixed_steps_only(collection):
     "make",
     [
         lambda: tc.DenseRanker(rate=5.0),
-        lambda: tc.SSIRanker(n_components=4, averaged=True, n_frequent=20),
-        lambda: tc.SSIRanker(n_components=4, averaged=True, tied=True),
+        lambda: tc.LowRankRanker(n_components=4, averaged=True, n_frequent=20),
+        lambda: tc.LowRankRanker(n_components=4, averaged=True, tied=True),
     ],
 )
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, collection, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.decomposition import TruncatedSVD
 
 import oracles
 import tercet as tc
@@ -40,6 +41,37 @@ def test_it_is_the_cosine_in_latent_space_times_the_length_of_the_query(seed, n)
     cosine = oracles.lsi_cosine(q, d, directions, directions)
     scores = tc.LSIRanker(n_components=n).fit(D).score_matrix(Q, D)
     np.testing.assert_allclose(scores, cosine * query_lengths(Q, directions)[:, None], atol=5e-5)
+
+
+@pytest.mark.parametrize("n_docs", [30, 60])  # fewer than words, or more
+def test_it_is_what_scikit_learn_finds(n_docs):
+    Q, D = made_texts(3, n_docs=n_docs, n_terms=40)
+    svd = TruncatedSVD(n_components=6, algorithm="arpack", random_state=0).fit(D.astype(float))
+    latent_q, latent_d = svd.transform(Q.astype(float)), svd.transform(D.astype(float))
+    expected = latent_q @ latent_d.T / np.linalg.norm(latent_d, axis=1)
+    np.testing.assert_allclose(tc.LSIRanker(n_components=6).fit(D).score_matrix(Q, D), expected, atol=1e-5)
+
+
+def test_many_texts_are_decomposed_at_random(monkeypatch):
+    topic = np.arange(60) % 3  # three strong directions, far from the others
+    X = np.random.default_rng(0).random((60, 30)) * 0.1
+    X[np.arange(60), topic] = 5.0
+    X = sparse.csr_array(X.astype(np.float32))
+    exact = tc.LSIRanker(n_components=3).fit(X).score_matrix(X, X)
+    monkeypatch.setattr(lsi, "_EXACT_UP_TO", 10)
+    np.testing.assert_allclose(tc.LSIRanker(n_components=3).fit(X).score_matrix(X, X), exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("latent_bytes", [1, 2000])
+def test_a_choice_with_little_room_is_the_same(latent_bytes, monkeypatch):
+    Q, D = made_texts(4)
+    prefs = random_preferences(np.random.default_rng(0), 200, 8, 30)
+    whole = tc.LSIRanker(n_components="auto", alpha="auto").fit(Q, prefs, D)
+    monkeypatch.setattr(lsi, "_LATENT_BYTES", latent_bytes)
+    monkeypatch.setattr(lsi, "_PREFERENCES_AT_ONCE", 7)
+    pieces = tc.LSIRanker(n_components="auto", alpha="auto").fit(Q, prefs, D)
+    assert (pieces.n_components_, pieces.alpha_) == (whole.n_components_, whole.alpha_)
+    assert pieces.rank_loss_ == pytest.approx(whole.rank_loss_, abs=1e-9)
 
 
 @settings(max_examples=30)
@@ -85,7 +117,8 @@ def test_no_more_directions_than_the_documents_have(seed):
     np.testing.assert_allclose(ranker.score_matrix(D, D), D.toarray() @ expected.T, atol=1e-4)
 
 
-def test_same_seed_same_bits():
+def test_same_seed_same_bits(monkeypatch):
+    monkeypatch.setattr(lsi, "_EXACT_UP_TO", 0)  # an exact decomposition needs no seed
     _, D = made_texts(0, 200, 90)
     first, second = (tc.LSIRanker(n_components=20, random_state=2**40 + 3).fit(D) for _ in range(2))
     assert same_bits(first.weights_, second.weights_)

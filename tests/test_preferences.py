@@ -64,6 +64,10 @@ def test_what_goes_in_comes_out_as_int32(columns, dtype):
         (([0, 0], [1, 1], [2, 2], [-1.0, -2.0]), r"weight\[0\] is -1.0; weights are positive and at most"),
         (([0, 0], [1, 1], [2, 2], [1.0, np.nan]), r"weight\[1\] is nan; weights are positive and at most"),
         (([0, 0], [1, 1], [2, 2], [np.inf, 1.0]), r"weight\[0\] is inf; weights are positive and at most"),
+        (([0, 0], [1, 1], [2, 2], None, [1.0]), r"margin must have shape \(2,\); got \(1,\)"),
+        (([0, 0], [1, 1], [2, 2], None, [1.0, 0.0]), r"margin\[1\] is 0.0; margins are positive and at most"),
+        (([0, 0], [1, 1], [2, 2], None, [np.nan, 1.0]), r"margin\[0\] is nan; margins are positive and at most"),
+        (([0], [1], [2], None, ["wide"]), "margin must hold numbers; got dtype <U4"),
     ],
 )
 def test_the_first_offending_position_is_named(columns, message):
@@ -86,10 +90,10 @@ def test_what_numpy_refuses_is_an_input_error(columns):
 
 
 def test_nothing_can_be_changed_through_the_value():
-    prefs = tc.Preferences([0], [1], [2], [3.0])
+    prefs = tc.Preferences([0], [1], [2], [3.0], [4.0])
     with pytest.raises(FrozenInstanceError):
         prefs.query = np.array([1])
-    for array in (prefs.query, prefs.better, prefs.worse, prefs.weight):
+    for array in (prefs.query, prefs.better, prefs.worse, prefs.weight, prefs.margin):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7
 
@@ -113,7 +117,7 @@ def test_the_callers_weights_stay_writeable():
 @given(columns=triples, data=st.data())
 def test_slices_and_picks_are_those_of_each_column(columns, data):
     n = len(columns[0])
-    prefs = tc.Preferences(*columns, np.arange(1, n + 1))
+    prefs = tc.Preferences(*columns, np.arange(1, n + 1), np.arange(n + 1, 1, -1))
     picks = [data.draw(st.slices(n)), np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), bool)]
     if n:
         picks.append(np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=9)), dtype=np.int64))
@@ -121,6 +125,7 @@ def test_slices_and_picks_are_those_of_each_column(columns, data):
         part = prefs[pick]
         assert columns_of(part) == [np.array(column, dtype=np.int64)[pick].tolist() for column in columns]
         assert part.weight.tolist() == prefs.weight[pick].tolist()
+        assert part.margin.tolist() == prefs.margin[pick].tolist()
 
 
 def test_one_preference_is_picked_by_a_slice_not_by_a_number():
@@ -151,9 +156,20 @@ def test_no_weight_differs_from_every_weight():
     assert tc.Preferences([0], [1], [2]) != tc.Preferences([0], [1], [2], weight)
 
 
+def test_weights_and_margins_are_told_apart_and_digests_without_margins_are_those_of_old():
+    made = [
+        tc.Preferences([0], [1], [2], *given)
+        for given in ((), ([2.0],), (None, [2.0]), (None, [3.0]), ([2.0], [2.0]), ([2.0], [3.0]))
+    ]
+    assert len({prefs.fingerprint() for prefs in made}) == len(made)
+    assert made[0].fingerprint().startswith("cf2b1c563b7c")
+    assert made[1].fingerprint().startswith("8673e848e78b")
+
+
 def test_repr_says_how_many_and_whether_weighted():
     assert repr(tc.Preferences([0] * 1200, [1] * 1200, [2] * 1200)) == "Preferences(1,200)"
     assert repr(tc.Preferences([0], [1], [2], [0.5])) == "Preferences(1, weighted)"
+    assert repr(tc.Preferences([0], [1], [2], [0.5], [2.0])) == "Preferences(1, weighted, with margins)"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ LEARNERS = {
     "diagonal": lambda: tc.DiagonalRanker(rate=0.7),
     "dense": lambda: tc.DenseRanker(rate=3.0),
     "dense-constant": lambda: tc.DenseRanker(rate=0.4, schedule="constant"),
+    "dense-no-diagonal": lambda: tc.DenseRanker(rate=0.4, schedule="constant", diagonal="zero"),
     "sparse": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False),
     "lowrank": lambda: tc.LowRankRanker(n_components=5, rate=0.3),
     "lowrank-scaled": lambda: tc.LowRankRanker(n_components=5, rate=0.3, scale_documents=True),
@@ -63,6 +64,23 @@ def test_dense_with_two_vocabularies_starts_at_zero(seed):
     ranker = tc.DenseRanker(rate=0.5, schedule="constant").fit(Q, prefs, D)
     W, _, _ = oracles.sgd_dense(np.zeros((N_TERMS, 7)), as_vectors(prefs, Q, D), np.full(40, 0.5))
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), W, atol=2e-5)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_diagonal_held_at_zero_stays_there_and_the_rest_learns_as_written(seed):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.DenseRanker(rate=0.9, schedule="constant", diagonal="zero").fit(Q, prefs, D)
+    W = np.zeros((N_TERMS, N_TERMS))
+    for preference in as_vectors(prefs, Q, D):
+        W, _, _ = oracles.sgd_dense(W, [preference], [0.9])
+        np.fill_diagonal(W, 0)
+    np.testing.assert_allclose(ranker.weights_.sparse.toarray(), W, atol=2e-5)
+
+
+def test_a_diagonal_of_zero_needs_one_vocabulary():
+    Q, D = random_texts(np.random.default_rng(0), 3, 4), random_texts(np.random.default_rng(0), 3, 5)
+    with pytest.raises(InputError, match="diagonal='zero' needs one vocabulary"):
+        tc.DenseRanker(diagonal="zero").fit(Q, tc.Preferences([0], [1], [2]), D)
 
 
 @given(seed=st.integers(0, 10**6))

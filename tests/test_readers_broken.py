@@ -63,7 +63,7 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
     (
         read_preferences,
         "q\ta\n",
-        ":1: 2 columns; 3 or 4 are needed, separated by tabs: query, better, worse, weight",
+        ":1: 2 columns; 3 to 5 are needed, separated by tabs: query, better, worse, weight, margin",
     ),
     (
         read_preferences,
@@ -74,6 +74,22 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
         read_preferences,
         "q\t\tb\n",
         ":1: the better document's id is empty; every id needs at least one character",
+    ),
+    (
+        read_preferences,
+        "query-id\tbetter-id\tworse-id\tmargin\nq\ta\tb\t1\t2\n",
+        ":2: 5 columns; 3 or 4 are needed, separated by tabs: query, better, worse, margin",
+    ),
+    (read_preferences, "q\ta\tb\t1\t0\n", ":1: margin 0.0; a positive, finite number is needed"),
+    (
+        read_preferences,
+        "q\ta\tb\t1\t1\nq\ta\tb\t1\n",
+        ":2: no margin here and one on the lines before; give one on every line or on none",
+    ),
+    (
+        read_preferences,
+        '{"query": "q", "better": "a", "worse": "b", "margin": true}',
+        ':1: "margin" is true; a number without quotes is needed',
     ),
     (read_preferences, "q\ta\tb\t0\n", ":1: weight 0.0; a positive, finite number is needed"),
     (read_preferences, "q\ta\tb\t-2\n", ":1: weight -2.0; a positive, finite number is needed"),
@@ -91,7 +107,7 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
     (
         read_preferences,
         '{"query": "q", "better": "a", "worse": "b", "wieght": 1}',
-        ':1: unknown key "wieght"; the keys are "query", "better", "worse", "weight"',
+        ':1: unknown key "wieght"; the keys are "query", "better", "worse", "weight", "margin"',
     ),
     (
         read_preferences,

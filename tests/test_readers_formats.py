@@ -18,6 +18,7 @@ from tercet.data.beir import read_beir
 from tercet.data.idx import read_idx, read_mnist
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
 from tercet.data.preference_files import PreferenceTriples, read_preferences
+from tercet.data.preferences import Preferences
 from tercet.data.svmlight import read_svmlight
 from tercet.data.trec import read_qrels, read_run
 from tercet.errors import FormatError, InputError
@@ -77,6 +78,21 @@ def test_preferences_with_weights(tmp_path: Path, content: str) -> None:
     assert read.weight.tolist() == [2.0, 0.5]
     with pytest.raises(ValueError, match="read-only"):
         read.weight[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("content", "weight"),
+    [
+        ("q\ta\tb\t2\t3\n", [2.0]),
+        ("query-id\tbetter-id\tworse-id\tweight\tmargin\nq\ta\tb\t2\t3\n", [2.0]),
+        ("query-id\tbetter-id\tworse-id\tmargin\nq\ta\tb\t3\n", None),
+        ('{"worse": "b", "margin": 3, "better": "a", "query": "q"}\n', None),
+    ],
+)
+def test_preferences_with_margins(tmp_path: Path, content: str, weight: list[float] | None) -> None:
+    (tmp_path / "f").write_text(content)
+    prefs = read_preferences(tmp_path / "f").rows({"q": 0}, {"a": 1, "b": 2})
+    assert prefs == Preferences([0], [1], [2], weight, [3.0])
 
 
 def test_letor_lines(tmp_path: Path) -> None:

@@ -82,27 +82,24 @@ def test_beir_folders(docs: dict[str, str], queries: dict[str, str], splits: set
 @QUICK
 @given(
     rows=st.lists(st.tuples(IDS, IDS, IDS).filter(lambda row: row[1] != row[2]), min_size=1, max_size=6),
-    weighted=st.booleans(),
+    given=st.sets(st.sampled_from(["weight", "margin"])),
     name=NAMES,
     draw=st.data(),
 )
-def test_preferences(rows: list[tuple[str, str, str]], weighted: bool, name: str, draw: st.DataObject) -> None:
+def test_preferences(rows: list[tuple[str, str, str]], given: set[str], name: str, draw: st.DataObject) -> None:
     positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
-    weight = None
-    if weighted:
-        weight = np.array(draw.draw(st.lists(positive, min_size=len(rows), max_size=len(rows))))
+    drawn = st.lists(positive, min_size=len(rows), max_size=len(rows))
+    numbers = {one: np.array(draw.draw(drawn)) for one in sorted(given)}
     qid, better, worse = zip(*rows, strict=True)
     with new_file(name) as file:
-        write_preferences(file, PreferenceTriples(qid, better, worse, weight))
+        write_preferences(file, PreferenceTriples(qid, better, worse, **numbers))
         read = read_preferences(file)
     assert (read.qid, read.better, read.worse) == (qid, better, worse)
     assert len(read) == len(rows)
-    if weight is None:
-        assert read.weight is None
-    else:
-        assert read.weight is not None
-        assert read.weight.dtype == np.float64
-        assert read.weight.tolist() == weight.tolist()
+    assert read.numbers().keys() == given
+    for one, column in read.numbers().items():
+        assert column.dtype == np.float64
+        assert column.tolist() == numbers[one].tolist()
 
 
 @QUICK

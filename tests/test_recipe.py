@@ -146,6 +146,26 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_another_split():
     assert str(fitted[0].report) != str(fitted[2].report)
 
 
+def test_several_models_are_their_mean_and_the_blend_is_chosen_for_it():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    parts = {"validation": small.part(40, 50), "test": small.part(50)}
+
+    def fit(**options):
+        return tc.fit(small.docs, small.queries, small.part(0, 40), **parts, **options)
+
+    mean = fit(n_models=3, random_state=4)
+    n = mean.weights.shape[0]
+
+    def learned(model):
+        return model.weights.rows(np.arange(n)) - model.report.chosen["blend"] * np.eye(n)
+
+    expected = np.mean([learned(fit(random_state=seed)) for seed in (4, 5, 6)], axis=0)
+    np.testing.assert_allclose(learned(mean), expected, atol=1e-5)
+    assert mean.report.chosen["models"] == 3
+    assert "Learning (the mean of 3 models) was accepted" in str(mean.report)
+    assert sum(isinstance(part, Identity) for part in mean.weights.parts) == 1
+
+
 # -- and where there is not -------------------------------------------------------------------------------------------
 
 
@@ -282,6 +302,8 @@ def tiny(**changes):
         ({"docs": dict.fromkeys("abc", "the and of")}, "fitting needs words, but .* found none in the 3 texts"),
         ({"docs": {**TINY.docs, "d": None}}, r"texts\[3\] must be a string, found NoneType"),
         ({"measure": "glory"}, "Measure 'glory' is not known"),
+        ({"n_models": 0}, "n_models must be an integer of at least 1; got 0"),
+        ({"n_models": 1.5}, r"n_models must be an integer of at least 1; got 1\.5"),
         ({"analyser": "english"}, "The 'analyser' parameter of Vectoriser must be None or an Analyser"),
         ({"qrels": {q: {"a": 1, "b": 1, "c": 1} for q in TINY.qrels}}, "no judgement can be the better side"),
     ],

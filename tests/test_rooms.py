@@ -45,7 +45,19 @@ ALLOWED["cli"].add("__version__")  # the one thing of the package itself that th
 ALLOWED["__version__"] = set()
 
 # Costs seconds to import, or comes with an extra, or belongs to the command line only.
-HEAVY = ("matplotlib", "fastapi", "uvicorn", "dask", "distributed", "rich", "click", "Stemmer", "pandas", "torch")
+HEAVY = (
+    "matplotlib",
+    "fastapi",
+    "uvicorn",
+    "dask",
+    "distributed",
+    "rich",
+    "click",
+    "Stemmer",
+    "pandas",
+    "torch",
+    "fugashi",
+)
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 
 

@@ -381,10 +381,10 @@ def test_words_that_cancel_in_the_map_are_explained_one_by_one():
 def test_one_map_for_both_sides_is_kept_once(rng):
     bins = sparse.csr_array(rng.random((3, 8)) < 0.4)
     part = Sparse(weights=sparse.csr_array(rng.random((3, 3))))
-    weights = Weights([Mapped(A=bins, B=bins, part=part), Mapped(A=bins, B=bins.copy(), part=part)])
-    assert weights.n_stored == 3 * bins.nnz + 2 * 9
+    weights = Weights([Mapped(A=bins, B=bins, part=part), Mapped(A=bins, B=bins * 2.0, part=part)])
+    assert weights.n_stored == 3 * bins.nnz + 9
     meta, arrays = weights.to_state()
-    assert [name for name in arrays if ".B." in name] == ["1.B.data", "1.B.indices", "1.B.indptr"]
+    assert [name for name in arrays if ".B." in name] == ["1.B.data"]  # its columns are those of A
     again = Weights.from_state(meta, arrays)
     assert [part.tied for part in again.parts] == [True, False]
     Q = random_texts(rng, 4, 8)

@@ -11,6 +11,7 @@ import logging
 from tercet.data.preferences import Preferences
 from tercet.learn import (
     Checkpoint,
+    CorrelatedRanker,
     CosineRanker,
     DenseRanker,
     DiagonalRanker,
@@ -19,12 +20,12 @@ from tercet.learn import (
     HashedRanker,
     LowRankRanker,
     LSIRanker,
+    MultiTaskRanker,
     PrunedRanker,
     QueryExpansion,
     RM3Expansion,
     SampledSource,
     SparseRanker,
-    SSIRanker,
     WarpSource,
 )
 from tercet.loading import load
@@ -32,7 +33,7 @@ from tercet.measure import evaluate
 from tercet.model import TextModel
 from tercet.pictures import picture
 from tercet.recipe import fit, fit_labelled
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.weights import Explanation, Weights
 
 __version__ = "0.1.0"
@@ -40,6 +41,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Analyser",
     "Checkpoint",
+    "CorrelatedRanker",
+    "CorrelatedWords",
     "CosineRanker",
     "DenseRanker",
     "DiagonalRanker",
@@ -49,11 +52,11 @@ __all__ = [
     "HashedRanker",
     "LSIRanker",
     "LowRankRanker",
+    "MultiTaskRanker",
     "Preferences",
     "PrunedRanker",
     "QueryExpansion",
     "RM3Expansion",
-    "SSIRanker",
     "SampledSource",
     "SparseRanker",
     "TextModel",

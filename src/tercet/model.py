@@ -15,7 +15,7 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
 from tercet.store import Bundle, write_bundle
-from tercet.text import Vectoriser
+from tercet.text import CorrelatedWords, Vectoriser
 from tercet.weights import Weights
 
 KIND = "text-model"
@@ -50,18 +50,22 @@ class TextModel:
     """Scores texts: query and document vectorisers around a weights value.
 
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
-    their own.
+    their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
+    reads it.
     """
 
     query_vectoriser: Vectoriser
     doc_vectoriser: Vectoriser
     weights: Weights
     report: Report | None = None
+    words: CorrelatedWords | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.query_vectoriser.words_), len(self.doc_vectoriser.words_))
         if self.weights.shape != shape:
             raise InputError(f"weights have shape {self.weights.shape}, the vocabularies {shape}; they must agree")
+        if self.words is not None and self.words.n_features_in_ != shape[0]:
+            raise InputError(f"the word map has {self.words.n_features_in_} words, the vocabulary {shape[0]}")
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_array:
         """Query rows of texts."""
@@ -94,6 +98,15 @@ class TextModel:
 
     def related(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The k document words that count most for a query word, by size of weight, sign kept."""
+        return [(self.doc_vectoriser.words_[j], weight) for j, weight in self.weights.related(self._column(word), k)]
+
+    def nearest(self, word: str, k: int | None = None) -> list[tuple[str, float]]:
+        """The k frequent words that a word is replaced by, and their DICE; all of them without k."""
+        if self.words is None:
+            raise InputError("the model has no word map; only one with correlated words has")
+        return [(self.query_vectoriser.words_[j], dice) for j, dice in self.words.nearest(self._column(word), k)]
+
+    def _column(self, word: str) -> int:
         column = self.query_vectoriser.index_.get(word)
         if column is None:
             # Cut it as a query would be cut: "Hockey" and a stemmed model's "running" are known that way.
@@ -101,7 +114,7 @@ class TextModel:
             if row.nnz != 1:
                 raise InputError(f"the model does not know the word {word!r}")
             column = int(row.indices[0])
-        return [(self.doc_vectoriser.words_[j], weight) for j, weight in self.weights.related(column, k)]
+        return column
 
     def strongest_pairs(self, k: int = 20, *, min_docs: int = 10, per_word: int = 1) -> list[tuple[str, str, float]]:
         """Pairs of different words that count most, with their weights: what the model has learned, to look at.
@@ -151,6 +164,8 @@ class TextModel:
         sections: list[tuple[str, Any]] = [("queries", self.query_vectoriser), ("weights", self.weights)]
         if not shared:
             sections.append(("docs", self.doc_vectoriser))
+        if self.words is not None:
+            sections.append(("words", self.words))
         for name, section in sections:
             meta[name], own = section.to_state()
             arrays |= {f"{name}.{key}": array for key, array in own.items()}
@@ -164,6 +179,9 @@ class TextModel:
         sections: dict[str, dict[str, NDArray[Any]]] = {"queries": {}, "weights": {}}
         if not shared:
             sections["docs"] = {}
+        words_meta = fields.take("words", dict | None, default=None)  # files from before there was one have none
+        if words_meta is not None:
+            sections["words"] = {}
         for name, array in bundle.arrays.items():
             section, _, key = name.partition(".")
             if section not in sections:
@@ -172,9 +190,10 @@ class TextModel:
         queries = Vectoriser.from_state(fields.take("queries", dict), sections["queries"])
         docs = queries if shared else Vectoriser.from_state(fields.take("docs", dict), sections["docs"])
         weights = Weights.from_state(fields.take("weights", dict), sections["weights"])
+        words = None if words_meta is None else CorrelatedWords.from_state(words_meta, sections["words"])
         report = fields.take("report", dict | None)
         fields.done()
         try:
-            return cls(queries, docs, weights, None if report is None else Report.from_meta(report))
+            return cls(queries, docs, weights, None if report is None else Report.from_meta(report), words)
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error

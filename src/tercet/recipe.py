@@ -81,6 +81,7 @@ def fit(
     test: Qrels | None = None,
     measure: str = "nDCG@10",
     analyser: Analyser | None = None,
+    n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> TextModel:
@@ -94,6 +95,8 @@ def fit(
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
     measure : what validation maximises
     analyser : how texts are cut into words; default words of two letters or more without English stop words
+    n_models : how often the chosen model is learned, from as many seeds; the mean of all is the result
+        Steadier than one, and as many times as large and as slow.
     verbose : None shows progress on a terminal, True always, False never
 
     Returns
@@ -114,7 +117,7 @@ def fit(
     measure = str(parse_measure(measure))
     random_state = check_seed(random_state)
     task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
-    return _solve(task, measure, analyser, random_state, verbose)
+    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose)
 
 
 def fit_labelled(
@@ -124,18 +127,25 @@ def fit_labelled(
     test: tuple[Sequence[str], Sequence[str]] | None = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
+    n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> TextModel:
     """Learn which texts belong together from their labels: each text is a query for the others of its class.
 
     A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
-    and labels, each against all others, or on another tenth.
+    and labels, each against all others, or on another tenth. ``n_models`` as in ``fit``.
     """
     measure = str(parse_measure(measure))
     random_state = check_seed(random_state)
     task = _labelled_task(texts, labels, test, measure, random_state)
-    return _solve(task, measure, analyser, random_state, verbose)
+    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose)
+
+
+def _check_n_models(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise InputError(f"n_models must be an integer of at least 1; got {n!r}")
+    return int(n)
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -273,14 +283,16 @@ def _labelled_task(
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def _solve(task: Task, measure: str, analyser: Analyser | None, random_state: int, verbose: bool | None) -> TextModel:
+def _solve(
+    task: Task, measure: str, analyser: Analyser | None, n_models: int, random_state: int, verbose: bool | None
+) -> TextModel:
     began = time.perf_counter()
     cut = analyser or Analyser(stop_words="english")
     spaces = [task.space(name, cut) for name in WEIGHTINGS]
     space = max(spaces, key=lambda s: s.validation(s.start))
-    learned, chosen = _learn(space, task, random_state, verbose)
+    learned, chosen = _learn(space, task, n_models, random_state, verbose)
     before, after = space.validation.values(space.start), space.validation.values(learned)
-    accepted, decision = _decide(space, before, after, measure)
+    accepted, decision = _decide(space, before, after, measure, n_models)
     weights = learned if accepted else space.start
     return TextModel(
         space.vectoriser,
@@ -290,40 +302,55 @@ def _solve(task: Task, measure: str, analyser: Analyser | None, random_state: in
     )
 
 
-def _learn(space: Space, task: Task, random_state: int, verbose: bool | None) -> tuple[Weights, dict[str, Any]]:
-    """The best candidate on validation, blended with more or less of the identity."""
+def _learn(
+    space: Space, task: Task, n_models: int, random_state: int, verbose: bool | None
+) -> tuple[Weights, dict[str, Any]]:
+    """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
     n_steps = int(np.clip(task.n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
+
+    def train(candidate: dict[str, Any], seed: int) -> Weights:
+        ranker = LowRankRanker(schedule="linear", rate=0.1, random_state=seed, verbose=verbose, **candidate)
+        return ranker.fit(space.Q, SampledSource(task.sampler, n_steps, random_state=seed), space.D).weights_
+
     found = []
     for candidate in task.candidates:
         if candidate["start"] == "lsi" and min(space.D.shape) <= candidate["n_components"]:
             # Too few documents or words to have that many directions.
             candidate = {**candidate, "start": "random"}
-        ranker = LowRankRanker(
-            schedule="linear",
-            rate=0.1,
-            random_state=random_state,
-            verbose=verbose,
-            **candidate,
-        )
-        ranker.fit(space.Q, SampledSource(task.sampler, n_steps, random_state=random_state), space.D)
-        extra = [blend * ranker.identity_weight for blend in BLENDS]
-        values = space.validation.values_of_blends(ranker.weights_, space.start, extra).mean(axis=1)
-        best = int(np.argmax(values if space.validation.measure.higher_is_better else -values))
-        found.append((values[best], ranker.weights_ + space.start * extra[best], {**candidate, "blend": extra[best]}))
-    sign = 1 if space.validation.measure.higher_is_better else -1
-    _, weights, chosen = max(found, key=lambda one: sign * one[0])
-    return weights, {"vectors": space.name, "steps": n_steps, **chosen}
+        one = train(candidate, random_state)
+        found.append((*_blend(space, one, candidate["identity_weight"]), one, candidate))
+    _, extra, weights, candidate = max(found, key=lambda each: each[0])
+    chosen = {"vectors": space.name, "steps": n_steps, **candidate}
+    if n_models > 1:
+        for seed in range(random_state + 1, random_state + n_models):
+            weights = weights + train(candidate, seed)
+        weights = weights * (1 / n_models)
+        _, extra = _blend(space, weights, candidate["identity_weight"])
+        chosen["models"] = n_models
+    return weights + space.start * extra, {**chosen, "blend": extra}
 
 
-def _decide(space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str) -> tuple[bool, str]:
+def _blend(space: Space, weights: Weights, identity_weight: float) -> tuple[float, float]:
+    """The best value on validation, higher is better, and how much of the identity gives it."""
+    extra = [blend * identity_weight for blend in BLENDS]
+    values = space.validation.values_of_blends(weights, space.start, extra).mean(axis=1)
+    values = values if space.validation.measure.higher_is_better else -values
+    best = int(np.argmax(values))
+    return float(values[best]), extra[best]
+
+
+def _decide(
+    space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str, n_models: int
+) -> tuple[bool, str]:
     """Accept learning only when it beats the start on validation by more than one standard error."""
     sign = 1.0 if space.validation.measure.higher_is_better else -1.0
     gain = sign * (after - before)
     error = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else float("inf")
     accepted = bool(gain.mean() > error)
+    learning = "Learning" if n_models == 1 else f"Learning (the mean of {n_models} models)"
     verdict = "accepted" if accepted else f"declined; the model is {space.name}"
     return accepted, (
-        f"Learning was {verdict}: on {gain.size} validation queries {measure} changed by {sign * gain.mean():+.3f} "
+        f"{learning} was {verdict}: on {gain.size} validation queries {measure} changed by {sign * gain.mean():+.3f} "
         f"from {space.name}'s {before.mean():.3f}, with a standard error of {error:.3f}."
     )
 

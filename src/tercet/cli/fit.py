@@ -12,7 +12,7 @@ from tercet.model import TextModel
 from tercet.recipe import fit as fit_judged
 from tercet.recipe import fit_labelled
 from tercet.store import check_destination
-from tercet.text import Analyser
+from tercet.text import CUTS, Analyser
 
 # Names under which collections publish the part to choose on.
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
@@ -25,7 +25,13 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 @click.option("--validation", help="Split to choose on; default validation or dev, else a tenth of the queries.")
 @click.option("--test", help="Split to report on; default test, else a tenth of the queries.")
 @click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts]")
+@click.option(
+    "--cut", type=click.Choice(CUTS), default="words", show_default=True, help="How texts are cut into words."
+)
 @click.option("--stem", metavar="LANGUAGE", help="Cut words to their stems, as in --stem english.")
+@click.option(
+    "--models", "n_models", default=1, show_default=True, type=click.IntRange(min=1), help="Learn the mean of so many."
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
 @click.option("--quiet", is_flag=True, help="No progress.")
 def fit(
@@ -38,12 +44,14 @@ def fit(
     validation: str | None,
     test: str | None,
     measure: str | None,
+    cut: str,
     stem: str | None,
+    n_models: int,
     seed: int,
     quiet: bool,
 ) -> None:
     """Learn from DATA, print the result against tf-idf and BM25 on held-out queries, and write the model."""
-    analyser = Analyser(stop_words="english", stemmer=stem)
+    analyser = Analyser(cut=cut, stop_words="english" if cut == "words" else None, stemmer=stem)
     verbose = False if quiet else None
     check_destination(output)
     found = open_data(data, corpus, queries, qrels)
@@ -57,6 +65,7 @@ def fit(
             test=_held_out(found, test, ("test",), (train, validation)),
             measure=measure or "nDCG@10",
             analyser=analyser,
+            n_models=n_models,
             random_state=seed,
             verbose=verbose,
         )
@@ -69,6 +78,7 @@ def fit(
             test=None if found.test is None else (found.test.texts, found.test.labels),
             measure=measure or "AP",
             analyser=analyser,
+            n_models=n_models,
             random_state=seed,
             verbose=verbose,
         )

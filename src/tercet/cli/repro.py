@@ -24,6 +24,7 @@ _TONES = {"good": "green", "bad": "red", "plain": ""}
 @click.option("--quick", is_flag=True, help="Few rows, preferences and seeds: shows that everything works.")
 @click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds, instead of the paper file's number.")
+@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; what it cut is listed.")
 @click.option("--fresh", is_flag=True, help="Do again what an earlier run has finished.")
 def repro(
     paper: str,
@@ -32,9 +33,10 @@ def repro(
     quick: bool,
     only: tuple[str, ...],
     seeds: int | None,
+    budget: float | None,
     fresh: bool,
 ) -> None:
-    """Reproduce every table and figure of PAPER: chen2010, or a TOML file of your own.
+    """Reproduce every table and figure of PAPER: chen2010, ssi, or a TOML file of your own.
 
     What is finished is kept in the output folder, so an interrupted run goes on where it was.
     """
@@ -42,10 +44,22 @@ def repro(
     folder = output or Path("out") / (plan.paper.key + ("-quick" if quick else ""))
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     with _Lines(console) as lines:
-        results = reproduce(plan, data_home, folder, listener=lines, quick=quick, only=only, seeds=seeds, fresh=fresh)
+        results = reproduce(
+            plan,
+            data_home,
+            folder,
+            listener=lines,
+            quick=quick,
+            only=only,
+            seeds=seeds,
+            fresh=fresh,
+            budget=budget,
+        )
     sheets, lacking = write_results(results, folder)
     for sheet in sheets:
         _print_sheet(console, sheet)
+    for line in results.cut:
+        console.print(f"Cut by the budget: {line}", markup=False)
     if quick:
         console.print("A quick run: its numbers mean little.")
     if lacking:
@@ -81,9 +95,15 @@ class _Lines:
     def now(self, text: str) -> None:
         self._bar.update(self._task, description=text)
 
-    def done(self, text: str, n_cells: int = 1) -> None:
+    def done(self, text: str) -> None:
+        self.say(text)
+        self.skip()
+
+    def say(self, text: str) -> None:
         self._bar.console.print(text, markup=False, soft_wrap=True)
-        self._bar.advance(self._task, n_cells)
+
+    def skip(self) -> None:
+        self._bar.advance(self._task, 1)
 
 
 def _print_sheet(console: Console, sheet: Sheet) -> None:

@@ -3,6 +3,8 @@
 from tercet.data.beir import BeirCollection, read_beir, read_corpus, read_queries, write_beir
 from tercet.data.idx import read_idx, read_mnist
 from tercet.data.labelled import LabelledTexts, read_20newsgroups, read_labelled_folder
+from tercet.data.linked import LinkedTexts, read_wikispeedia
+from tercet.data.mates import Mates, read_kyoto
 from tercet.data.preference_files import PreferenceTriples, read_preferences, write_preferences
 from tercet.data.preferences import Preferences
 from tercet.data.recognise import recognise
@@ -15,6 +17,8 @@ __all__ = [
     "JudgementSampler",
     "LabelSampler",
     "LabelledTexts",
+    "LinkedTexts",
+    "Mates",
     "PreferenceTriples",
     "Preferences",
     "SvmlightData",
@@ -22,6 +26,7 @@ __all__ = [
     "read_beir",
     "read_corpus",
     "read_idx",
+    "read_kyoto",
     "read_labelled_folder",
     "read_mnist",
     "read_preferences",
@@ -29,6 +34,7 @@ __all__ = [
     "read_queries",
     "read_run",
     "read_svmlight",
+    "read_wikispeedia",
     "recognise",
     "write_beir",
     "write_preferences",

@@ -1,4 +1,4 @@
-"""Files of preferences: query, better document, worse document and perhaps a weight, as TSV or JSONL."""
+"""Files of preferences: query, better document, worse document, perhaps a weight and a margin, as TSV or JSONL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import fspath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,13 @@ from tercet.data.preferences import Preferences
 from tercet.errors import FormatError, InputError
 
 TSV_HEADER = "query-id\tbetter-id\tworse-id"
-TSV_WEIGHTED_HEADER = f"{TSV_HEADER}\tweight"
-JSON_KEYS = ("query", "better", "worse", "weight")
+IDS = ("query", "better", "worse")
+NUMBERS = ("weight", "margin")  # each on every line, or on none
+# What the columns after the ids are, by the first line. Without a header, or with one of ids only, they are as NUMBERS.
+TSV_HEADERS = {"\t".join((TSV_HEADER, *names)): names for names in ((), ("weight",), ("margin",), NUMBERS)}
 
-# line number, qid, better, worse, weight
-Row = tuple[int, str, str, str, float | None]
+# line number, qid, better, worse, what numbers there are
+Row = tuple[int, str, str, str, dict[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,24 +42,29 @@ class PreferenceTriples:
     Attributes
     ----------
     qid, better, worse : ids, one of each for a preference
-    weight : float64, positive, one for a preference; None when no weights are given
+    weight, margin : float64, positive, one for a preference; None when none are given
     """
 
     qid: tuple[str, ...]
     better: tuple[str, ...]
     worse: tuple[str, ...]
     weight: NDArray[np.float64] | None = None
+    margin: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         counts = {"qid": len(self.qid), "better": len(self.better), "worse": len(self.worse)}
-        if self.weight is not None:
-            counts["weight"] = len(self.weight)
+        counts |= {name: len(numbers) for name, numbers in self.numbers().items()}
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise InputError(f"preferences must have one of each; found {found}")
 
     def __len__(self) -> int:
         return len(self.qid)
+
+    def numbers(self) -> dict[str, NDArray[np.float64]]:
+        """Weights and margins by name, those that are given."""
+        given = {"weight": self.weight, "margin": self.margin}
+        return {name: numbers for name, numbers in given.items() if numbers is not None}
 
     def rows(self, query_rows: Mapping[str, int], doc_rows: Mapping[str, int]) -> Preferences:
         """The same preferences as row numbers, by the row of each id.
@@ -76,15 +84,16 @@ class PreferenceTriples:
             if unknown is not None:
                 raise InputError(f"{name}[{unknown}] is {ids[unknown]!r}, an id without a row")
             columns.append(np.array([rows[one] for one in ids], dtype=np.int64))
-        return Preferences(columns[0], columns[1], columns[2], self.weight)
+        return Preferences(columns[0], columns[1], columns[2], self.weight, self.margin)
 
 
 def read_preferences(path: FilePath) -> PreferenceTriples:
     """Read preferences from TSV or JSONL; the first line tells which.
 
-    TSV has the columns query, better, worse and perhaps weight, with or without the header
-    ``query-id better-id worse-id [weight]``. JSONL has the keys ``query``, ``better``, ``worse`` and perhaps
-    ``weight``; any other key is an error. All lines have a weight or none has. A preference may occur again.
+    TSV has the columns query, better, worse and perhaps weight and margin, with or without the header
+    ``query-id better-id worse-id [weight] [margin]``; margins without weights need it. JSONL has the keys ``query``,
+    ``better``, ``worse`` and perhaps ``weight`` and ``margin``; any other key is an error. All lines have a weight or
+    none has, and so for margins. A preference may occur again.
 
     Parameters
     ----------
@@ -101,82 +110,88 @@ def read_preferences(path: FilePath) -> PreferenceTriples:
     ...     file = pathlib.Path(folder, "preferences.tsv")
     ...     _ = file.write_text("q1\\td7\\td3\\n")
     ...     read_preferences(file)
-    PreferenceTriples(qid=('q1',), better=('d7',), worse=('d3',), weight=None)
+    PreferenceTriples(qid=('q1',), better=('d7',), worse=('d3',), weight=None, margin=None)
     """
     ids: tuple[list[str], list[str], list[str]] = ([], [], [])
-    weights: list[float] = []
     kept: dict[str, str] = {}  # one string object for each id, however often it occurs
-    weighted = False
-    for line, qid, better, worse, row_weight in _rows(path):
+    numbers: dict[str, list[float]] = {}
+    for line, qid, better, worse, given in _rows(path):
         if better == worse:
             message = f"better and worse are both {better!r}; a preference needs two documents"
             raise FormatError(path, line, message)
         if not ids[0]:
-            weighted = row_weight is not None
-        elif weighted != (row_weight is not None):
-            found = "no weight here and one" if weighted else "a weight here and none"
-            raise FormatError(path, line, f"{found} on the lines before; give one on every line or on none")
+            numbers = {name: [] for name in given}
+        for name in NUMBERS:
+            if (name in numbers) != (name in given):
+                found = f"no {name} here and one" if name in numbers else f"a {name} here and none"
+                raise FormatError(path, line, f"{found} on the lines before; give one on every line or on none")
         for column, identifier in zip(ids, (qid, better, worse), strict=True):
             column.append(kept.setdefault(identifier, identifier))
-        if row_weight is not None:
-            if not (math.isfinite(row_weight) and row_weight > 0):
-                raise FormatError(path, line, f"weight {row_weight}; a positive, finite number is needed")
-            weights.append(row_weight)
+        for name, number in given.items():
+            if not (math.isfinite(number) and number > 0):
+                raise FormatError(path, line, f"{name} {number}; a positive, finite number is needed")
+            numbers[name].append(number)
     if not ids[0]:
         raise FormatError(path, None, "the file holds no preferences")
     qids, betters, worses = (tuple(column) for column in ids)
-    if not weighted:
-        return PreferenceTriples(qids, betters, worses)
-    weight = np.array(weights)
-    weight.flags.writeable = False
-    return PreferenceTriples(qids, betters, worses, weight)
+    arrays = {name: np.array(column) for name, column in numbers.items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+    return PreferenceTriples(qids, betters, worses, **arrays)
 
 
 def _rows(path: FilePath) -> Iterator[Row]:
     is_json: bool | None = None
+    columns: tuple[str, ...] = NUMBERS
     for line, text in open_lines(path):
         if not text.strip():
             continue
         if is_json is None:
             is_json = text.lstrip().startswith("{")
-            if text in (TSV_HEADER, TSV_WEIGHTED_HEADER):
+            if text in TSV_HEADERS:
+                columns = TSV_HEADERS[text] or NUMBERS
                 continue
-        yield _json_row(text, path, line) if is_json else _tsv_row(text, path, line)
+        yield _json_row(text, path, line) if is_json else _tsv_row(text, columns, path, line)
 
 
-def _tsv_row(text: str, path: FilePath, line: int) -> Row:
+def _tsv_row(text: str, names: tuple[str, ...], path: FilePath, line: int) -> Row:
     columns = text.split("\t")
-    if len(columns) not in (3, 4):
-        message = f"{len(columns)} columns; 3 or 4 are needed, separated by tabs: query, better, worse, weight"
-        raise FormatError(path, line, message)
+    if not 3 <= len(columns) <= 3 + len(names):
+        needed = f"3 to {3 + len(names)}" if len(names) > 1 else "3 or 4"
+        wanted = ", ".join((*IDS, *names))
+        raise FormatError(path, line, f"{len(columns)} columns; {needed} are needed, separated by tabs: {wanted}")
     qid = read_id(columns[0], path, line, "query id")
     better = read_id(columns[1], path, line, "better document's id")
     worse = read_id(columns[2], path, line, "worse document's id")
-    return line, qid, better, worse, parse_float(columns[3], path, line, "weight") if columns[3:] else None
+    given = {name: parse_float(cell, path, line, name) for name, cell in zip(names, columns[3:], strict=False)}
+    return line, qid, better, worse, given
 
 
 def _json_row(text: str, path: FilePath, line: int) -> Row:
     record = parse_json_object(text, path, line)
     for key in record:
-        if key not in JSON_KEYS:
-            allowed = ", ".join(f'"{name}"' for name in JSON_KEYS)
+        if key not in (*IDS, *NUMBERS):
+            allowed = ", ".join(f'"{name}"' for name in (*IDS, *NUMBERS))
             raise FormatError(path, line, f'unknown key "{key}"; the keys are {allowed}')
-    qid, better, worse = (read_id(json_field(record, key, path, line), path, line, f'"{key}"') for key in JSON_KEYS[:3])
-    if "weight" not in record:
-        return line, qid, better, worse, None
-    weight = record["weight"]
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise FormatError(path, line, f'"weight" is {json.dumps(weight)}; a number without quotes is needed')
+    qid, better, worse = (read_id(json_field(record, key, path, line), path, line, f'"{key}"') for key in IDS)
+    given = {name: _json_number(record, name, path, line) for name in NUMBERS if name in record}
+    return line, qid, better, worse, given
+
+
+def _json_number(record: dict[str, Any], name: str, path: FilePath, line: int) -> float:
+    number = record[name]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise FormatError(path, line, f'"{name}" is {json.dumps(number)}; a number without quotes is needed')
     try:
-        return line, qid, better, worse, float(weight)
+        return float(number)
     except OverflowError as error:
-        raise FormatError(path, line, '"weight" is too large; a finite number is needed') from error
+        raise FormatError(path, line, f'"{name}" is too large; a finite number is needed') from error
 
 
 def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
     """Write preferences: JSONL when the name ends in ``.jsonl`` or ``.jsonl.gz``, else TSV with a header.
 
-    Weights are written with every digit, so reading gives the same floats.
+    Weights and margins are written with every digit, so reading gives the same floats.
 
     Examples
     --------
@@ -190,9 +205,10 @@ def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
     if not len(preferences):
         raise InputError(f"{path}: cannot write: there are no preferences")
     as_json = fspath(path).removesuffix(".gz").endswith(".jsonl")
+    given = preferences.numbers()
     with write_atomically(path) as stream:
         if not as_json:
-            stream.write((TSV_HEADER if preferences.weight is None else TSV_WEIGHTED_HEADER) + "\n")
+            stream.write("\t".join((TSV_HEADER, *given)) + "\n")
         for row in range(len(preferences)):
             ids = [
                 writable_id(preferences.qid[row], path, "query id"),
@@ -201,13 +217,12 @@ def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
             ]
             if ids[1] == ids[2]:
                 raise InputError(f"{path}: cannot write: preference {row} has {ids[1]!r} as better and as worse")
-            weight = None if preferences.weight is None else float(preferences.weight[row])
-            if weight is not None and not (math.isfinite(weight) and weight > 0):
-                raise InputError(f"{path}: cannot write: weight {weight} of preference {row} is not positive")
+            numbers = {name: float(column[row]) for name, column in given.items()}
+            for name, number in numbers.items():
+                if not (math.isfinite(number) and number > 0):
+                    raise InputError(f"{path}: cannot write: {name} {number} of preference {row} is not positive")
             if as_json:
-                record: dict[str, str | float] = dict(zip(JSON_KEYS[:3], ids, strict=True))
-                if weight is not None:
-                    record["weight"] = weight
+                record = {**dict(zip(IDS, ids, strict=True)), **numbers}
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")
             else:
-                stream.write("\t".join(ids if weight is None else [*ids, repr(weight)]) + "\n")
+                stream.write("\t".join((*ids, *map(repr, numbers.values()))) + "\n")

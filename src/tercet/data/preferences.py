@@ -38,21 +38,21 @@ def _rows(values: ArrayLike, name: str) -> Rows:
     return rows
 
 
-def _weights(values: ArrayLike, n: int) -> NDArray[np.float32]:
+def _positive(values: ArrayLike, n: int, name: str) -> NDArray[np.float32]:
     """A read-only copy, checked."""
-    array = _array(values, "weight")
+    array = _array(values, name)
     if array.dtype.kind not in "iuf":
-        raise InputError(f"weight must hold numbers; got dtype {array.dtype}")
+        raise InputError(f"{name} must hold numbers; got dtype {array.dtype}")
     if array.shape != (n,):
-        raise InputError(f"weight must have shape {(n,)}; got {array.shape}")
+        raise InputError(f"{name} must have shape {(n,)}; got {array.shape}")
     largest = np.finfo(np.float32).max
     bad = ~((array > 0) & (array <= largest))
     if bad.any():
         at = int(bad.argmax())
-        raise InputError(f"weight[{at}] is {array[at]}; weights are positive and at most {largest:.3g}")
-    weights = np.array(array, dtype=np.float32, order="C")
-    weights.flags.writeable = False
-    return weights
+        raise InputError(f"{name}[{at}] is {array[at]}; {name}s are positive and at most {largest:.3g}")
+    checked = np.array(array, dtype=np.float32, order="C")
+    checked.flags.writeable = False
+    return checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,8 @@ class Preferences:
         Rows of Q, D and D. ``better`` and ``worse`` differ everywhere.
     weight : positive floats, optional
         How much each preference counts; 1 when left out.
+    margin : positive floats, optional
+        The margin each preference must reach; that of the ranker when left out.
 
     Examples
     --------
@@ -77,8 +79,16 @@ class Preferences:
     better: Rows
     worse: Rows
     weight: NDArray[np.float32] | None = None
+    margin: NDArray[np.float32] | None = None
 
-    def __init__(self, query: ArrayLike, better: ArrayLike, worse: ArrayLike, weight: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        query: ArrayLike,
+        better: ArrayLike,
+        worse: ArrayLike,
+        weight: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
         columns = [_rows(query, "query"), _rows(better, "better"), _rows(worse, "worse")]
         lengths = [len(c) for c in columns]
         if len(set(lengths)) > 1:
@@ -89,7 +99,8 @@ class Preferences:
             raise InputError(f"better[{at}] and worse[{at}] are both {columns[1][at]}; they must differ")
         for name, column in zip(("query", "better", "worse"), columns, strict=True):
             object.__setattr__(self, name, column)
-        object.__setattr__(self, "weight", None if weight is None else _weights(weight, len(columns[0])))
+        for name, given in (("weight", weight), ("margin", margin)):
+            object.__setattr__(self, name, None if given is None else _positive(given, len(columns[0]), name))
 
     def __len__(self) -> int:
         return len(self.query)
@@ -101,6 +112,7 @@ class Preferences:
             self.better[at],
             self.worse[at],
             None if self.weight is None else self.weight[at],
+            None if self.margin is None else self.margin[at],
         )
 
     def __eq__(self, other: object) -> bool:
@@ -109,19 +121,22 @@ class Preferences:
         return self.fingerprint() == other.fingerprint()
 
     def __repr__(self) -> str:
-        return f"Preferences({len(self):,}{', weighted' if self.weight is not None else ''})"
+        weighted = ", weighted" if self.weight is not None else ""
+        return f"Preferences({len(self):,}{weighted}{', with margins' if self.margin is not None else ''})"
 
     def fingerprint(self) -> str:
         """A digest of the content."""
         digest = hashlib.sha256()
         for column in (self.query, self.better, self.worse, self.weight):
             digest.update(b"absent" if column is None else b"present" + column.tobytes())
+        if self.margin is not None:  # left out otherwise, so that digests from before there were margins hold
+            digest.update(b"margin" + self.margin.tobytes())
         return digest.hexdigest()
 
-    def check_rows(self, n_queries: int, n_docs: int) -> None:
-        """Raise an InputError when a row number does not exist in Q or D."""
+    def check_rows(self, n_queries: int, n_docs: int, queries: str = "Q") -> None:
+        """Raise an InputError when a row number does not exist in Q (or what ``queries`` is called) or D."""
         for name, column, limit, matrix in (
-            ("query", self.query, n_queries, "Q"),
+            ("query", self.query, n_queries, queries),
             ("better", self.better, n_docs, "D"),
             ("worse", self.worse, n_docs, "D"),
         ):

@@ -12,7 +12,7 @@ from tercet.data.beir import plain_or_packed
 from tercet.data.idx import IDX_TYPES, mnist_file
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.lines import FilePath, open_bytes, open_lines, parse_json_object, split_columns
-from tercet.data.preference_files import TSV_HEADER, TSV_WEIGHTED_HEADER
+from tercet.data.preference_files import TSV_HEADER, TSV_HEADERS
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 
@@ -122,7 +122,7 @@ def _recognise_file(path: Path) -> Kind:
     line, first = numbered[0]
     if first == BEIR_HEADER:
         return "qrels"
-    if first in (TSV_HEADER, TSV_WEIGHTED_HEADER):
+    if first in TSV_HEADERS:
         return "preferences"
     if first.lstrip().startswith("{"):
         record = parse_json_object(first, path, line)
@@ -175,7 +175,7 @@ def _kinds_of_table(lines: list[str]) -> list[Kind]:
         kinds.append("preferences")
         if all(_is_whole(row[2]) for row in tabbed):  # judgements of a BEIR folder that lost their header?
             kinds.append("qrels")
-    elif widths == {4} and all(_is_number(row[3]) for row in tabbed):
+    elif widths in ({4}, {5}) and all(_is_number(cell) for row in tabbed for cell in row[3:]):
         kinds.append("preferences")
     return kinds
 

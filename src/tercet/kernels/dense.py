@@ -23,13 +23,14 @@ def line_starts(cols, n, starts):
 
 
 @kernel
-def dense_advance(W, Q, D, chunk, margin, scratch, tally):
+def dense_advance(W, own, Q, D, chunk, scratch, tally):
     """One pass over the preferences; changes ``W`` (n_query_terms, n_doc_terms) in place.
 
-    A step adds ``step_size * q (d+ - d-)'`` to W when ``q'W(d+ - d-) < margin``. ``tally`` gains the number of
-    violations and the sum of the losses.
+    A step adds ``step_size * q (d+ - d-)'`` to W when ``q'W(d+ - d-)`` is below the margin. ``tally`` gains the number
+    of violations and the sum of the losses. ``own`` has the column of each query word itself where those weights are
+    held at zero, and is empty where they are not.
     """
-    query, better, worse, step_size, _ = chunk
+    query, better, worse, step_size, _, margin = chunk
     cols, vals, starts, _ = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
@@ -61,11 +62,13 @@ def dense_advance(W, Q, D, chunk, margin, scratch, tally):
             for j in range(n):
                 z0 += row[cols[j]] * vals[j]
             z += z0 * q_data[a]
-        if not z >= margin:  # so that NaN counts as a violation and shows in the loss
+        if not z >= margin[s]:  # so that NaN counts as a violation and shows in the loss
             tally[0] += 1
-            tally[1] += margin - z
+            tally[1] += margin[s] - z
             for a in range(lo, hi):
                 row = W[q_indices[a]]
                 e = step_size[s] * q_data[a]
                 for j in range(n):
                     row[cols[j]] += e * vals[j]
+                if own.size:
+                    row[own[q_indices[a]]] = 0

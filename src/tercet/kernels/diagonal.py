@@ -7,9 +7,9 @@ from tercet.kernels.rows import difference, product
 
 
 @kernel
-def diagonal_advance(weights, Q, D, chunk, margin, scratch, tally):
+def diagonal_advance(weights, Q, D, chunk, scratch, tally):
     """One pass over the preferences; changes ``weights`` (n_terms,) in place. ``tally`` as in ``dense_advance``."""
-    query, better, worse, step_size, _ = chunk
+    query, better, worse, step_size, _, margin = chunk
     cols, vals, shared_cols, shared_vals = scratch
     for s in range(query.size):
         n = difference(D, better[s], worse[s], cols, vals)
@@ -17,8 +17,8 @@ def diagonal_advance(weights, Q, D, chunk, margin, scratch, tally):
         z = np.float32(0)
         for i in range(m):
             z += weights[shared_cols[i]] * shared_vals[i]
-        if not z >= margin:
+        if not z >= margin[s]:
             tally[0] += 1
-            tally[1] += margin - z
+            tally[1] += margin[s] - z
             for i in range(m):
                 weights[shared_cols[i]] += step_size[s] * shared_vals[i]

@@ -121,7 +121,7 @@ def refresh(V, marks, groups, cum):
 
 
 @kernel
-def grouped_advance(V, marks, groups, Q, D, chunk, margin, shrinkage, first_step, by_columns, frozen, scratch, tally):
+def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, first_step, by_columns, frozen, scratch, tally):
     """One pass over the preferences; changes ``V``, ``marks``, ``groups`` and ``shrinkage`` in place.
 
     ``shrinkage`` is (cum, pending, l1, T) as in ``sparse_advance``. With ``frozen`` nothing shrinks and dead groups
@@ -129,7 +129,7 @@ def grouped_advance(V, marks, groups, Q, D, chunk, margin, shrinkage, first_step
     documents, (starts, living, factors) for those of the longest query or two documents, and marks of one group.
     ``tally`` as in ``dense_advance``.
     """
-    query, better, worse, step_size, rate = chunk
+    query, better, worse, step_size, rate, margin = chunk
     cols, vals, starts, living, factors, touched = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
@@ -172,9 +172,9 @@ def grouped_advance(V, marks, groups, Q, D, chunk, margin, shrinkage, first_step
             for j in range(inner.size):
                 z0 += group[inner[j]] * inner_vals[j]
             z += z0 * factors[a]
-        if not z >= margin:  # so that NaN counts as a violation and shows in the loss
+        if not z >= margin[s]:  # so that NaN counts as a violation and shows in the loss
             tally[0] += 1
-            tally[1] += margin - z
+            tally[1] += margin[s] - z
             touched[:] = 0
             for i in range(n_lines):
                 mark(touched, starts[i] // LINE)

@@ -6,6 +6,7 @@ from tercet.kernels.compiler import kernel
 from tercet.kernels.dense import line_starts
 from tercet.kernels.prefetch import prefetch
 from tercet.kernels.rows import difference, product
+from tercet.kernels.scoring import largest
 
 AHEAD = 8  # rows of W asked for before they are read
 
@@ -20,18 +21,22 @@ def ask_for(pool, first, starts, m):
 
 
 @kernel
-def row_sum(table, first, cols, vals, n):
-    """The inner product of a row of W with a difference of documents, whose columns are below H."""
-    size = np.uint64(table.size)
+def row_sum(table, first, last, cols, vals, n):
+    """The inner product of a row of W with a difference of documents, whose columns are below H and up to ``last``."""
+    size, start = np.uint64(table.size), np.uint64(first)
     z = np.float32(0)
-    for j in range(n):
-        at = np.uint64(first) + np.uint64(cols[j])
-        z += table[at - size if at >= size else at] * vals[j]
+    if start + last < size:  # as nearly always, where the table is longer than a row
+        for j in range(n):
+            z += table[start + np.uint64(cols[j])] * vals[j]
+    else:
+        for j in range(n):
+            at = start + np.uint64(cols[j])
+            z += table[at - size if at >= size else at] * vals[j]
     return z
 
 
 @kernel
-def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, margin, scratch, firsts, tally):
+def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, scratch, firsts, tally):
     """One pass over the preferences; changes ``table`` (H,) and, when learned, ``identity`` in place.
 
     ``identity`` (1,) is the amount of the identity beside the table, empty when there is none. ``multiplier`` is P, up
@@ -39,7 +44,7 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, mar
     up in it. ``firsts`` (words of a query,) is room for the bucket of column 0 in each row. ``tally`` as in
     ``dense_advance``.
     """
-    query, better, worse, step_size, _ = chunk
+    query, better, worse, step_size, _, margin = chunk
     cols, vals, starts, shared = scratch
     q_indptr, q_indices, q_data = Q
     size = np.uint64(table.size)
@@ -56,6 +61,7 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, mar
                 cols[j] %= table.size
         # Now a column is below H, and adding it to a row's first bucket passes the end of the table once at most.
         m = line_starts(cols, n, starts)
+        last = largest(cols[:n])
         lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
         for a in range(lo, hi):
             firsts[a - lo] = np.int64(q_indices[a]) * multiplier % table.size
@@ -65,15 +71,19 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, mar
         for a in range(lo, hi):
             if a + AHEAD < hi:
                 ask_for(pool, firsts[a - lo + AHEAD], starts, m)
-            z += row_sum(table, firsts[a - lo], cols, vals, n) * q_data[a]
-        if not z >= margin:
+            z += row_sum(table, firsts[a - lo], last, cols, vals, n) * q_data[a]
+        if not z >= margin[s]:
             tally[0] += 1
-            tally[1] += margin - z
+            tally[1] += margin[s] - z
             for a in range(lo, hi):
                 first = np.uint64(firsts[a - lo])
                 e = step_size[s] * q_data[a]
-                for j in range(n):
-                    at = first + np.uint64(cols[j])
-                    table[at - size if at >= size else at] += e * vals[j]
+                if first + last < size:
+                    for j in range(n):
+                        table[first + np.uint64(cols[j])] += e * vals[j]
+                else:
+                    for j in range(n):
+                        at = first + np.uint64(cols[j])
+                        table[at - size if at >= size else at] += e * vals[j]
             if learn_identity:
                 identity[0] += step_size[s] * overlap

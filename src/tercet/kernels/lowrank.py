@@ -7,7 +7,7 @@ from tercet.kernels.rows import difference, product
 
 
 @kernel
-def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, margin, scratch, tally):
+def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, scratch, tally):
     """One pass over the preferences; changes ``U``, ``V`` and, when learned, ``diagonal`` in place.
 
     ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; for
@@ -18,7 +18,7 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, m
     there are none. ``before`` is empty, or (U, V, diagonal, n): arrays in double precision, shaped like those, that
     gain every change times the number of steps before it, and ``n[0]``, the steps before this chunk.
     """
-    query, better, worse, step_size, _ = chunk
+    query, better, worse, step_size, _, margin = chunk
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
     rare_q, rare_d = rare
@@ -52,9 +52,9 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, m
             m = product(Q, query[s], cols, vals, n, shared_cols, shared_vals)
         for i in range(m):
             z += diagonal[shared_cols[i]] * shared_vals[i]
-        if not z >= margin:
+        if not z >= margin[s]:
             tally[0] += 1
-            tally[1] += margin - z
+            tally[1] += margin[s] - z
             e = step_size[s]
             for a in range(lo, hi):
                 if rare_q.size and rare_q[q_indices[a]]:

@@ -1,9 +1,9 @@
 """Sparse rows inside kernels.
 
 A matrix is the tuple ``(indptr int64, indices int32, data float32)`` with sorted, unique indices in each row. A chunk
-is ``(query, better, worse, step_size, rate)``, one of each per preference; the step size is the rate times the
-preference's weight. Scratch is ``(cols, vals, shared_cols, shared_vals)``, each with room for the words of two
-documents.
+is ``(query, better, worse, step_size, rate, margin)``, one of each per preference; the step size is the rate times the
+preference's weight, and the margin is what its score must reach. Scratch is ``(cols, vals, shared_cols, shared_vals)``,
+each with room for the words of two documents.
 """
 
 from tercet.kernels.compiler import kernel

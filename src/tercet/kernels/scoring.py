@@ -4,6 +4,8 @@
 changes no bit of a score, nor do the other queries of the call; equal documents have equal scores.
 """
 
+import numpy as np
+
 from tercet.kernels.compiler import kernel
 
 
@@ -173,18 +175,30 @@ def expand_hashed(Q, table, width, expanded):
 
 
 @kernel
+def largest(places):
+    """The largest of the places in a table, 0 when there are none. Unsigned indices need no test for a negative one."""
+    found = np.uint64(0)
+    for j in range(places.size):
+        found = max(found, np.uint64(places[j]))
+    return found
+
+
+@kernel
 def expand_hashed_at(Q, table, columns, expanded):
     """Like `expand_hashed` for some columns only, given modulo H; adds the same products in the same order."""
     q_indptr, q_starts, q_data = Q
+    size, last = np.uint64(table.size), largest(columns)
     for i in range(q_indptr.size - 1):
         row = expanded[i]
         for a in range(q_indptr[i], q_indptr[i + 1]):
-            value, start = q_data[a], q_starts[a]
-            for j in range(columns.size):
-                at = start + columns[j]
-                if at >= table.size:
-                    at -= table.size
-                row[j] += value * table[at]
+            value, start = q_data[a], np.uint64(q_starts[a])
+            if start + last < size:  # as nearly always, where the table is longer than a row
+                for j in range(columns.size):
+                    row[j] += value * table[start + np.uint64(columns[j])]
+            else:
+                for j in range(columns.size):
+                    at = start + np.uint64(columns[j])
+                    row[j] += value * table[at - size if at >= size else at]
 
 
 @kernel
@@ -192,15 +206,43 @@ def score_pairs_hashed(Q, D, table, scores):
     """Like `score_pairs_dense` for a hashed W; Q has starts as in `expand_hashed`, D has its words modulo H."""
     q_indptr, q_starts, q_data = Q
     d_indptr, d_offsets, d_data = D
+    size = np.uint64(table.size)
     for i in range(scores.size):
         total = 0.0
+        words = slice(d_indptr[i], d_indptr[i + 1])
+        offsets, values = d_offsets[words], d_data[words]
+        last_offset = largest(offsets)
         for a in range(q_indptr[i], q_indptr[i + 1]):
-            start = q_starts[a]
+            start = np.uint64(q_starts[a])
             part = 0.0
-            for b in range(d_indptr[i], d_indptr[i + 1]):
-                at = start + d_offsets[b]
-                if at >= table.size:
-                    at -= table.size
-                part += table[at] * d_data[b]
+            if start + last_offset < size:
+                for b in range(offsets.size):
+                    part += table[start + np.uint64(offsets[b])] * values[b]
+            else:
+                for b in range(offsets.size):
+                    at = start + np.uint64(offsets[b])
+                    part += table[at - size if at >= size else at] * values[b]
             total += q_data[a] * part
         scores[i] = total
+
+
+@kernel
+def score_listed(A, B, row_a, row_b, scratch, scores):
+    """The inner product of row ``row_a[i]`` of A with row ``row_b[i]`` of B.
+
+    ``scratch`` (n_terms,) is zero and stays so. A row of A is laid out once for all pairs in a row that have it.
+    """
+    a_indptr, a_indices, a_data = A
+    b_indptr, b_indices, b_data = B
+    for i in range(scores.size):
+        a = row_a[i]
+        if i == 0 or a != row_a[i - 1]:
+            for k in range(a_indptr[a], a_indptr[a + 1]):
+                scratch[a_indices[k]] = a_data[k]
+        total = 0.0
+        for k in range(b_indptr[row_b[i]], b_indptr[row_b[i] + 1]):
+            total += scratch[b_indices[k]] * b_data[k]
+        scores[i] = total
+        if i + 1 == scores.size or a != row_a[i + 1]:
+            for k in range(a_indptr[a], a_indptr[a + 1]):
+                scratch[a_indices[k]] = 0.0

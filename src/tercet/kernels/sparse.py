@@ -92,7 +92,7 @@ def add_on_support(row, cols, n, in_head, rows, change, words):
 
 
 @kernel
-def sparse_advance(rows, Q, D, chunk, start, margin, shrinkage, first_step, frozen, scratch, kept, tally):
+def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, scratch, kept, tally):
     """Steps over the preferences until all are done or rows must be tidied; returns how many were done.
 
     ``start`` has, for each preference, a margin that is not W's to learn. ``shrinkage`` is (cum, pending, l1, T): the
@@ -102,7 +102,7 @@ def sparse_advance(rows, Q, D, chunk, start, margin, shrinkage, first_step, froz
     expanded float32); the first two hold what was read of as many rows as fit, so that a violation need not read
     again. ``tally`` as in ``dense_advance``.
     """
-    query, better, worse, step_size, rate = chunk
+    query, better, worse, step_size, rate, margin = chunk
     cols, vals, starts, change = scratch
     weights, words, counts, scattered, expanded = kept
     _, _, size, used, _, _, _, books, _, _ = rows
@@ -133,7 +133,7 @@ def sparse_advance(rows, Q, D, chunk, start, margin, shrinkage, first_step, froz
         z = np.float32(start[s])
         for j in range(n):
             z += expanded[j] * vals[j]
-        if not z >= margin:
+        if not z >= margin[s]:
             if not frozen:
                 gaps = books[GAPS] > books[LEAST_GAPS] and 8 * books[GAPS] > books[TAKEN]
                 if gaps:
@@ -146,7 +146,7 @@ def sparse_advance(rows, Q, D, chunk, start, margin, shrinkage, first_step, froz
                             return s
                         counts[a - lo, 0] = -1  # read again: what was read is elsewhere now
             tally[0] += 1
-            tally[1] += margin - z
+            tally[1] += margin[s] - z
             for a in range(lo, hi):
                 row = q_indices[a]
                 e = step_size[s] * q_data[a]

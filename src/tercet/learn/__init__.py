@@ -2,6 +2,7 @@
 
 from tercet.learn.base import TermPairRanker
 from tercet.learn.checkpoint import Checkpoint
+from tercet.learn.correlated import CorrelatedRanker
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
@@ -9,8 +10,9 @@ from tercet.learn.expansion import QueryExpansion, RM3Expansion
 from tercet.learn.grouped import GroupSparseRanker
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import DivergedError, Event
-from tercet.learn.lowrank import LowRankRanker, SSIRanker
+from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.lsi import LSIRanker
+from tercet.learn.multitask import MultiTaskRanker
 from tercet.learn.pruned import PrunedRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source, WarpSource
 from tercet.learn.sparse import SparseRanker
@@ -24,10 +26,11 @@ RANKERS: dict[str, type[TermPairRanker]] = {
         SparseRanker,
         GroupSparseRanker,
         LowRankRanker,
-        SSIRanker,
+        MultiTaskRanker,
         LSIRanker,
         PrunedRanker,
         HashedRanker,
+        CorrelatedRanker,
     )
 }
 
@@ -35,6 +38,7 @@ __all__ = [
     "RANKERS",
     "ArraySource",
     "Checkpoint",
+    "CorrelatedRanker",
     "CosineRanker",
     "DenseRanker",
     "DiagonalRanker",
@@ -45,10 +49,10 @@ __all__ = [
     "HashedRanker",
     "LSIRanker",
     "LowRankRanker",
+    "MultiTaskRanker",
     "PrunedRanker",
     "QueryExpansion",
     "RM3Expansion",
-    "SSIRanker",
     "SampledSource",
     "Source",
     "SparseRanker",

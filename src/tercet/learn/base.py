@@ -45,6 +45,9 @@ class TermPairRanker(BaseEstimator):
     """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+    # Parameters that earlier versions did not have, and the values that do what those did. A file without one of them
+    # means that value, and where a ranker has it none is written: such files stay the same in every version.
+    _added_parameters: ClassVar[dict[str, Any]] = {}
 
     @property
     @abstractmethod
@@ -60,7 +63,7 @@ class TermPairRanker(BaseEstimator):
         """``score(better) - score(worse)``, one per preference."""
         check_is_fitted(self)
         Q, D = self._check_pair(Q, D)
-        _check_preferences(prefs)
+        check_preferences(prefs)
         prefs.check_rows(Q.shape[0], D.shape[0])
         margins = np.empty(len(prefs))
         for start in range(0, len(prefs), 4096):
@@ -129,7 +132,8 @@ class TermPairRanker(BaseEstimator):
         for name, value in params.items():
             if isinstance(value, np.generic):
                 params[name] = value.item()
-        return params
+        added = self._added_parameters
+        return {name: value for name, value in params.items() if name not in added or value != added[name]}
 
     # -- checking -----------------------------------------------------------------------------------------------
 
@@ -207,22 +211,33 @@ class SgdRanker(TermPairRanker):
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
         if isinstance(source, ArraySource):
             source.prefs.check_rows(queries.shape[0], docs.shape[0])
+        self._train(self._start(queries, docs), queries, docs, source, validation, callbacks)
+        return self
+
+    def _train(
+        self,
+        state: State,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        source: Source,
+        validation: Callable[[Weights], float] | None,
+        callbacks: Sequence[Callback],
+    ) -> None:
+        """All epochs of the source."""
         total = None if source.n_steps is None else source.n_steps * self.epochs
         every = self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1))
         run = Run(
-            self._start(queries, docs),
+            state,
             source,
-            queries,
-            docs,
+            Q,
+            D,
             self._sgd(),
             total=total,
             validation=validation,
             stopping=Stopping(every=every, patience=self.patience),
         )
         self.history_: list[Event] = []
-        state = run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose)
-        self._keep(state, queries, docs)
-        return self
+        self._keep(run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose), Q, D)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         """Go on from where the ranker is, one step per preference, in their order.
@@ -231,28 +246,33 @@ class SgdRanker(TermPairRanker):
         """
         self._check_params()
         queries, docs = self._check_pair(Q, D)
-        _check_preferences(prefs)
+        check_preferences(prefs)
         prefs.check_rows(queries.shape[0], docs.shape[0])
+        self._train_on(self._state_to_go_on(queries, docs), queries, docs, ArraySource(prefs), len(prefs))
+        return self
+
+    def _state_to_go_on(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
         if self.schedule == "linear":
             raise ParameterError(
                 "schedule='linear' falls to zero over a known number of steps, which partial_fit does not know; "
                 "use 'constant' or 'inverse-sqrt'"
             )
-        # The state is advanced in place; should it diverge, the ranker counts as not fitted.
-        state = self._state if hasattr(self, "_state") else self._start(queries, docs)
-        self._forget()
+        return self._state if hasattr(self, "_state") else self._start(Q, D)
+
+    def _train_on(self, state: State, Q: sparse.csr_array, D: sparse.csr_array, source: Source, n_steps: int) -> None:
+        """So many steps from where the ranker is."""
+        self._forget()  # the state is advanced in place; should it diverge, the ranker counts as not fitted
         run = Run(
             state,
-            ArraySource(prefs),
-            queries,
-            docs,
+            source,
+            Q,
+            D,
             self._sgd(),
-            total=len(prefs),
+            total=n_steps,
             validation=None,
             stopping=Stopping(every=1, patience=None),
         )
-        self._keep(run.go((), type(self).__name__, self.verbose), queries, docs)
-        return self
+        self._keep(run.go((), type(self).__name__, self.verbose), Q, D)
 
     def _sgd(self) -> Sgd:
         return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
@@ -301,7 +321,7 @@ class SgdRanker(TermPairRanker):
         return ranker
 
 
-def _check_preferences(prefs: Any) -> None:
+def check_preferences(prefs: Any) -> None:
     if not isinstance(prefs, Preferences):
         raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
 
@@ -314,7 +334,7 @@ def load_ranker(bundle: Bundle, classes: dict[str, type[TermPairRanker]]) -> Ter
         raise BundleError(
             f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"
         )
-    params = fields.take("params", dict)
+    params = {**classes[name]._added_parameters, **fields.take("params", dict)}
     known = set(classes[name]._get_param_names())
     unknown, missing = sorted(set(params) - known), sorted(known - set(params))
     if unknown or missing:

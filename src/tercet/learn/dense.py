@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils._param_validation import StrOptions
 
-from tercet.errors import DamagedBundleError, MemoryLimitError
+from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
@@ -23,18 +24,22 @@ class DenseState(State):
 
     kernels = (dense_advance,)
 
-    def __init__(self, W: NDArray[np.float32], order: NDArray[np.int32], step: int = 0) -> None:
+    def __init__(
+        self, W: NDArray[np.float32], order: NDArray[np.int32], step: int = 0, *, zero_diagonal: bool = False
+    ) -> None:
         self.W = W
         self.order = order
         self.step = step
+        self.zero_diagonal = zero_diagonal
+        self._own = np.argsort(order).astype(np.int32) if zero_diagonal else np.empty(0, dtype=np.int32)
 
     @classmethod
-    def start(cls, n_query_terms: int, order: NDArray[np.int32]) -> Self:
-        """The identity where both sides share a vocabulary, zeros where they do not."""
+    def start(cls, n_query_terms: int, order: NDArray[np.int32], *, zero_diagonal: bool = False) -> Self:
+        """The identity where both sides share a vocabulary, zeros where they do not or the diagonal is held there."""
         W = np.zeros((n_query_terms, order.size), dtype=np.float32)
-        if n_query_terms == order.size:
+        if n_query_terms == order.size and not zero_diagonal:
             W[order, np.arange(order.size)] = 1
-        return cls(W, order)
+        return cls(W, order, zero_diagonal=zero_diagonal)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -43,8 +48,8 @@ class DenseState(State):
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         return Problem.of(Q, reorder_columns(D, self.order))
 
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
-        dense_advance(self.W, problem.Q, problem.D, chunk, margin, problem.scratch, tally)
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        dense_advance(self.W, self._own, problem.Q, problem.D, chunk, problem.scratch, tally)
 
     def snapshot(self) -> Weights:
         W = np.empty_like(self.W)
@@ -56,7 +61,10 @@ class DenseState(State):
         return {"W": self.W, "order": self.order}
 
     def copy(self) -> Self:
-        return type(self)(self.W.copy(), self.order, self.step)
+        return type(self)(self.W.copy(), self.order, self.step, zero_diagonal=self.zero_diagonal)
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | ({"zero_diagonal": True} if self.zero_diagonal else {})
 
     @classmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
@@ -64,7 +72,10 @@ class DenseState(State):
         if not np.array_equal(np.sort(order), np.arange(order.size)):
             raise DamagedBundleError("the column order of a dense state is not a permutation")
         W = take_array(arrays, "W", np.float32, (None, order.size))
-        return cls(W.copy(), order, fields.take("step", int))
+        held = fields.take("zero_diagonal", bool, False)
+        if held and (W.shape[0] != order.size or W[order, np.arange(order.size)].any()):
+            raise DamagedBundleError("a dense state whose diagonal is held at zero has another one, or none")
+        return cls(W.copy(), order, fields.take("step", int), zero_diagonal=held)
 
 
 class DenseRanker(SgdRanker):
@@ -78,7 +89,10 @@ class DenseRanker(SgdRanker):
         C of ``C / sqrt(t)`` for ``schedule="inverse-sqrt"`` (Chen et al.: 200), or the rate itself.
     schedule : {"inverse-sqrt", "constant", "linear"}
         ``linear`` falls to zero at the last step.
-    margin : the margin a preference must reach
+    diagonal : {"learned", "zero"}
+        ``zero`` starts from nothing and never weighs a word against itself, so that only other words can match (Bai
+        et al., section 4.1).
+    margin : the margin a preference must reach, where it has none of its own
     epochs : passes over the preferences
     shuffle : a new order for each pass, drawn from ``random_state``
     validate_every : steps between validations; default an epoch, or a tenth of a single one
@@ -99,14 +113,17 @@ class DenseRanker(SgdRanker):
     _state_class = DenseState
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
+        "diagonal": [StrOptions({"learned", "zero"})],
         "max_memory": [COUNT, None],
     }
+    _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned"}
 
     def __init__(
         self,
         *,
         rate: float = 200.0,
         schedule: str = "inverse-sqrt",
+        diagonal: str = "learned",
         margin: float = 1.0,
         epochs: int = 1,
         shuffle: bool = False,
@@ -118,6 +135,7 @@ class DenseRanker(SgdRanker):
     ) -> None:
         self.rate = rate
         self.schedule = schedule
+        self.diagonal = diagonal
         self.margin = margin
         self.epochs = epochs
         self.shuffle = shuffle
@@ -135,4 +153,9 @@ class DenseRanker(SgdRanker):
                 f"a dense W for {Q.shape[1]:,} query and {D.shape[1]:,} document words takes {needed:,} bytes; "
                 f"{allowed:,} are allowed. Use fewer words, or LowRankRanker"
             )
-        return DenseState.start(Q.shape[1], by_document_frequency(D))
+        if self.diagonal == "zero" and Q.shape[1] != D.shape[1]:
+            raise InputError(
+                f"Q has {Q.shape[1]} columns and D {D.shape[1]}; diagonal='zero' needs one vocabulary, in which a word "
+                "can meet itself"
+            )
+        return DenseState.start(Q.shape[1], by_document_frequency(D), zero_diagonal=self.diagonal == "zero")

@@ -31,8 +31,8 @@ class DiagonalState(State):
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         return Problem.of(Q, D)
 
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
-        diagonal_advance(self.weights, problem.Q, problem.D, chunk, margin, problem.scratch, tally)
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        diagonal_advance(self.weights, problem.Q, problem.D, chunk, problem.scratch, tally)
 
     def snapshot(self) -> Weights:
         return Weights([Diagonal(weights=self.weights)])

@@ -7,8 +7,8 @@ gives the expanded queries, and any ranker ranks with those. ``tune`` chooses th
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
+from itertools import pairwise, product
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -22,34 +22,49 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE
-from tercet.learn.lsi import rank_loss, row_products, rows_at_once
+from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.matrices import check_matrix
 from tercet.weights import Identity, Weights
-
-_PREFERENCES_AT_ONCE = 4096
 
 Setting = dict[str, Any]
 
 
 class _Expansion(BaseEstimator):
-    """What both expansions share: the documents, the first ranking, and the choice of parameters."""
+    """What both expansions share: the documents, the first ranking, and the choice of parameters.
+
+    An expanded query is a weighted sum of its own words and of words to add. Words are made for each setting, weights
+    only change how the two are summed, and so are margins.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]]
     _depth_name: ClassVar[str]  # the parameter that says how many documents are looked at
+    _weight_name: ClassVar[str]  # the one that only weighs
+
+    def _own(self, Q: sparse.csr_array) -> sparse.csr_array:
+        """The words of the queries, in double precision."""
+        return Q.astype(np.float64)
 
     @abstractmethod
-    def _expanded(
-        self, Q: sparse.csr_array, found: sparse.csr_array, settings: Sequence[Setting]
-    ) -> Iterator[sparse.csr_array]:
-        """Q expanded in each of the settings, which share their depth; ``found`` (n_q, n_d) are scores."""
+    def _pooled(self, found: sparse.csr_array) -> sparse.csr_array:
+        """All words of the documents that were found, with their weights; ``found`` (n_q, n_d) are scores."""
+
+    @abstractmethod
+    def _added(self, pooled: sparse.csr_array, setting: Setting) -> sparse.csr_array:
+        """Of those, the words to add."""
+
+    @abstractmethod
+    def _weights(self, weight: float, nothing: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+        """Weights of each query's own words, where ``nothing`` says that none are added, and of the added ones."""
 
     def transform(self, Q: Any) -> sparse.csr_array:
         """The expanded queries, CSR float32, one row for each of Q; a query that finds nothing stays as it is."""
         check_is_fitted(self)
         queries = self._queries(Q)
         setting = {name: getattr(self, f"{name}_") for name in self.get_params()}
-        [expanded] = self._expanded(queries, self._found(queries, setting[self._depth_name]), [setting])
-        return _finished(expanded)
+        found = self._found(*self._rank(queries, setting[self._depth_name]))
+        own, added = self._own(queries), self._added(self._pooled(found), setting)
+        own_weight, weight = self._weights(float(setting[self._weight_name]), _is_empty(added))
+        return _finished(sparse.dia_array((own_weight[None], [0]), shape=2 * own_weight.shape) @ own + weight * added)
 
     def _keep_docs(self, D: Any) -> None:
         self._check(self.get_params())
@@ -60,11 +75,13 @@ class _Expansion(BaseEstimator):
         if hasattr(self, "rank_loss_"):
             del self.rank_loss_
 
-    def _choose(self, Q: Any, prefs: Preferences, grid: dict[str, Sequence[Any]]) -> Self:
+    def _choose(self, Q: Any, prefs: Preferences, most_preferences: int | None, grid: dict[str, Sequence[Any]]) -> Self:
         """Take the setting of the grid with the least rank loss, the first of equal ones."""
         if not isinstance(prefs, Preferences) or not len(prefs):
             given = "none" if isinstance(prefs, Preferences) else type(prefs).__name__
             raise InputError(f"parameters are chosen on Preferences; got {given}")
+        if most_preferences is not None and most_preferences < 1:
+            raise InputError(f"most_preferences must be at least 1, or None for all; got {most_preferences}")
         queries = self._queries(Q)
         prefs.check_rows(queries.shape[0], self._docs.shape[0])
         for name, values in grid.items():
@@ -72,46 +89,42 @@ class _Expansion(BaseEstimator):
                 raise InputError(f"there are no values of {name} to choose from")
             for value in values:
                 self._check({name: value})
+        if most_preferences is not None and len(prefs) > most_preferences:
+            prefs = prefs[np.linspace(0, len(prefs) - 1, most_preferences).astype(np.int64)]
+        prefs = prefs[np.argsort(prefs.query, kind="stable")]
         asked, row = np.unique(prefs.query, return_inverse=True)
         queries = queries[asked]
-        # Each depth is ranked for once; the other parameters vary fastest.
-        others = {name: values for name, values in grid.items() if name != self._depth_name}
+        prefs = Preferences(row.ravel(), prefs.better, prefs.worse, prefs.weight)
+        docs, scores = self._rank(queries, max(grid[self._depth_name]))
+        own_margins = matching_margins(self._own(queries), self._docs, prefs)
+        others = [name for name in grid if name not in (self._depth_name, self._weight_name)]
         best: tuple[float, Setting] | None = None
         for depth in grid[self._depth_name]:
-            settings = [
-                {self._depth_name: depth, **dict(zip(others, v, strict=True))} for v in product(*others.values())
-            ]
-            expansions = self._expanded(queries, self._found(queries, depth), settings)
-            for setting, expanded in zip(settings, expansions, strict=True):
-                loss = rank_loss(self._margins(expanded, row.ravel(), prefs), prefs.weight)
-                if best is None or loss < best[0]:
-                    best = loss, setting
+            pooled = self._pooled(self._found(docs[:, :depth], scores[:, :depth]))
+            for values in product(*(grid[name] for name in others)):
+                setting = {self._depth_name: depth, **dict(zip(others, values, strict=True))}
+                added = self._added(pooled, setting)
+                added_margins, nothing = matching_margins(added, self._docs, prefs), _is_empty(added)
+                for weight in grid[self._weight_name]:
+                    own_weight, added_weight = self._weights(float(weight), nothing)
+                    margins = own_weight[prefs.query] * own_margins + added_weight * added_margins
+                    loss = rank_loss(margins, prefs.weight)
+                    if best is None or loss < best[0]:
+                        best = loss, {**setting, self._weight_name: weight}
         assert best is not None
         self.rank_loss_ = best[0]
         for name, value in best[1].items():
             setattr(self, f"{name}_", value)
         return self
 
-    def _margins(
-        self, expanded: sparse.csr_array, row: NDArray[np.integer[Any]], prefs: Preferences
-    ) -> NDArray[np.float64]:
-        margins = np.empty(len(prefs))
-        at = 0
-        for part in rows_at_once(prefs, _PREFERENCES_AT_ONCE):
-            here = slice(at, at + len(part))
-            at = here.stop
-            queries = expanded[row[here]]
-            margins[here] = row_products(queries, self._docs[part.better]) - row_products(
-                queries, self._docs[part.worse]
-            )
-        return margins
+    def _rank(self, Q: sparse.csr_array, depth: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return Weights([Identity(n_terms=self.n_features_in_)]).rank(Q, self._docs, depth)
 
-    def _found(self, Q: sparse.csr_array, depth: int) -> sparse.csr_array:
+    def _found(self, docs: NDArray[np.int32], scores: NDArray[np.float64]) -> sparse.csr_array:
         """Scores of the best documents of each query (n_q, n_d); one that shares no word is not found."""
-        docs, scores = Weights([Identity(n_terms=self.n_features_in_)]).rank(Q, self._docs, depth)
         row, place = np.nonzero(scores > 0)
         return sparse.csr_array(
-            (scores[row, place], (row, docs[row, place])), shape=(Q.shape[0], self._docs.shape[0]), dtype=np.float64
+            (scores[row, place], (row, docs[row, place])), shape=(len(docs), self._docs.shape[0]), dtype=np.float64
         )
 
     def _queries(self, Q: Any) -> sparse.csr_array:
@@ -154,6 +167,7 @@ class QueryExpansion(_Expansion):
     """
 
     _depth_name = "n_expanded"
+    _weight_name = "beta"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"beta": [NOT_NEGATIVE], "n_expanded": [COUNT]}
 
     def __init__(self, *, beta: float = 0.1, n_expanded: int = 5) -> None:
@@ -173,22 +187,26 @@ class QueryExpansion(_Expansion):
         *,
         beta: Sequence[float] = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
         n_expanded: Sequence[int] = (1, 2, 5, 10, 20, 50),
+        most_preferences: int | None = 20_000,
     ) -> Self:
         """Keep the documents and take the parameters with the least rank loss on the preferences.
 
-        ``beta=0`` is among them, so the chosen expansion is never worse there than none. Cost: for each
-        ``n_expanded`` a ranking of the preferences' queries, for each pair of values the margins of all preferences.
+        ``beta=0`` is among them, so the chosen expansion is never worse there than none. Of more than
+        ``most_preferences`` evenly spaced ones are used. Cost: one ranking of their queries, and for each
+        ``n_expanded`` the words of the documents found and the margins.
         """
         self.fit(D)
-        return self._choose(Q, prefs, {"n_expanded": n_expanded, "beta": beta})
+        return self._choose(Q, prefs, most_preferences, {"n_expanded": n_expanded, "beta": beta})
 
-    def _expanded(
-        self, Q: sparse.csr_array, found: sparse.csr_array, settings: Sequence[Setting]
-    ) -> Iterator[sparse.csr_array]:
+    def _pooled(self, found: sparse.csr_array) -> sparse.csr_array:
         chosen = sparse.csr_array((np.ones_like(found.data), found.indices, found.indptr), shape=found.shape)
-        added = chosen @ self._docs.astype(np.float64)
-        for setting in settings:
-            yield Q.astype(np.float64) + float(setting["beta"]) * added
+        return sparse.csr_array(chosen @ self._docs.astype(np.float64))
+
+    def _added(self, pooled: sparse.csr_array, setting: Setting) -> sparse.csr_array:
+        return pooled
+
+    def _weights(self, weight: float, nothing: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+        return np.ones(nothing.size), weight
 
 
 class RM3Expansion(_Expansion):
@@ -218,6 +236,7 @@ class RM3Expansion(_Expansion):
     """
 
     _depth_name = "n_found"
+    _weight_name = "original_weight"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_found": [COUNT],
         "n_terms": [COUNT],
@@ -274,34 +293,42 @@ class RM3Expansion(_Expansion):
         n_found: Sequence[int] = (5, 10, 20),
         n_terms: Sequence[int] = (10, 20, 50),
         original_weight: Sequence[float] = (1.0, 0.9, 0.7, 0.5, 0.3),
+        most_preferences: int | None = 20_000,
     ) -> Self:
         """Keep the documents and take the parameters with the least rank loss on the preferences.
 
-        ``original_weight=1`` is among them, so the chosen expansion is never worse there than none. Cost: for each
-        ``n_found`` a ranking of the preferences' queries, for each setting the margins of all preferences.
+        ``original_weight=1`` is among them, so the chosen expansion is never worse there than none. Of more than
+        ``most_preferences`` evenly spaced ones are used. Cost: one ranking of their queries, for each ``n_found`` the
+        words of the documents found, for each ``n_terms`` the largest of them and the margins.
         """
         self.fit(D, counts, query_weight)
         grid: dict[str, Sequence[Any]] = {"n_found": n_found, "n_terms": n_terms, "original_weight": original_weight}
-        return self._choose(Q, prefs, grid)
+        return self._choose(Q, prefs, most_preferences, grid)
 
-    def _expanded(
-        self, Q: sparse.csr_array, found: sparse.csr_array, settings: Sequence[Setting]
-    ) -> Iterator[sparse.csr_array]:
-        own = Q.astype(np.float64)
+    def _own(self, Q: sparse.csr_array) -> sparse.csr_array:
+        own = super()._own(Q)
         own.data /= self._query_weight[own.indices]
         if (own.data < 0).any():
             raise InputError("Q has negative entries; the words of a query have probabilities")
-        own = _unit_sums(own)
-        likely = sparse.csr_array(found @ self._share)
-        # A query that finds nothing has no second model, so all its weight is its own.
-        without = np.asarray(likely.sum(axis=1)).ravel() == 0
-        for setting in settings:
-            weight = float(setting["original_weight"])
-            model = _unit_sums(_largest_entries(likely, setting["n_terms"]))
-            own_weight = sparse.dia_array((np.where(without, 1.0, weight)[None], [0]), shape=(Q.shape[0],) * 2)
-            mixed = sparse.csr_array(own_weight @ own + (1 - weight) * model)
-            mixed.data *= self._query_weight[mixed.indices]
-            yield mixed
+        return self._weighted(_unit_sums(own))
+
+    def _pooled(self, found: sparse.csr_array) -> sparse.csr_array:
+        return sparse.csr_array(found @ self._share)
+
+    def _added(self, pooled: sparse.csr_array, setting: Setting) -> sparse.csr_array:
+        return self._weighted(_unit_sums(_largest_entries(pooled, setting["n_terms"])))
+
+    def _weights(self, weight: float, nothing: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+        return np.where(nothing, 1.0, weight), 1 - weight
+
+    def _weighted(self, probabilities: sparse.csr_array) -> sparse.csr_array:
+        probabilities.data *= self._query_weight[probabilities.indices]
+        return probabilities
+
+
+def _is_empty(matrix: sparse.csr_array) -> NDArray[np.bool_]:
+    """Which rows of probabilities have no words."""
+    return np.asarray(matrix.sum(axis=1)).ravel() == 0
 
 
 def _unit_sums(matrix: sparse.csr_array) -> sparse.csr_array:
@@ -314,11 +341,17 @@ def _unit_sums(matrix: sparse.csr_array) -> sparse.csr_array:
 
 def _largest_entries(matrix: sparse.csr_array, n: int) -> sparse.csr_array:
     """The n largest entries of each row, ties by lower column."""
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.lexsort((matrix.indices, -matrix.data, row))
-    place = np.arange(order.size) - matrix.indptr[row]  # in its row; rows stay together when sorted
-    kept = order[place < n]
-    return sparse.csr_array((matrix.data[kept], (row[kept], matrix.indices[kept])), shape=matrix.shape)
+    matrix.sort_indices()
+    kept = np.ones(matrix.nnz, dtype=bool)
+    for start, stop in pairwise(matrix.indptr.tolist()):
+        if stop - start > n:
+            values = matrix.data[start:stop]
+            smallest = np.partition(values, -n)[-n]
+            stays = values > smallest
+            stays[np.flatnonzero(values == smallest)[: n - np.count_nonzero(stays)]] = True
+            kept[start:stop] = stays
+    indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
+    return sparse.csr_array((matrix.data[kept], matrix.indices[kept], indptr), shape=matrix.shape)
 
 
 def _finished(matrix: sparse.csr_array) -> sparse.csr_array:

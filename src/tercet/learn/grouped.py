@@ -91,7 +91,7 @@ class GroupedState(State):
             return Problem.of(Q, reorder_columns(D, self.order))
         return Problem.of(reorder_columns(Q, self.order), D)
 
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk[0])
         while True:
             at = self.step + done
@@ -104,7 +104,6 @@ class GroupedState(State):
                 problem.Q,
                 problem.D,
                 tuple(column[done:stop] for column in chunk),
-                margin,
                 self.shrinkage,
                 at,
                 self.by == "columns",

@@ -54,7 +54,7 @@ class HashedState(State):
         self._firsts = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
         return Problem.of(Q, D)
 
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         hashed_advance(
             self.table,
             self.multiplier,
@@ -63,7 +63,6 @@ class HashedState(State):
             problem.Q,
             problem.D,
             chunk,
-            margin,
             problem.scratch,
             self._firsts,
             tally,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,183 +10,10 @@ from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import randomized_svd
 
-from tercet.errors import DamagedBundleError, InputError
-from tercet.kernels.lowrank import lowrank_advance
+from tercet.errors import InputError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
-from tercet.learn.matrices import Problem, by_document_frequency
-from tercet.learn.state import Chunk, State
-from tercet.store import Fields, take_array
-from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
-
-# The typical length of a document's latent vector is taken over at most this many evenly spaced documents.
-_LENGTH_SAMPLE = 2000
-
-# Query and document words whose factors stay zero, 1 for each such word.
-Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
-# For U, V and the diagonal: the sum of all changes, each times the number of steps before it.
-Before = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-
-_NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
-_NO_STEP = (np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
-
-
-class LowRankState(State):
-    """U (n_query_terms, n_components), V (n_doc_terms, n_components), the same array when tied; a diagonal or none."""
-
-    kernels = (lowrank_advance,)
-
-    def __init__(
-        self,
-        U: NDArray[np.float32],
-        V: NDArray[np.float32],
-        diagonal: NDArray[np.float32],
-        *,
-        learn_diagonal: bool,
-        scale_documents: bool,
-        typical_length: float | None = None,
-        step: int = 0,
-        rare: Rare | None = None,
-        before: Before | None = None,
-    ) -> None:
-        self.U, self.V = U, V
-        self.diagonal = diagonal  # empty when W has no diagonal part
-        self.rare = rare
-        self.before = before
-        self.learn_diagonal = learn_diagonal
-        self.scale_documents = scale_documents
-        self.typical_length = typical_length
-        self.step = step
-        self._sample: sparse.csr_array | None = None
-
-    @property
-    def tied(self) -> bool:
-        return self.U is self.V
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.U.shape[0], self.V.shape[0]
-
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        if self.scale_documents:
-            self._sample = D[:: -(-D.shape[0] // _LENGTH_SAMPLE)]
-        return Problem.of(Q, D)
-
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
-        lowrank_advance(
-            self.U,
-            self.V,
-            self.diagonal,
-            self.learn_diagonal,
-            _NO_WORD if self.rare is None else self.rare,
-            _NO_STEP if self.before is None else (*self.before, np.array([self.step])),
-            problem.Q,
-            problem.D,
-            chunk,
-            margin,
-            problem.scratch,
-            tally,
-        )
-
-    def snapshot(self) -> Weights:
-        U = self._mean(self.U, 0)
-        V = U if self.tied else self._mean(self.V, 1)
-        self._measure_length()
-        parts: list[Part] = [LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length)]
-        if self.learn_diagonal:
-            parts.append(Diagonal(weights=self._mean(self.diagonal, 2)))
-        elif self.diagonal.size and self.diagonal[0]:
-            parts.append(Identity(n_terms=self.diagonal.size, scale=float(self.diagonal[0])))
-        return Weights(parts)
-
-    def _mean(self, array: NDArray[np.float32], at: int) -> NDArray[np.float32]:
-        """A copy of the array, or its mean over all steps when there is averaging.
-
-        A change c at step t is in the iterates of the steps t, …, T. So their sum is T times the last iterate less
-        the sum of all (t - 1) c, and no step touches more than the words it changes.
-        """
-        if self.before is None or self.step == 0:
-            return array.copy()
-        return (array - self.before[at] / self.step).astype(np.float32)
-
-    def _measure_length(self) -> None:
-        """Root mean square length of the documents' latent vectors; kept when the documents are not at hand."""
-        if self.scale_documents and self._sample is not None:
-            latent = self._sample.astype(np.float64) @ self._mean(self.V, 1).astype(np.float64)
-            self.typical_length = float(np.sqrt(np.mean(np.sum(latent**2, axis=1)))) or 1.0
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"U": self.U, "diagonal": self.diagonal}
-        if not self.tied:
-            arrays["V"] = self.V
-        if self.rare is not None:
-            arrays |= {"rare_query_words": self.rare[0], "rare_doc_words": self.rare[1]}
-        if self.before is not None:
-            arrays |= {"before_U": self.before[0], "before_diagonal": self.before[2]}
-            if not self.tied:
-                arrays["before_V"] = self.before[1]
-        return arrays
-
-    def meta(self) -> dict[str, Any]:
-        self._measure_length()
-        return super().meta() | {
-            "tied": self.tied,
-            "learn_diagonal": self.learn_diagonal,
-            "scale_documents": self.scale_documents,
-            "typical_length": self.typical_length,
-        }
-
-    def copy(self) -> Self:
-        U = self.U.copy()
-        before = None
-        if self.before is not None:
-            before_U = self.before[0].copy()
-            before = before_U, before_U if self.tied else self.before[1].copy(), self.before[2].copy()
-        copied = type(self)(
-            U,
-            U if self.tied else self.V.copy(),
-            self.diagonal.copy(),
-            learn_diagonal=self.learn_diagonal,
-            scale_documents=self.scale_documents,
-            typical_length=self.typical_length,
-            step=self.step,
-            rare=self.rare,
-            before=before,
-        )
-        copied._sample = self._sample
-        return copied
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        tied = fields.take("tied", bool)
-        U = take_array(arrays, "U", np.float32, 2).copy()
-        V = U if tied else take_array(arrays, "V", np.float32, (None, U.shape[1])).copy()
-        diagonal = take_array(arrays, "diagonal", np.float32, 1).copy()
-        if diagonal.size and not diagonal.size == U.shape[0] == V.shape[0]:
-            raise DamagedBundleError(f"a diagonal of {diagonal.size} does not fit factors of {U.shape[0]} words")
-        rare: Rare | None = None
-        if "rare_query_words" in arrays:
-            rare = (
-                take_array(arrays, "rare_query_words", np.uint8, (U.shape[0],)).copy(),
-                take_array(arrays, "rare_doc_words", np.uint8, (V.shape[0],)).copy(),
-            )
-            if U[rare[0] != 0].any() or V[rare[1] != 0].any():
-                raise DamagedBundleError("a word that is marked as rare has factors other than zero")
-        before: Before | None = None
-        if "before_U" in arrays:
-            before_U = take_array(arrays, "before_U", np.float64, U.shape).copy()
-            before_V = before_U if tied else take_array(arrays, "before_V", np.float64, V.shape).copy()
-            before = before_U, before_V, take_array(arrays, "before_diagonal", np.float64, diagonal.shape).copy()
-        return cls(
-            U,
-            V,
-            diagonal,
-            learn_diagonal=fields.take("learn_diagonal", bool),
-            scale_documents=fields.take("scale_documents", bool),
-            typical_length=fields.take("typical_length", float | None),
-            step=fields.take("step", int),
-            rare=rare,
-            before=before,
-        )
+from tercet.learn.lowrank_state import LowRankState, Rare
+from tercet.learn.matrices import by_document_frequency
 
 
 class LowRankRanker(SgdRanker):
@@ -209,6 +36,14 @@ class LowRankRanker(SgdRanker):
         needs one vocabulary and costs one randomised decomposition of D.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
+    n_frequent : int, optional
+        Only the n words in most documents have factors; those of all others are zero and stay so, in U and in V. A
+        word of one text could take any factors and so fit that text by heart (Bai et al. 2010, section 4.1). The
+        diagonal sees all words. With one vocabulary words are counted in D; with two, query words are counted in Q.
+    averaged : bool
+        Give the mean of U, V and a learned diagonal over all steps instead of their last values, which jump with the
+        last few preferences at a constant rate. Steps are taken from the last values, as without it. Takes 8 bytes for
+        each factor, and about twice the time of a step that changes something.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -232,7 +67,10 @@ class LowRankRanker(SgdRanker):
         "start": [StrOptions({"random", "lsi"})],
         "spread": [POSITIVE],
         "scale_documents": ["boolean"],
+        "n_frequent": [COUNT, None],
+        "averaged": ["boolean"],
     }
+    _added_parameters: ClassVar[dict[str, Any]] = {"n_frequent": None, "averaged": False}
 
     def __init__(
         self,
@@ -244,6 +82,8 @@ class LowRankRanker(SgdRanker):
         start: str = "random",
         spread: float = 0.1,
         scale_documents: bool = False,
+        n_frequent: int | None = None,
+        averaged: bool = False,
         rate: float = 0.1,
         schedule: str = "constant",
         margin: float = 1.0,
@@ -261,6 +101,8 @@ class LowRankRanker(SgdRanker):
         self.start = start
         self.spread = spread
         self.scale_documents = scale_documents
+        self.n_frequent = n_frequent
+        self.averaged = averaged
         self.rate = rate
         self.schedule = schedule
         self.margin = margin
@@ -280,22 +122,27 @@ class LowRankRanker(SgdRanker):
                 f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
                 "start='random'"
             )
-        U, V = self._latent_directions(D) if self.start == "lsi" else self._normal_factors(n, m)
-        return LowRankState(
+        rare: Rare | None = None
+        if self.n_frequent is not None:
+            rare_d = rare_words(D, self.n_frequent)
+            rare = (rare_d if n == m else rare_words(Q, self.n_frequent)), rare_d
+            D = sparse.csr_array((D.data * (rare_d[D.indices] == 0), D.indices, D.indptr), shape=D.shape)
+        if self.start == "lsi":
+            U, V = self._latent_directions(D)
+        else:
+            U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
+        state = LowRankState(
             U,
             V,
             np.full(n if self.diagonal is not None else 0, self.identity_weight, dtype=np.float32),
             learn_diagonal=self.diagonal == "learned",
             scale_documents=self.scale_documents,
         )
-
-    def _normal_factors(self, n: int, m: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        rng = np.random.default_rng(self.random_state)
-        U, V = (
-            rng.standard_normal((size, self.n_components), dtype=np.float32) * np.float32(self.spread)
-            for size in (n, m if not self.tied else 0)
-        )
-        return U, U if self.tied else V
+        if rare is not None:
+            state.leave_out(rare)
+        if self.averaged:
+            state.average()
+        return state
 
     def _latent_directions(self, D: sparse.csr_array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         if self.n_components >= min(D.shape):
@@ -312,102 +159,16 @@ class LowRankRanker(SgdRanker):
         return F, F if self.tied else F.copy()
 
 
-class SSIRanker(LowRankRanker):
-    """``W = (U'V)_n + w I``: a ``LowRankRanker`` that keeps rare words out of its latent space and averages its steps.
-
-    Both are off unless asked for, and the ranker is then a ``LowRankRanker`` to the bit.
-
-    Parameters
-    ----------
-    n_frequent : int, optional
-        Only the n words in most documents have factors; those of all others are zero and stay so, in U and in V. A
-        word of one text could take any factors and so fit that text by heart (Bai et al. 2010, section 4.1). The
-        diagonal sees all words. With one vocabulary words are counted in D; with two, query words are counted in Q.
-    averaged : bool
-        Give the mean of U, V and a learned diagonal over all steps instead of their last values, which jump with the
-        last few preferences at a constant rate. Steps are taken from the last values, as without it. Takes 8 bytes for
-        each factor, and about twice the time of a step that changes something.
-    n_components, tied, diagonal, identity_weight, start, spread, scale_documents : see ``LowRankRanker``
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from tercet import Preferences
-    >>> X = sparse.csr_array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
-    >>> ranker = SSIRanker(n_components=2, n_frequent=2).fit(X, Preferences([0], [1], [2]))
-    >>> ranker.weights_.doc_factors.any(axis=1).tolist()
-    [True, True, False]
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LowRankRanker._parameter_constraints,
-        "n_frequent": [COUNT, None],
-        "averaged": ["boolean"],
-    }
-
-    def __init__(
-        self,
-        *,
-        n_components: int = 100,
-        n_frequent: int | None = None,
-        averaged: bool = False,
-        tied: bool = False,
-        diagonal: str | None = "identity",
-        identity_weight: float = 1.0,
-        start: str = "random",
-        spread: float = 0.1,
-        scale_documents: bool = False,
-        rate: float = 0.1,
-        schedule: str = "constant",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        super().__init__(
-            n_components=n_components,
-            tied=tied,
-            diagonal=diagonal,
-            identity_weight=identity_weight,
-            start=start,
-            spread=spread,
-            scale_documents=scale_documents,
-            rate=rate,
-            schedule=schedule,
-            margin=margin,
-            epochs=epochs,
-            shuffle=shuffle,
-            validate_every=validate_every,
-            patience=patience,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.n_frequent = n_frequent
-        self.averaged = averaged
-
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> LowRankState:
-        rare: Rare | None = None
-        if self.n_frequent is not None:
-            rare_d = _rare_words(D, self.n_frequent)
-            rare = (rare_d if Q.shape[1] == D.shape[1] else _rare_words(Q, self.n_frequent)), rare_d
-            D = sparse.csr_array((D.data * (rare_d[D.indices] == 0), D.indices, D.indptr), shape=D.shape)
-        state = super()._start(Q, D)
-        if rare is not None:
-            for factors, words in ((state.U, rare[0]), (state.V, rare[1])):
-                factors[words != 0] = 0
-            state.rare = rare
-        if self.averaged:
-            before_U = np.zeros(state.U.shape)
-            before_V = before_U if state.tied else np.zeros(state.V.shape)
-            state.before = before_U, before_V, np.zeros(state.diagonal.shape)
-        return state
+def normal_factors(
+    n: int, m: int | None, n_components: int, spread: float, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Random factors of n query and m document words; None: the query's factors are those of the documents."""
+    rng = np.random.default_rng(seed)
+    U, V = (rng.standard_normal((size, n_components), dtype=np.float32) * np.float32(spread) for size in (n, m or 0))
+    return U, U if m is None else V
 
 
-def _rare_words(texts: sparse.csr_array, n_frequent: int) -> NDArray[np.uint8]:
+def rare_words(texts: sparse.csr_array, n_frequent: int) -> NDArray[np.uint8]:
     """1 for each word that is not among the n in most texts; ties by column."""
     rare = np.zeros(texts.shape[1], dtype=np.uint8)
     rare[by_document_frequency(texts)[n_frequent:]] = 1

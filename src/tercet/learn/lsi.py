@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
@@ -15,14 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import COUNT, SEED, TermPairRanker
+from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.store import Fields
 from tercet.weights import Identity, LowRank, Part, Weights
 
-# What "auto" chooses from. Bai et al. also tried 750 components and do not say which alphas.
-N_COMPONENTS = (50, 100, 200, 500, 1000)
+# What "auto" chooses from: the components of Bai et al., who do not say which alphas they tried.
+N_COMPONENTS = (50, 100, 200, 500, 750, 1000)
 ALPHAS = tuple(step / 20 for step in range(21))
 
+_EXACT_UP_TO = 6000  # texts or words, whichever are fewer
 _PREFERENCES_AT_ONCE = 1024
+_LATENT_BYTES = 512 * 2**20  # of latent vectors that are kept at a time
 
 
 class LSIRanker(TermPairRanker):
@@ -39,11 +43,11 @@ class LSIRanker(TermPairRanker):
     ----------
     n_components : int or "auto"
         Width of the latent space; cut to the rank of the documents, see ``n_components_``. ``"auto"`` takes the one of
-        50, 100, 200, 500 and 1000 with the least rank loss on the preferences.
+        50, 100, 200, 500, 750 and 1000 with the least rank loss on the preferences.
     alpha : float from 0 to 1, "auto" or None
         Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
         the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
-    random_state : seed of the randomised decomposition
+    random_state : seed of the decomposition where it is a randomised one
 
     Attributes
     ----------
@@ -52,16 +56,19 @@ class LSIRanker(TermPairRanker):
 
     Notes
     -----
-    Cost: one randomised decomposition, about 12 products of D with ``n_components`` vectors; a choice adds the latent
-    vectors of the three texts of each preference, once.
+    Cost: up to 6,000 texts or words are decomposed exactly, from the inner products of all texts, in time of the third
+    power of their number (4,600 texts of 900 words: half a minute); more by a randomised decomposition, about 12
+    products of D with ``n_components`` vectors. A choice adds the latent vectors of the texts in the preferences, once
+    each where half a gigabyte holds them.
 
     Examples
     --------
     >>> from scipy import sparse
     >>> X = sparse.csr_array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     >>> ranker = LSIRanker(n_components=2).fit(X)
-    >>> ranker.rank(sparse.csr_array([[1.0, 0.0, 0.0, 0.0]]), X, 2)[0].tolist()  # the second shares no word with it
-    [[0, 1]]
+    >>> docs, _ = ranker.rank(sparse.csr_array([[1.0, 0.0, 0.0, 0.0]]), X, 2)
+    >>> sorted(docs[0].tolist())  # the second shares no word with the query
+    [0, 1]
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -139,8 +146,10 @@ class LSIRanker(TermPairRanker):
         """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
         asked = max(N_COMPONENTS) if self.n_components == "auto" else self.n_components
         n = min(int(asked), *texts.shape)
-        # scikit-learn takes no larger seed, and fixes the signs.
-        _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=int(self.random_state) % 2**32)
+        if min(texts.shape) <= _EXACT_UP_TO:
+            size, directions = _exact_directions(texts, n)
+        else:  # scikit-learn takes no larger seed, and fixes the signs
+            _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=int(self.random_state) % 2**32)
         if not size[0] > 0:
             raise InputError(f"{name} has no word in any text; there is no direction to find")
         # Beyond the rank, directions are rounding errors.
@@ -216,19 +225,22 @@ class LSIRanker(TermPairRanker):
         return ranker
 
 
-def rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) -> float:
-    """The share of preferences in the wrong order, ties included."""
-    return float(np.average(margins <= 0, weights=weight))
+def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The n largest singular values, and the right singular vectors in rows, from the inner products of all texts.
 
-
-def rows_at_once(prefs: Preferences, n: int) -> list[Preferences]:
-    """The preferences in order, n at a time."""
-    return [prefs[start : start + n] for start in range(0, len(prefs), n)]
-
-
-def row_products(A: sparse.csr_array, B: sparse.csr_array) -> NDArray[np.float64]:
-    """The inner product of row i of A with row i of B."""
-    return np.asarray(A.astype(np.float64).multiply(B.astype(np.float64)).sum(axis=1)).ravel()
+    Of hundreds of directions that are nearly as strong as each other, a randomised decomposition finds mixtures.
+    """
+    X = texts.astype(np.float64)
+    by_words = X.shape[1] <= X.shape[0]
+    products = (X.T @ X if by_words else X @ X.T).toarray()
+    last = products.shape[0] - 1
+    squares, vectors = eigh(products, subset_by_index=[last + 1 - n, last], overwrite_a=True, check_finite=False)
+    size = np.sqrt(np.maximum(squares[::-1], 0.0))
+    directions = vectors[:, ::-1] if by_words else X.T @ vectors[:, ::-1]
+    length = np.linalg.norm(directions, axis=0)
+    directions = np.divide(directions, length, out=np.zeros_like(directions), where=length > 0)
+    largest = directions[np.abs(directions).argmax(axis=0), np.arange(n)]
+    return size, (directions * np.where(largest < 0, -1.0, 1.0)).T  # each has its largest entry positive
 
 
 def _losses(
@@ -240,21 +252,35 @@ def _losses(
     widths: list[int],
     alphas: list[float],
 ) -> NDArray[np.float64]:
-    """Rank losses (n_widths, n_alphas): the texts are folded in once, and each width is a part of the widest."""
-    latent = np.zeros((len(widths), len(prefs)))
-    matching = np.zeros(len(prefs))
+    """Rank losses (n_widths, n_alphas): a text is folded in once, and each width is a part of the widest."""
+    latent = np.empty((len(widths), len(prefs)))
+    # In order of queries and better documents, so that few different texts are at hand at a time.
+    order = np.lexsort((prefs.worse, prefs.better, prefs.query))
+    prefs = prefs[order]
     starts = [0, *widths[:-1]]  # of the directions each width adds
-    at = 0
-    for part in rows_at_once(prefs, _PREFERENCES_AT_ONCE):
-        here = slice(at, at + len(part))
-        at = here.stop
-        queries = Q[part.query]
-        uq = queries.astype(np.float64) @ U.astype(np.float64)
-        for docs, sign in ((D[part.better], 1.0), (D[part.worse], -1.0)):
-            vd = docs.astype(np.float64) @ V.astype(np.float64)
-            inner, square = (np.cumsum(np.add.reduceat(a, starts, axis=1), axis=1).T for a in (uq * vd, vd * vd))
-            cosine = np.divide(inner, np.sqrt(square), out=np.zeros_like(inner), where=square > 0)
-            latent[:, here] += sign * cosine
-            if min(alphas) < 1:
-                matching[here] += sign * row_products(queries, docs)
+    room = max(1, _LATENT_BYTES // (8 * V.shape[1]))
+    everything = np.unique(prefs.query).size + np.unique([prefs.better, prefs.worse]).size
+    step = len(prefs) if everything <= room else max(1, room // 3)
+    U, V = U.astype(np.float64), V.astype(np.float64)
+    for start in range(0, len(prefs), step):
+        piece = prefs[start : start + step]
+        asked, query = np.unique(piece.query, return_inverse=True)
+        used, doc = np.unique(np.stack([piece.better, piece.worse]), return_inverse=True)
+        better, worse = doc.reshape(2, -1)
+        uq, vd = Q[asked].astype(np.float64) @ U, D[used].astype(np.float64) @ V
+        length = np.sqrt(_by_width(vd * vd, starts))  # (n_used, n_widths)
+        for at in range(0, len(piece), _PREFERENCES_AT_ONCE):
+            here = slice(at, at + _PREFERENCES_AT_ONCE)
+            cosine = [
+                np.divide(inner, length[rows], out=np.zeros_like(inner), where=length[rows] > 0)
+                for rows in (better[here], worse[here])
+                for inner in (_by_width(uq[query[here]] * vd[rows], starts),)
+            ]
+            latent[:, start + at : start + at + len(cosine[0])] = (cosine[0] - cosine[1]).T
+    matching = matching_margins(Q, D, prefs) if min(alphas) < 1 else np.zeros(len(prefs))
     return np.array([[rank_loss(a * row + (1 - a) * matching, prefs.weight) for a in alphas] for row in latent])
+
+
+def _by_width(products: NDArray[np.float64], starts: list[int]) -> NDArray[np.float64]:
+    """Sums over the first directions of each row, as many as each width has (n, n_widths)."""
+    return np.cumsum(np.add.reduceat(products, starts, axis=1), axis=1)

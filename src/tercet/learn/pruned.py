@@ -21,6 +21,7 @@ from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Event, Run, Stopping
 from tercet.learn.matrices import Problem, by_document_frequency
 from tercet.learn.memory import physical_memory
+from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.sparse_rows import LINE_BYTES
 from tercet.learn.sparse_state import SparseState
@@ -28,7 +29,8 @@ from tercet.learn.state import Chunk, State
 from tercet.store import Fields
 from tercet.weights import Sparse, Weights
 
-_ENTRIES_AT_ONCE = 1 << 22  # of W, looked at together when rows are pruned
+_BYTES_TO_MOVE = 20  # an entry from W to the rows of a support: its value and its column, on the way twice and more
+_ENTRIES_AT_ONCE = 1 << 20  # of W, looked at together when rows are pruned
 
 
 class PrunedState(State):
@@ -63,17 +65,17 @@ class PrunedState(State):
         self._texts = Q, D
         return self.inner.problem(Q, D)
 
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk[0])
         if n == 0:
-            self.inner.run(problem, chunk, margin, tally)
-            _compile_support_kernel(chunk, margin)
+            self.inner.run(problem, chunk, tally)
+            _compile_support_kernel(chunk)
         while done < n:
             stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + done)])
-            query, better, worse, step_size, rate = chunk
+            query, better, worse, step_size, rate, margin = chunk
             part = slice(done, stop)
             self.inner.run(
-                problem, (query[part], better[part], worse[part], step_size[part], rate[part]), margin, tally
+                problem, (query[part], better[part], worse[part], step_size[part], rate[part], margin[part]), tally
             )
             if not np.isfinite(tally).all():
                 return  # diverged: the loop says so, and there is nothing to choose from
@@ -105,6 +107,7 @@ class PrunedState(State):
             where[block] = columns[block][stay].reshape(-1, kept)
         del self.inner, values, columns  # before the next state takes memory
         self.inner = _support_state(left, where, order, step)
+        del left, where  # so that they go when the state has read them
         assert self._texts is not None
         self.inner.problem(*self._texts)  # for its scratch; the order of columns, and so the problem, stays the same
 
@@ -155,7 +158,8 @@ class PrunedRanker(SgdRanker):
     are left in each row. A rate that falls with the steps goes on falling over all rounds.
 
     Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words until
-    the first pruning, which takes 8 bytes more for each pair that stays; then about what the pairs that are left take.
+    the first pruning, which takes 20 bytes more for each pair that stays; then about 40 bytes for each pair that is
+    left, for speed, but no more than before. ``fit`` says how much it will take where it shows progress.
 
     Parameters
     ----------
@@ -163,7 +167,7 @@ class PrunedRanker(SgdRanker):
     n_rounds : rounds of pruning; each leaves the same share of a row's weights
     drop : int, optional
         k, weights to drop from each row in a round (Bai et al.), as many rounds as it takes, instead of ``n_rounds``.
-    max_memory : bytes W may take; default half the machine's memory
+    max_memory : bytes W may take, its first pruning included; default half the machine's memory
     validate_every, patience : validation watches the last round only, where ``n_kept`` weights are left
     rate, schedule, margin, epochs, shuffle, random_state, verbose : see ``DenseRanker``
 
@@ -244,6 +248,10 @@ class PrunedRanker(SgdRanker):
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
         a_round = source.n_steps * self.epochs
         state = self._start(queries, docs)
+        dense, needed = self._bytes_needed(*state.shape)
+        ProgressBar(type(self).__name__, None, 0, self.verbose).say(
+            f"W takes {dense / 1e9:,.2f} GB until it is pruned, and {needed / 1e9:,.2f} GB while it is pruned first"
+        )
         state.cuts = tuple((a_round * k, kept) for k, kept in enumerate(self._entries_left(docs.shape[1]), start=1))
         run = PrunedRun(
             state,
@@ -288,13 +296,19 @@ class PrunedRanker(SgdRanker):
         share = [round(m * (self.n_kept / m) ** (k / self.n_rounds)) for k in range(1, self.n_rounds + 1)]
         return sorted({kept for kept in share if kept < m}, reverse=True)
 
+    def _bytes_needed(self, n: int, m: int) -> tuple[int, int]:
+        """What W takes at first, and the most that it takes: when the entries that stay move to rows of their own."""
+        copied = _BYTES_TO_MOVE * n * max(self._entries_left(m), default=0)
+        return 4 * n * m, 4 * n * m + copied
+
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
-        needed = 4 * Q.shape[1] * D.shape[1]
+        dense, needed = self._bytes_needed(Q.shape[1], D.shape[1])
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
         if needed > allowed:
             raise MemoryLimitError(
                 f"W is dense until it is pruned, and for {Q.shape[1]:,} query and {D.shape[1]:,} document words takes "
-                f"{needed:,} bytes; {allowed:,} are allowed. Use fewer words, or SparseRanker"
+                f"{dense:,} bytes, {needed:,} while it is pruned first; {allowed:,} are allowed. Use fewer words, or "
+                "SparseRanker"
             )
         return PrunedState(DenseState.start(Q.shape[1], by_document_frequency(D)))
 
@@ -306,7 +320,7 @@ def _largest(values: NDArray[np.float32], kept: int) -> NDArray[np.bool_]:
     smallest = np.partition(size, edge, axis=1)[:, edge, None]
     stay = size > smallest
     tied = size == smallest
-    stay |= tied & (np.cumsum(tied, axis=1) <= kept - stay.sum(axis=1, keepdims=True))
+    stay |= tied & (np.cumsum(tied, axis=1, dtype=np.int32) <= kept - stay.sum(axis=1, keepdims=True))
     return stay
 
 
@@ -328,11 +342,11 @@ def _support_state(
     )
 
 
-def _compile_support_kernel(chunk: Chunk, margin: np.float32) -> None:
+def _compile_support_kernel(chunk: Chunk) -> None:
     """Run the kernel of the later rounds on nothing, so that it is compiled when the user is told of it."""
     one = np.ones((1, 1), dtype=np.float32)
     state = _support_state(one, np.zeros((1, 1), dtype=np.int32), np.zeros(1, dtype=np.int32))
-    state.run(state.problem(*2 * (sparse.csr_array(one),)), chunk, margin, np.zeros(2))
+    state.run(state.problem(*2 * (sparse.csr_array(one),)), chunk, np.zeros(2))
 
 
 def _checked_cuts(

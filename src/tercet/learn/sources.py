@@ -38,6 +38,7 @@ from tercet.learn.matrices import check_matrix
 from tercet.store import Fields, take_array
 from tercet.weights import Weights
 
+_SCORES_BYTES = 256 * 2**20  # of scores that are kept for a block of preferences
 BLOCK = 8192  # preferences drawn at once; part of what "same seed, same bits" means
 
 
@@ -81,13 +82,23 @@ class ArraySource(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         epoch, at = divmod(step, len(self.prefs))
         if self.shuffle and epoch != self._epoch:
-            order = np.random.default_rng([self.random_state, epoch]).permutation(len(self.prefs))
-            self._shuffled = self.prefs[order]
+            self._shuffled = self.prefs[self._order(epoch)]
             self._epoch = epoch
         return self._shuffled[at : at + BLOCK]
 
+    def take(self, step: int, n: int) -> Preferences:
+        """The next n preferences, over as many passes as that takes."""
+        epochs = range(step // len(self.prefs), (step + n - 1) // len(self.prefs) + 1)
+        at = step - epochs[0] * len(self.prefs)
+        return self.prefs[np.concatenate([self._order(epoch) for epoch in epochs])[at : at + n]]
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        if not self.shuffle:
+            return np.arange(len(self.prefs))
+        return np.random.default_rng([self.random_state, epoch]).permutation(len(self.prefs))
+
     def fingerprint(self) -> str:
-        return _digest("array", self.prefs.fingerprint(), self.shuffle, self.random_state)
+        return digest("array", self.prefs.fingerprint(), self.shuffle, self.random_state)
 
 
 class SampledSource(Source):
@@ -108,6 +119,7 @@ class SampledSource(Source):
         self.random_state = check_seed(random_state)
         self._block = -1
         self._drawn: Preferences | None = None
+        self._last_step = 0
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n_steps: int, *, random_state: int = 0) -> SampledSource:
@@ -117,27 +129,55 @@ class SampledSource(Source):
         return np.random.default_rng([self.random_state, block])
 
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
+        if step < self._last_step:
+            self._begin_again()
+        self._last_step = step
         block, at = divmod(step, BLOCK)
         if block != self._block or self._drawn is None:
             self._drawn = self._draw_block(block, weights)
             self._block = block
         return self._drawn[at:]
 
+    def _begin_again(self) -> None:
+        """Forget what an earlier run has left; a new one has other weights."""
+        self._drawn = None
+
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         return Preferences(*self.sampler.draw(self._rng(block), BLOCK))
 
     def fingerprint(self) -> str:
-        return _digest("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
+        return digest("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
 
 
 class HardSource(SampledSource):
     """Worse documents from the top of the current ranking.
 
     Every ``refresh_every`` steps (rounded up to whole blocks) all queries are ranked against all documents with the
-    weights of that moment. A worse document is then one of the query's best ``depth`` documents of a lower grade than
-    the better one, or, with probability 1 - ``hard``, any document of a lower grade.
+    weights of that moment. A worse document is then, with probability ``hard``, one of the query's best ``depth``
+    documents, else any document of a lower grade than the better one; so it is, too, where the one of the best is not
+    of a lower grade.
 
+    Parameters
+    ----------
+    sampler : judgements to draw from; needs ``n_docs``
+    Q, D : query and document matrices
+    n_steps : length of an epoch
+    depth : how many of a query's best documents to draw from
+    hard : share of worse documents from among these
+    refresh_every : steps between rankings
+
+    Notes
+    -----
     Cost of a refresh: one ranking of the training queries over the collection.
+
+    Examples
+    --------
+    >>> from tercet.data.sampling import JudgementSampler
+    >>> X = sparse.eye_array(4, format="csr")
+    >>> source = HardSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4), X, X, 100, depth=1, hard=1.0)
+    >>> from tercet.weights import Identity
+    >>> set(source.draw(0, lambda: Weights([Identity(n_terms=4)])).worse.tolist())  # the best for query 0 is text 0
+    {0}
     """
 
     def __init__(
@@ -153,19 +193,21 @@ class HardSource(SampledSource):
         random_state: int = 0,
     ) -> None:
         super().__init__(sampler, n_steps, random_state=random_state)
-        if sampler.n_docs is None:
-            raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
+        self.judgements = sampler
+        self.Q, self.D = _check_texts(sampler, Q, D, refresh_every)
         if not 0 <= hard <= 1:
             raise InputError(f"hard must lie between 0 and 1; got {hard}")
         if depth < 1:
             raise InputError(f"depth must be at least 1; got {depth}")
-        self.judgements = sampler
-        self.Q, self.D = Q, D
-        self.depth = min(depth, D.shape[0])
+        self.depth = min(depth, self.D.shape[0])
         self.hard = hard
         self.refresh_blocks = max(1, -(-refresh_every // BLOCK))
         self._top: NDArray[np.int32] | None = None
         self._top_of = -1
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self._top = None
 
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         if block // self.refresh_blocks != self._top_of or self._top is None:
@@ -184,7 +226,7 @@ class HardSource(SampledSource):
         return Preferences(query, better, worse)
 
     def fingerprint(self) -> str:
-        return _digest(super().fingerprint(), self.depth, self.hard, self.refresh_blocks)
+        return digest(super().fingerprint(), self.depth, self.hard, self.refresh_blocks)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         # The block in use was drawn from the ranking kept here, so it can be drawn again after a restart.
@@ -196,6 +238,7 @@ class HardSource(SampledSource):
         fields.done()
         if self._top_of >= 0:
             self._top = take_array(arrays, "top", np.int32, (self.judgements.queries.size, self.depth))
+        self._block = -1
 
 
 class WarpSource(SampledSource):
@@ -222,7 +265,17 @@ class WarpSource(SampledSource):
 
     Notes
     -----
-    Cost of a step: scores of the better document and of each draw, about as much as a step of a low-rank learner each.
+    Cost of 8,192 steps: the scores of all documents for their queries where a quarter of a gigabyte holds them, else
+    the scores of the better document and of each draw, about as much as a step of a low-rank learner each.
+
+    Examples
+    --------
+    >>> from tercet.data.sampling import JudgementSampler
+    >>> X = sparse.csr_array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 1.0]])
+    >>> source = WarpSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4), X, X, 100, margin=0.6)
+    >>> from tercet.weights import Identity
+    >>> sorted(set(source.draw(0, lambda: Weights([Identity(n_terms=2)])).worse.tolist()))  # text 3 is far below
+    [0, 2]
     """
 
     def __init__(
@@ -238,20 +291,22 @@ class WarpSource(SampledSource):
         random_state: int = 0,
     ) -> None:
         super().__init__(sampler, n_steps, random_state=random_state)
-        if sampler.n_docs is None:
-            raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
+        self.judgements = sampler
+        self.Q, self.D = _check_texts(sampler, Q, D, refresh_every)
         if n_tries < 1:
             raise InputError(f"n_tries must be at least 1; got {n_tries}")
         if not 0 <= margin < np.inf:
             raise InputError(f"margin must be a finite number from 0; got {margin}")
-        self.judgements = sampler
-        self.Q, self.D = check_matrix(Q, "Q"), check_matrix(D, "D")
         self.margin = float(margin)
         self.n_tries = int(n_tries)
         self.refresh_blocks = max(1, -(-refresh_every // BLOCK))
-        self._weight_after = _rank_weights(sampler.n_docs, self.n_tries)
+        self._weight_after = _rank_weights(self.D.shape[0], self.n_tries)
         self._weights: Weights | None = None
         self._weights_of = -1
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self._weights = None
 
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         if block // self.refresh_blocks != self._weights_of or self._weights is None:
@@ -262,11 +317,12 @@ class WarpSource(SampledSource):
         worse = self.judgements.draw_worse(rng, at)
         query, better, worse = self.judgements.pair(at, worse)
         # A worse document that scores more than this comes within the margin.
-        limit = self._weights.score_rows(self.Q[query], self.D[better]) - self.margin
+        score = self._scorer(self._weights, query)
+        limit = score(np.arange(BLOCK), better) - self.margin
         n_draws = np.full(BLOCK, self.n_tries)
         open_ = np.arange(BLOCK)
         for n in range(1, self.n_tries + 1):
-            within = self._weights.score_rows(self.Q[query[open_]], self.D[worse[open_]]) > limit[open_]
+            within = score(open_, worse[open_]) > limit[open_]
             n_draws[open_[within]] = n
             open_ = open_[~within]
             if n == self.n_tries or not open_.size:
@@ -274,8 +330,16 @@ class WarpSource(SampledSource):
             worse[open_] = self.judgements.draw_worse(rng, at[open_])
         return Preferences(query, better, worse, self._weight_after[n_draws - 1])
 
+    def _scorer(self, weights: Weights, query: NDArray[np.int32]) -> Callable[[Any, Any], NDArray[np.float64]]:
+        """What scores documents for the preferences at given places of a block."""
+        asked, row = np.unique(query, return_inverse=True)
+        if 8 * asked.size * self.D.shape[0] <= _SCORES_BYTES:
+            scores = weights.score(self.Q[asked], self.D)
+            return lambda at, docs: scores[row[at], docs]
+        return lambda at, docs: weights.score_rows(self.Q[query[at]], self.D[docs])
+
     def fingerprint(self) -> str:
-        return _digest(super().fingerprint(), self.margin, self.n_tries, self.refresh_blocks)
+        return digest(super().fingerprint(), self.margin, self.n_tries, self.refresh_blocks)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         # The block in use was drawn with the weights kept here, so it can be drawn again after a restart.
@@ -289,6 +353,24 @@ class WarpSource(SampledSource):
         fields.done()
         self._weights = None if weights is None else Weights.from_state(weights, arrays)
         self._block = -1
+
+
+def _check_texts(
+    sampler: JudgementSampler, Q: Any, D: Any, refresh_every: int
+) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """The matrices, when they are those that the sampler's row numbers are of."""
+    if sampler.n_docs is None:
+        raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
+    queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
+    if docs.shape[0] != sampler.n_docs:
+        raise InputError(f"D has {docs.shape[0]} rows, but the sampler draws from {sampler.n_docs} documents")
+    if sampler.queries.size and sampler.queries.max() >= queries.shape[0]:
+        raise InputError(
+            f"Q has {queries.shape[0]} rows, but the sampler has judgements of query {sampler.queries.max()}"
+        )
+    if refresh_every < 1:
+        raise InputError(f"refresh_every must be at least 1; got {refresh_every}")
+    return queries, docs
 
 
 def _rank_weights(n_docs: int, n_tries: int) -> NDArray[np.float64]:
@@ -307,5 +389,6 @@ def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:
     raise InputError(f"prefs must be Preferences or a Source; got {type(prefs).__name__}")
 
 
-def _digest(*values: Any) -> str:
+def digest(*values: Any) -> str:
+    """A digest of values that JSON can hold."""
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()

@@ -147,7 +147,7 @@ class SparseState(State):
         self._texts = (Q, D)
         return problem
 
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         start = self._margins_of_identity(*chunk[:3])
         done, n, stuck = 0, len(chunk[0]), 0
         cuts = dict(self.thinning.due()) if self.thinning is not None else {}
@@ -162,7 +162,6 @@ class SparseState(State):
                 problem.D,
                 tuple(column[done:stop] for column in chunk),
                 start[done:stop],
-                margin,
                 self.shrinkage,
                 at,
                 self.frozen,

@@ -15,13 +15,20 @@ from tercet.learn.matrices import Problem
 from tercet.store import Fields
 from tercet.weights import Weights
 
-# (query, better, worse, step_size, rate) as kernels take them
-Chunk = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
+# (query, better, worse, step_size, rate, margin) as kernels take them
+Chunk = tuple[
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+]
 
 
 @dataclass(frozen=True)
 class Sgd:
-    """How to step: the rate, how it falls, and the margin a preference must reach."""
+    """How to step: the rate, how it falls, and the margin a preference must reach where it has none of its own."""
 
     rate: float
     schedule: str
@@ -44,7 +51,7 @@ class State(ABC):
         """Q and D laid out as this learner's kernel wants them."""
 
     @abstractmethod
-    def run(self, problem: Problem, chunk: Chunk, margin: np.float32, tally: NDArray[np.float64]) -> None:
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         """Call the kernel: one step for each preference of the chunk; ``tally`` gains violations and loss."""
 
     def advance(
@@ -55,10 +62,13 @@ class State(ABC):
         margin: float,
         tally: NDArray[np.float64],
     ) -> int:
-        """Learn from preferences; returns the number of steps done."""
+        """Learn from preferences, with ``margin`` where they have none of their own; returns the number of steps."""
         step_size = rate if prefs.weight is None else rate * prefs.weight
-        chunk = (prefs.query, prefs.better, prefs.worse, step_size, rate)
-        self.run(problem, chunk, np.float32(margin), tally)
+        target = prefs.margin
+        if target is None:
+            target = np.full(len(prefs), margin, dtype=np.float32)
+            target.flags.writeable = False  # as given ones are: a kernel is compiled for each kind of array
+        self.run(problem, (prefs.query, prefs.better, prefs.worse, step_size, rate, target), tally)
         self.step += len(prefs)
         return len(prefs)
 

@@ -31,6 +31,7 @@ class HeldOutQueries:
     qids : names of the queries, for reports
     measure : what a call returns
     exclude : row of D to leave out for each query (the query itself), or None
+    hidden : CSR (n_q, n_d), not zero where a document is left out of a query's ranking, or None
     """
 
     Q: sparse.csr_array
@@ -39,6 +40,7 @@ class HeldOutQueries:
     qids: tuple[str, ...]
     measure: Measure
     exclude: NDArray[np.int64] | None = None
+    hidden: sparse.csr_array | None = None
 
     @classmethod
     def from_qrels(
@@ -74,7 +76,7 @@ class HeldOutQueries:
     def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
         """Several measures of each query."""
         parsed = parse_measures(measures or [self.measure])
-        blocks = [self._measured(block, scores, parsed) for block, scores in weights.score_blocks(self.Q, self.D)]
+        blocks = [self.measured(block, scores, parsed) for block, scores in weights.score_blocks(self.Q, self.D)]
         return Evaluation(parsed, self.qids, np.concatenate(blocks))
 
     def values_of_blends(self, weights: Weights, other: Weights, factors: Sequence[float]) -> NDArray[np.float64]:
@@ -82,14 +84,16 @@ class HeldOutQueries:
         found = []
         both = zip(weights.score_blocks(self.Q, self.D), other.score_blocks(self.Q, self.D), strict=True)
         for (block, scores), (_, other_scores) in both:
-            blends = [self._measured(block, scores + factor * other_scores, (self.measure,)) for factor in factors]
+            blends = [self.measured(block, scores + factor * other_scores, (self.measure,)) for factor in factors]
             found.append(np.concatenate(blends, axis=1).T)
         return np.concatenate(found, axis=1)
 
-    def _measured(
-        self, block: slice, scores: NDArray[np.float64], measures: tuple[Measure, ...]
-    ) -> NDArray[np.float64]:
+    def measured(self, block: slice, scores: NDArray[np.float64], measures: tuple[Measure, ...]) -> NDArray[np.float64]:
+        """Measures (n, n_measures) of a block of queries from their scores; those of hidden documents are lost."""
         exclude = None if self.exclude is None else self.exclude[block]
+        if self.hidden is not None:
+            hidden = self.hidden[block].tocoo()
+            scores[hidden.row, hidden.col] = -np.inf  # below every other, so that no rank above changes
         return measure_block(scores, self.grades[block], measures, exclude=exclude)
 
 

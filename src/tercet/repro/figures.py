@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import MissingExtraError
-from tercet.repro.plan import Curves, Scatter
+from tercet.repro.plan import Curves, Precisions, Scatter
 from tercet.repro.runner import Results
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
@@ -35,7 +35,12 @@ def make_drawings(results: Results) -> list[Drawing]:
         _curves(results, curves, dataset)
         for curves in results.plan.curves
         for dataset in curves.datasets
-        if dataset in results.data
+        if any((curves.key, dataset, fit) in results.curves for fit in curves.fits)
+    ]
+    found += [
+        _precisions(results, each)
+        for each in results.plan.precisions
+        if results.cells(each.dataset, each.x) and results.cells(each.dataset, each.y)
     ]
     found += [_scatter(results, scatter) for scatter in results.plan.scatters if scatter.dataset in results.data]
     return found
@@ -62,6 +67,20 @@ def _curves(results: Results, curves: Curves, dataset: str) -> Drawing:
     rows = [{"model": title} | point for title, points in series.items() for point in points]
     measures = results.plan.measures
 
+    def draw_training() -> bytes:
+        figure, (axes,) = _empty(1)
+        for at, (title, points) in enumerate(series.items()):
+            for name, style in (("error", "-"), ("training error", "--")):
+                label = f"{title}, {'test' if name == 'error' else 'training'}"
+                steps, values = [point["step"] for point in points], [point[name] for point in points]
+                axes.plot(steps, values, style, color=_COLOURS[at % 6], label=label, linewidth=1.4)
+        _log_axis(axes, "steps")
+        axes.set_ylabel(measures["error"].title.lower())
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)
+        return _png(figure)
+
     def draw() -> bytes:
         figure, (left, right) = _empty(2)
         for at, (title, points) in enumerate(series.items()):
@@ -78,7 +97,29 @@ def _curves(results: Results, curves: Curves, dataset: str) -> Drawing:
         return _png(figure)
 
     data = results.plan.datasets[dataset].title
-    return Drawing(f"{curves.key}-{dataset}", f"{curves.place}: {curves.title}, {data}", rows, draw)
+    drawn = draw if curves.beside == "density" else draw_training
+    return Drawing(f"{curves.key}-{dataset}", f"{curves.place}: {curves.title}, {data}", rows, drawn)
+
+
+def _precisions(results: Results, each: Precisions) -> Drawing:
+    x, y = (results.by_query(each.dataset, model)[: each.queries] for model in (each.x, each.y))
+    titles = [results.plan.model(model).title for model in (each.x, each.y)]
+    rows = [
+        {"query": at, titles[0]: a, titles[1]: b} for at, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))
+    ]
+
+    def draw() -> bytes:
+        figure, (axes,) = _empty(1)
+        axes.plot([0, 1], [0, 1], color="#888888", linewidth=1)
+        axes.plot(x, y, "o", color=_COLOURS[0], markersize=3, alpha=0.5)
+        above = int((y > x).sum()), int((x > y).sum())
+        axes.set_xlabel(f"average precision, {titles[0]} (better in {above[1]})")
+        axes.set_ylabel(f"{titles[1]} (better in {above[0]})")
+        axes.set_aspect("equal")
+        axes.grid(alpha=0.25)
+        return _png(figure)
+
+    return Drawing(each.key, f"{each.place}: {each.title}", rows, draw)
 
 
 def _scatter(results: Results, scatter: Scatter) -> Drawing:

@@ -1,18 +1,11 @@
-"""What is measured of a weights value on test rows."""
+"""The size of a weights value, counted as the papers count it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data import Preferences
-from tercet.measure import average_precision_of_classes
 from tercet.weights import Dense, Diagonal, Identity, Sparse, Weights
-
-_CHUNK = 4096
 
 
 def n_nonzero(weights: Weights) -> int:
@@ -40,29 +33,6 @@ def megabytes(n_entries: float, n_rows: int) -> float:
 def entries_of_megabytes(memory: float, n_rows: int) -> float:
     """The inverse of `megabytes`."""
     return (memory * 2**20 - 8 * (n_rows + 1)) / 16
-
-
-def wrong_preferences(weights: Weights, X: sparse.csr_array, prefs: Preferences) -> NDArray[np.bool_]:
-    """Which preferences are not ranked right; a tie is not."""
-    margins = np.empty(len(prefs))
-    for start in range(0, len(prefs), _CHUNK):
-        part = prefs[start : start + _CHUNK]
-        Q = X[part.query]
-        margins[start : start + _CHUNK] = weights.score_rows(Q, X[part.better]) - weights.score_rows(Q, X[part.worse])
-    return margins <= 0
-
-
-def measure_model(weights: Weights, X: sparse.csr_array, y: NDArray[Any], prefs: Preferences) -> dict[str, Any]:
-    """Average precision of each row as a query, which preferences are wrong, and their means. Takes seconds."""
-    precision = average_precision_of_classes(weights, X, y)
-    wrong = wrong_preferences(weights, X, prefs)
-    return {
-        "map": float(precision.mean()),
-        "error": float(wrong.mean()),
-        "average_precision": precision.tolist(),
-        "wrong": np.flatnonzero(wrong).tolist(),
-        "n_preferences": len(prefs),
-    }
 
 
 def measure_size(weights: Weights) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from html import escape
+from typing import Any
 
 from tercet.repro.figures import Drawing
 from tercet.repro.plan import Fit
@@ -52,6 +53,9 @@ def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], la
     for name, reason in results.missing.items():
         title = results.plan.datasets[name].title
         body.append(f'<p class="warning">{escape(title)} was skipped: {escape(reason)}.</p>')
+    if results.cut:
+        listed = "".join(f"<li>{escape(line)}</li>" for line in results.cut)
+        body.append(f'<div class="warning">The budget of {results.budget:g} minutes cut: <ul>{listed}</ul></div>')
     if paper.notes:
         body.append("<h2>What to know</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in paper.notes) + "</ul>")
     for past in (False, True):
@@ -106,7 +110,7 @@ def _drawing(drawing: Drawing, lacking: str) -> str:
 def _settings(results: Results) -> str:
     rows = "\n".join(_setting(results, fit) for fit in results.plan.fits)
     return (
-        '<h3 id="settings">Settings</h3><p class="soft">Preferences are drawn by class with the seed; test preferences '
+        '<h3 id="settings">Settings</h3><p class="soft">Preferences are drawn with the seed; test preferences '
         f"({results.plan.test_preferences:,}) with 1000 + the seed. A tie counts as an error. Seconds are those of "
         "the fastest seed on the machine of this run, thinning included.</p>"
         '<div class="wide"><table><thead><tr><th>fit</th><th>ranker and parameters</th><th>preferences</th>'
@@ -118,7 +122,14 @@ def _setting(results: Results, fit: Fit) -> str:
     def listed(parameters: dict[str, object]) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
 
-    code = f"<code>{escape(f'{fit.ranker}({listed(fit.parameters)})')}</code>"
+    what = f"{fit.ranker}({listed(fit.parameters)})"
+    if fit.blend:
+        what = " + amount * ".join(results.plan.model(key).title for key in fit.blend)
+    code = f"<code>{escape(what)}</code>"
+    more: dict[str, Any] = {"chosen on training error from": fit.choose, "map": fit.map and vars(fit.map)}
+    more |= {"share of the links": fit.share if fit.share < 1 else None, "second objective": fit.second}
+    for name, value in more.items():
+        code += f"<small>{escape(name)} {escape(str(value))}</small>" if value else ""
     for dataset, parameters in fit.by_dataset.items():
         code += f"<small>{escape(results.plan.datasets[dataset].title)}: {escape(listed(parameters))}</small>"
     titles = ", ".join(results.plan.datasets[name].title for name in fit.datasets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -12,9 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
-from tercet.repro.cells import Cells, CurveJob, Job, curve_steps
-from tercet.repro.datasets import Loaded, MissingDataError, load_data
-from tercet.repro.plan import Fit, Plan
+from tercet.repro.cells import Cells
+from tercet.repro.datasets import load_task
+from tercet.repro.files import MissingDataError
+from tercet.repro.jobs import CurveJob, Job, curve_steps
+from tercet.repro.learning import Deadline, Outcome
+from tercet.repro.plan import Curves, Fit, Plan
+from tercet.repro.tasks import Task
+from tercet.weights import Weights
 
 
 class Listener(Protocol):
@@ -22,7 +28,9 @@ class Listener(Protocol):
 
     def begin(self, n_cells: int) -> None: ...
     def now(self, text: str) -> None: ...
-    def done(self, text: str, n_cells: int = 1) -> None: ...
+    def done(self, text: str) -> None: ...
+    def say(self, text: str) -> None: ...
+    def skip(self) -> None: ...
 
 
 @dataclass
@@ -36,6 +44,8 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
     fits: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    budget: float | None = None  # minutes
+    cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
 
     def cells(self, dataset: str, model: str) -> list[dict[str, Any]]:
         """The model's measurements, one for each seed; none when the data is missing."""
@@ -46,14 +56,15 @@ class Results:
         """One number for each seed; none where the measure does not apply."""
         return [cell[measure] for cell in self.cells(dataset, model) if measure in cell]
 
-    def by_query(self, dataset: str, model: str) -> NDArray[np.float64]:
-        """Average precision of each query, mean over seeds."""
-        return np.mean([cell["average_precision"] for cell in self.cells(dataset, model)], axis=0)
+    def by_query(self, dataset: str, model: str, measure: str = "map", seeds: int | None = None) -> NDArray[np.float64]:
+        """MAP or P@10 of each query, mean over seeds."""
+        name = {"map": "average_precision", "p10": "precision_at_10"}[measure]
+        return np.mean([cell[name] for cell in self.cells(dataset, model)[:seeds]], axis=0)
 
-    def by_preference(self, dataset: str, model: str) -> NDArray[np.float64]:
+    def by_preference(self, dataset: str, model: str, seeds: int | None = None) -> NDArray[np.float64]:
         """1 for each test preference of each seed that is wrong, 0 for the others."""
         found = []
-        for cell in self.cells(dataset, model):
+        for cell in self.cells(dataset, model)[:seeds]:
             wrong = np.zeros(cell["n_preferences"])
             wrong[cell["wrong"]] = 1
             found.append(wrong)
@@ -70,6 +81,7 @@ def reproduce(
     only: tuple[str, ...] = (),
     seeds: int | None = None,
     fresh: bool = False,
+    budget: float | None = None,
 ) -> Results:
     """Run a plan, keeping every finished cell in ``output/cells``. Takes minutes to hours.
 
@@ -81,95 +93,207 @@ def reproduce(
     only : keys of data sets; all when empty
     seeds : instead of the plan's number
     fresh : do again what is kept
+    budget : minutes; every fit runs with the first seed before any runs with the second, slow ones last. What is
+        learning when the time is over is cut short and shown so, what has not begun is left out; neither is kept.
     """
     for name in only:
         if name not in plan.datasets:
             raise InputError(f"no data set {name!r} in {plan.paper.key}; known: {', '.join(plan.datasets)}")
+    if budget is not None and not 0 < budget < float("inf"):
+        raise InputError(f"the budget is {budget} minutes; a number above 0 is needed")
     plan = plan.made_quick() if quick else plan
     n_seeds = plan.seeds if seeds is None else seeds
-    results = Results(plan, quick, version("tercet"))
-    cells = Cells(output / "cells", fresh)
+    results = Results(plan, quick, version("tercet"), budget=budget)
+    deadline = Deadline(None if budget is None else time.monotonic() + 60 * budget)
+    run = _Run(plan, Cells(output / "cells", fresh), results, listener, deadline)
     chosen = [name for name in plan.datasets if name in only or not only]
-    listener.begin(sum(1 for name in chosen for _ in _work(plan, name, n_seeds)))
-    for name in chosen:
-        listener.now(f"reading {plan.datasets[name].title}")
-        try:
-            data = load_data(plan.datasets[name], data_home, plan.quick if quick else None)
-        except MissingDataError as error:
-            results.missing[name] = str(error)
-            left_out = sum(1 for _ in _work(plan, name, n_seeds))
-            listener.done(f"{plan.datasets[name].title} is skipped: {error}", left_out)
-            continue
-        _run_data(plan, name, data, n_seeds, cells, results, listener)
+    work = [item for seed in range(n_seeds) for item in _work(plan, chosen, seed)]
+    listener.begin(len(work))
+    tasks = _Tasks(plan, data_home, quick, results, listener)
+    for item in work:
+        task = tasks.get(item.dataset)
+        if task is None:
+            listener.skip()
+        elif isinstance(item, _FitItem):
+            run.fit(item, task)
+        else:
+            run.curve(item, task)
     if not results.data:
         looked = "; ".join(results.missing.values())
         raise InputError(f"none of the data sets is below {data_home}: {looked}")
     return results
 
 
-def _work(plan: Plan, dataset: str, n_seeds: int) -> Iterator[tuple[Fit, int]]:
-    """The fits and seeds of a data set, then its curves, seed -1."""
-    for fit in plan.fits:
-        if dataset in fit.datasets:
-            yield from ((fit, seed) for seed in range(min(n_seeds, fit.seeds or n_seeds)))
-    for curve in plan.curves:
-        if dataset in curve.datasets:
-            yield from ((fit, -1) for fit in plan.fits if fit.key in curve.fits)
+@dataclass(frozen=True)
+class _FitItem:
+    dataset: str
+    fit: Fit
+    seed: int
 
 
-def _run_data(
-    plan: Plan, name: str, data: Loaded, n_seeds: int, cells: Cells, results: Results, listener: Listener
-) -> None:
-    digest = data.digest()
-    results.data[name] = {"digest": digest, "statistics": data.statistics()}
-    title = plan.datasets[name].title
-    lookups = {each.model: tuple(each.printed) for each in plan.words if each.dataset == name}
+@dataclass(frozen=True)
+class _CurveItem:
+    dataset: str
+    curves: Curves
+    fit: Fit
 
-    def get(what: str, key: str, setting: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        listener.now(f"{title}, {what}")
-        result, kept = cells.get(key, setting, work)
-        listener.done(f"{title}, {what}: {'kept' if kept else 'done'}{_said(plan, result)}")
+
+def _work(plan: Plan, datasets: list[str], seed: int) -> Iterator[_FitItem | _CurveItem]:
+    """What is done with a seed, slow fits last; curves come with the first seed."""
+    for last in (False, True):
+        for dataset in datasets:
+            for fit in plan.fits:
+                if dataset in fit.datasets and fit.last == last and (fit.seeds is None or seed < fit.seeds):
+                    yield _FitItem(dataset, fit, seed)
+            for curves in plan.curves if seed == 0 else ():
+                for fit in plan.fits:
+                    if dataset in curves.datasets and fit.key in curves.fits and fit.last == last:
+                        yield _CurveItem(dataset, curves, fit)
+
+
+class _Tasks:
+    """Data sets, read when first needed; one that is missing is noted once."""
+
+    def __init__(self, plan: Plan, home: Path, quick: bool, results: Results, listener: Listener) -> None:
+        self._plan, self._home, self._quick = plan, home, plan.quick if quick else None
+        self._results, self._listener = results, listener
+        self._loaded: dict[str, Task] = {}
+
+    def get(self, name: str) -> Task | None:
+        if name in self._results.missing:
+            return None
+        if name not in self._loaded:
+            data = self._plan.datasets[name]
+            self._listener.now(f"reading {data.title}")
+            try:
+                task = load_task(data, self._home, self._quick)
+            except MissingDataError as error:
+                self._results.missing[name] = str(error)
+                self._listener.say(f"{data.title} is skipped: {error}")
+                return None
+            self._loaded[name] = task
+            self._results.data[name] = {"digest": task.digest(), "statistics": task.statistics()}
+        return self._loaded[name]
+
+
+class _Run:
+    """Jobs made from the plan, done or found in the cells."""
+
+    def __init__(self, plan: Plan, cells: Cells, results: Results, listener: Listener, deadline: Deadline) -> None:
+        self._plan, self._cells, self._results = plan, cells, results
+        self._listener, self._deadline = listener, deadline
+        self._components = {key for fit in plan.fits for key in fit.blend}
+        self._outcomes: dict[tuple[str, str, int], Outcome] = {}  # of fits that are components of blends
+
+    def fit(self, item: _FitItem, task: Task) -> None:
+        name, fit, seed = item.dataset, item.fit, item.seed
+        digest = self._results.data[name]["digest"]
+        job = self._job(name, fit, seed)
+        what = f"{self._plan.datasets[name].title}, {fit.title}, seed {seed}"
+        found = self._results.fits.setdefault((name, fit.key), [])
+        if len(found) < seed:  # an earlier seed was left out, and with it what it would have chosen
+            self._leave_out(what)
+            return
+
+        def work() -> dict[str, Any]:
+            return job.run(task, self._outcome(job, task))
+
+        result = self._get(what, f"{name}-{fit.key}-{seed}", job.setting(digest), work)
+        if result is not None:
+            found.append(result)
+
+    def curve(self, item: _CurveItem, task: Task) -> None:
+        name, fit, curves = item.dataset, item.fit, item.curves
+        steps = curve_steps(curves.first, fit.preferences, curves.points)
+        parameters = self._parameters(fit, name)
+        walk = CurveJob(fit, name, 0, curves.test_preferences, parameters, steps, curves.beside, self._deadline)
+        result = self._get(
+            f"{self._plan.datasets[name].title}, {fit.title}, {curves.key}",
+            f"{name}-{fit.key}-{curves.key}",
+            walk.setting(self._results.data[name]["digest"]),
+            lambda: walk.run(task),
+        )
+        if result is not None:
+            self._results.curves[curves.key, name, fit.key] = result
+
+    def _get(
+        self, what: str, key: str, setting: dict[str, Any], work: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        self._listener.now(what)
+        started = time.monotonic()
+
+        def unless_over() -> dict[str, Any]:
+            return {"cut": True, "left out": True} if self._deadline.is_over else work()
+
+        result, kept = self._cells.get(key, setting, unless_over)
+        if result.get("left out"):
+            self._leave_out(what)
+            return None
+        seconds = time.monotonic() - started
+        how = "kept" if kept else f"done in {seconds:.0f} s"
+        if result.get("cut"):
+            how += ", cut short by the budget"
+            self._results.cut.append(f"{what}: cut short after {_steps(result)} steps")
+        self._listener.done(f"{what}: {how}{_said(self._plan, result)}")
         return result
 
-    for fit, seed in _work(plan, name, n_seeds):
-        if seed < 0:
-            continue
-        found = results.fits.setdefault((name, fit.key), [])
-        own = {model.key: lookups[model.key] for model in fit.all_models() if model.key in lookups}
-        parameters = _reused(fit, name, found)
-        job = Job(fit, name, seed, plan.test_preferences, parameters, own)
-        setting = job.setting(digest)
-        found.append(get(f"{fit.title}, seed {seed}", f"{name}-{fit.key}-{seed}", setting, lambda j=job: j.run(data)))  # type: ignore[misc]
-    for curve in plan.curves:
-        for fit in plan.fits:
-            if name not in curve.datasets or fit.key not in curve.fits:
-                continue
-            steps = curve_steps(curve.first, fit.preferences, curve.points)
-            parameters = _reused(fit, name, results.fits[name, fit.key])
-            walk = CurveJob(fit, name, 0, curve.test_preferences, parameters, steps)
-            results.curves[curve.key, name, fit.key] = get(
-                f"{fit.title}, {curve.key}",
-                f"{name}-{fit.key}-{curve.key}",
-                walk.setting(digest),
-                lambda w=walk: w.run(data),  # type: ignore[misc]
-            )
+    def _leave_out(self, what: str) -> None:
+        self._results.cut.append(f"{what}: left out")
+        self._listener.done(f"{what}: left out, the budget is used up")
+
+    def _parameters(self, fit: Fit, dataset: str) -> dict[str, Any]:
+        """The parameters; what the first seed searched for or chose is given to the others."""
+        parameters = fit.parameters_for(dataset)
+        found = self._results.fits.get((dataset, fit.key), [])
+        if not found:
+            return parameters
+        for searched, given in fit.reuse.items():
+            if searched in parameters:
+                del parameters[searched]
+                parameters[given] = found[0]["facts"][f"{given}_"]
+        return parameters | found[0]["facts"].get("chosen", {})
+
+    def _job(self, dataset: str, fit: Fit, seed: int) -> Job:
+        plan, own = self._plan, {model.key for model in fit.all_models()}
+        words = [each for each in plan.words if each.dataset == dataset and each.model in own]
+        return Job(
+            fit,
+            dataset,
+            seed,
+            plan.test_preferences,
+            self._parameters(fit, dataset),
+            {each.model: tuple(each.printed) for each in words},
+            chooses=not self._results.fits.get((dataset, fit.key)),
+            components=tuple(self._job(dataset, plan.fit_of(key), seed) for key in fit.blend),
+            from_map=tuple(each.model for each in words if each.of == "map"),
+        )
+
+    def _outcome(self, job: Job, task: Task) -> Outcome:
+        """Learn; a component of a blend is remembered, and learned again when its cell was only kept on disk."""
+        at = job.dataset, job.fit.key, job.seed
+        if at not in self._outcomes:
+            by_key = dict(zip(job.fit.blend, job.components, strict=True))
+
+            def component(key: str) -> Weights:
+                return self._outcome(by_key[key], task).scorer(self._plan.model(key)).weights
+
+            outcome = job.learn(task, component, self._deadline)
+            if not self._components & {model.key for model in job.fit.all_models()} or outcome.cut:
+                return outcome
+            self._outcomes = {known: kept for known, kept in self._outcomes.items() if known[::2] == at[::2]}
+            self._outcomes[at] = outcome
+        return self._outcomes[at]
 
 
-def _reused(fit: Fit, dataset: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    """The parameters; what the first seed searched for is given to the others."""
-    parameters = fit.parameters_for(dataset)
-    if not found:
-        return parameters
-    for searched, given in fit.reuse.items():
-        if searched in parameters:
-            del parameters[searched]
-            parameters[given] = found[0]["facts"][f"{given}_"]
-    return parameters
+def _steps(result: dict[str, Any]) -> str:
+    if "facts" in result:
+        return f"{result['facts'].get('n_steps_', 0):,} of {result['facts']['preferences']:,}"
+    return f"{max((points[-1]['step'] for points in result['series'].values() if points), default=0):,}"
 
 
 def _said(plan: Plan, result: dict[str, Any]) -> str:
     """The first two models of a cell in a few words."""
     models = result.get("models", {})
     ordered = [model for fit in plan.fits for model in fit.all_models() if model.key in models]
-    parts = [f"; {m.title} MAP {models[m.key]['map']:.3f}, error {models[m.key]['error']:.3f}" for m in ordered[:2]]
+    parts = [f"; {m.title} MAP {models[m.key]['map']:.3f}, error {models[m.key]['error']:.4f}" for m in ordered[:2]]
     return "".join(parts) + (f"; {len(ordered) - 2} more" if len(ordered) > 2 else "")

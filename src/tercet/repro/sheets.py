@@ -19,7 +19,18 @@ from tercet.repro.verdicts import (
     judge_target,
     mean_and_half_range,
     shown,
+    standard_error,
 )
+
+_NOT_COMPARED = "not compared"
+_CHOOSERS = ("LSIRanker", "QueryExpansion")  # choose something by themselves
+_FOUND = {
+    "n_components_": "N",
+    "alpha_": "alpha",
+    "beta_": "beta",
+    "n_expanded_": "E",
+    "amount_": "amount of the second",
+}
 
 
 @dataclass(frozen=True)
@@ -62,10 +73,8 @@ def make_sheets(results: Results) -> list[Sheet]:
 
 def _verdict(results: Results, dataset: str, verdict: Verdict) -> Verdict:
     """A verdict only where the run and the data are those of the paper."""
-    if results.quick:
-        return Verdict("not compared", "plain")
-    if not results.plan.datasets[dataset].compare:
-        return Verdict("not compared", "plain")
+    if results.quick or not results.plan.datasets[dataset].compare:
+        return Verdict(_NOT_COMPARED, "plain")
     return verdict
 
 
@@ -108,30 +117,56 @@ def _count(n: int | None) -> str:
 def _table(results: Results, table: Table) -> Sheet:
     plan = results.plan
     sheet = Sheet(table.key, f"{table.place}: {table.title}" if table.place else table.title, ["model"])
-    searched = any(plan.fit_of(row.model).reuse for row in table.rows)
+    fits = [plan.fit_of(row.model) for row in table.rows if row.model]
+    searched = any(fit.reuse or fit.choose or fit.blend or fit.ranker in _CHOOSERS for fit in fits)
     sheet.head += [_with_unit(results, name) for name in table.measures] + ["learning s"] + ["found"] * searched
     sheet.notes += [note for note in (table.note, plan.datasets[table.dataset].note) if note]
     if table.dataset not in results.data:
         sheet.notes.append(_not_run(results, table.dataset))
         sheet.has_numbers = False
     for row in table.rows:
-        fit, cells = plan.fit_of(row.model), [Cell(plan.model(row.model).title)]
+        dataset = row.dataset or table.dataset
+        title = row.title or plan.model(row.model).title
+        cells = [Cell(title, row.reason)]
         for name in table.measures:
             printed = row.printed(name)
             if name == "density" and table.dictionary_size and row.memory is not None:
                 printed = entries_of_megabytes(row.memory, table.dictionary_size) / table.dictionary_size**2
-            cell, record = _compared(results, table, row.model, name, printed)
+            cell, record = _compared(results, table, dataset, row.model, title, name, printed)
             cells.append(cell)
-            sheet.records.append(record)
-        seconds = results.values(table.dataset, row.model, "seconds")
-        facts = [cell["facts"] for cell in results.fits.get((table.dataset, fit.key), [])]
-        learns = bool(fit.preferences) or fit.ranker in RIVALS
-        cells.append(Cell(f"{min(seconds):.1f}" if seconds and learns else "–"))
+            sheet.records.append(record | ({"reason": row.reason} if row.reason else {}))
+        cells.append(_time(results, dataset, row.model))
         if searched:
-            found = [f"l1 {f['l1_']:.3g} after {f['n_fits_']} fits" for f in facts[:1] if f.get("n_fits_", 0) > 1]
-            cells.append(Cell("".join(found) or "–"))
+            cells.append(Cell(_found(results, dataset, row.model) or "–"))
         sheet.rows.append(cells)
     return sheet
+
+
+def _time(results: Results, dataset: str, model: str) -> Cell:
+    """Seconds of learning of the fastest seed; says where the budget cut it short."""
+    seconds = results.values(dataset, model, "seconds") if model else []
+    if not seconds:
+        return Cell("–")
+    fit = results.plan.fit_of(model)
+    if not (fit.preferences or fit.mates or fit.blend or fit.ranker in RIVALS):
+        return Cell("–")
+    cut = [cell["facts"] for cell in results.fits[dataset, fit.key] if cell.get("cut")]
+    done = f"cut short after {cut[0].get('n_steps_', 0):,} of {fit.preferences:,} steps" if cut else ""
+    return Cell(f"{min(seconds):.1f}", done, tone="bad" if cut else "plain")
+
+
+def _found(results: Results, dataset: str, model: str) -> str:
+    """What the first seed searched for or chose, in a few words."""
+    if not model:
+        return ""
+    cells = results.fits.get((dataset, results.plan.fit_of(model).key), [])
+    if not cells:
+        return ""
+    facts = cells[0]["facts"]
+    found = [f"l1 {facts['l1_']:.3g} after {facts['n_fits_']} fits"] if facts.get("n_fits_", 0) > 1 else []
+    found += [f"{name} {value:g}" for name, value in facts.get("chosen", {}).items()]
+    found += [f"{shown} {facts[name]:.3g}" for name, shown in _FOUND.items() if name in facts]
+    return ", ".join(found)
 
 
 def _with_unit(results: Results, name: str) -> str:
@@ -140,19 +175,20 @@ def _with_unit(results: Results, name: str) -> str:
 
 
 def _compared(
-    results: Results, table: Table, model: str, name: str, printed: float | None
+    results: Results, table: Table, dataset: str, model: str, title: str, name: str, printed: float | None
 ) -> tuple[Cell, dict[str, Any]]:
     """Ours beside the paper's number."""
-    measure, values = results.plan.measures[name], results.values(table.dataset, model, name)
-    title = results.plan.model(model).title
+    measure, values = results.plan.measures[name], results.values(dataset, model, name) if model else []
+    error = standard_error(results, dataset, model, name) if values else None
     derived = ", read off the memory" if name == "density" and table.dictionary_size else ""
     place = "" if printed is None else f"{table.place}, {title}, {measure.title}{derived}"
     record: dict[str, Any] = {
-        "dataset": table.dataset,
+        "dataset": dataset,
         "model": title,
         "measure": name,
         "ours": float(np.mean(values)) if values else None,
         "half_range": (max(values) - min(values)) / 2 if values else None,
+        "standard_error": error,
         "seeds": len(values),
         "paper": printed,
         "place": place,
@@ -162,16 +198,22 @@ def _compared(
     }
     if not values:
         return Cell("–", "" if printed is None else f"paper {shown(printed, measure)}", place), record
-    if printed is None:
-        return Cell(mean_and_half_range(values, measure)), record
     mean = record["ours"]
-    verdict = _verdict(results, table.dataset, compare(mean, printed, measure))
+    text = mean_and_half_range(values, measure)
+    if measure.spread == "standard error":
+        text = shown(mean, measure)
+        text += "" if error is None else f" ± {shown(error, measure, like=mean)}"
+    if printed is None:
+        return Cell(text), record
+    verdict = _verdict(results, dataset, compare(mean, printed, measure))
     record |= {"difference": mean - printed, "verdict": verdict.text}
     sign = "+" if mean >= printed else "−"
     detail = (
         f"paper {shown(printed, measure)}, {sign}{shown(abs(mean - printed), measure, like=printed)}, {verdict.text}"
     )
-    return Cell(mean_and_half_range(values, measure), detail, place, verdict.tone), record
+    if verdict.text == _NOT_COMPARED:
+        detail = f"paper {shown(printed, measure)}"
+    return Cell(text, detail, place, verdict.tone), record
 
 
 def _claims(results: Results) -> Sheet:
@@ -180,12 +222,12 @@ def _claims(results: Results) -> Sheet:
         "orderings", "Orderings the paper states", ["ordering", "data set", "measure", "difference", "verdict"]
     )
     sheet.notes.append(
-        "Better minus worse with paired 95 % intervals (t): MAP by query, averaged over seeds; error by test "
+        "Better minus worse with paired 95 % intervals (t): MAP and P@10 by query, averaged over seeds; error by test "
         "preference, all seeds; density and memory by seed. An ordering holds when the whole interval is on its side."
     )
     for claim in plan.claims:
         for dataset in claim.datasets:
-            if dataset in results.data:
+            if all(results.cells(dataset, model) for model in (claim.better, claim.worse)):
                 for name in claim.measures:
                     cells, record = _claim(results, claim, dataset, name)
                     sheet.rows.append(cells)
@@ -195,8 +237,10 @@ def _claims(results: Results) -> Sheet:
 
 def _claim(results: Results, claim: Claim, dataset: str, name: str) -> tuple[list[Cell], dict[str, Any]]:
     plan, measure = results.plan, results.plan.measures[name]
-    digits = measure.digits + (1 if name in ("map", "error") else 0)
-    better, worse = (float(np.mean(results.values(dataset, model, name))) for model in (claim.better, claim.worse))
+    digits = measure.digits + (1 if name in ("map", "p10", "error") else 0)
+    models = claim.better, claim.worse
+    seeds = min(len(results.cells(dataset, model)) for model in models)
+    better, worse = (float(np.mean(results.values(dataset, model, name)[:seeds])) for model in models)
     test = claim_test(results, claim, dataset, name)
     difference = _signed(better - worse, measure, digits)
     means = f"{shown(better, measure, digits)} against {shown(worse, measure, digits)}"
@@ -232,12 +276,13 @@ def _signed(value: float, measure: Measure, digits: int) -> str:
 def _words(results: Results, words: Words) -> Sheet:
     plan = results.plan
     sheet = Sheet(words.key, f"{words.place}: {words.title}", ["query word", "ours", "paper", "shared"])
-    sheet.notes.append(f"{plan.model(words.model).title}, {plan.datasets[words.dataset].title}, the first seed.")
+    source = f"{plan.model(words.model).title}, {plan.datasets[words.dataset].title}"
+    sheet.notes.append(f"{source}, the first seed." if words.of == "weights" else f"The word map of {source}.")
     cells = results.fits.get((words.dataset, plan.fit_of(words.model).key), [])
     if not cells:
         sheet.notes.append(_not_run(results, words.dataset))
         sheet.has_numbers = False
-    found = cells[0]["related"][words.model] if cells else {}
+    found = cells[0]["related"].get(words.model, {}) if cells else {}
     for word, printed in words.printed.items():
         ours = [other for other, _ in found.get(word, [])]
         shared = [other for other in ours if other in printed]
@@ -255,6 +300,11 @@ def _targets(results: Results) -> Sheet:
     sheet = Sheet("targets", title, ["model", "data set", "measure", "ours", "verdict"])
     for target in plan.targets:
         measure, values = plan.measures[target.measure], results.values(target.dataset, target.model, target.measure)
+        times = ""
+        if target.times:
+            others = results.values(target.dataset, target.times, target.measure)
+            values = [ours / float(np.mean(others)) for ours in values if others]
+            times = f" times {plan.model(target.times).title}"
         if not values:
             continue
         verdict = judge_target(values, target, measure)
@@ -265,12 +315,12 @@ def _targets(results: Results) -> Sheet:
         cells = [Cell(model), Cell(plan.datasets[target.dataset].title), Cell(measure.title)]
         cells += [
             Cell(mean_and_half_range(values, measure)),
-            Cell(f"{verdict.text}, target {bound}", tone=verdict.tone),
+            Cell(f"{verdict.text}, target {bound}{times}", tone=verdict.tone),
         ]
         sheet.rows.append(cells)
         sheet.records.append(
             {"model": model, "dataset": target.dataset, "measure": target.measure, "values": values}
-            | {"target": bound, "verdict": verdict.text}
+            | {"target": bound + times, "verdict": verdict.text}
         )
     sheet.has_numbers = bool(sheet.rows)
     return sheet

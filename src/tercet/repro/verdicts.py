@@ -50,12 +50,14 @@ def judge_target(values: Sequence[float], target: Target, measure: Measure) -> V
 
 def claim_test(results: Results, claim: Claim, dataset: str, name: str) -> PairedTest | None:
     """Better minus worse: by query for MAP, by test preference for error, by seed for sizes; None with one seed."""
-    if name == "map":
-        a, b = (results.by_query(dataset, model) for model in (claim.better, claim.worse))
+    models = claim.better, claim.worse
+    seeds = min(len(results.cells(dataset, model)) for model in models)  # a budget may have left some out
+    if name in ("map", "p10"):
+        a, b = (results.by_query(dataset, model, name, seeds) for model in models)
     elif name == "error":
-        a, b = (results.by_preference(dataset, model) for model in (claim.better, claim.worse))
+        a, b = (results.by_preference(dataset, model, seeds) for model in models)
     else:
-        a, b = (np.array(results.values(dataset, model, name)) for model in (claim.better, claim.worse))
+        a, b = (np.array(results.values(dataset, model, name)[:seeds]) for model in models)
     return paired_test(a, b) if len(a) > 1 else None
 
 
@@ -82,6 +84,17 @@ def shown(value: float, measure: Measure, digits: int | None = None, like: float
     while decimals > 1 and size >= 10 ** (measure.digits + 1 - decimals):
         decimals -= 1
     return f"{factor * value:,.{decimals}f}" + (" %" if measure.unit == "%" else "")
+
+
+def standard_error(results: Results, dataset: str, model: str, name: str) -> float | None:
+    """Over queries (means over seeds) or over test preferences; None for other measures."""
+    if name in ("map", "p10"):
+        values = results.by_query(dataset, model, name)
+    elif name == "error":
+        values = results.by_preference(dataset, model)
+    else:
+        return None
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
 def mean_and_half_range(values: Sequence[float], measure: Measure) -> str:

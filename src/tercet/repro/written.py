@@ -15,7 +15,7 @@ from tercet.repro.sheets import Sheet, make_sheets
 from tercet.store import write_file_atomically
 from tercet.store.canonical import canonical_bytes
 
-_KEPT_IN_CELLS = ("average_precision", "wrong")  # a number for each query or preference
+_KEPT_IN_CELLS = ("average_precision", "precision_at_10", "wrong")  # a number for each query or preference
 
 
 def write_results(results: Results, output: Path) -> tuple[list[Sheet], str]:
@@ -58,6 +58,8 @@ def _plain(results: Results, sheets: list[Sheet], drawings: list[Drawing]) -> di
         "quick": results.quick,
         "data": results.data,
         "missing": results.missing,
+        "budget": results.budget,
+        "cut": results.cut,
         "fits": [
             {
                 "dataset": dataset,

@@ -1,7 +1,8 @@
 """Words to vectors: how a text is split into words, how words are weighted, and which words go together."""
 
-from tercet.text.analyser import Analyser
+from tercet.text.analyser import CUTS, Analyser
 from tercet.text.correlated import CorrelatedWords
+from tercet.text.mentions import find_mentions
 from tercet.text.vectoriser import Vectoriser
 
-__all__ = ["Analyser", "CorrelatedWords", "Vectoriser"]
+__all__ = ["CUTS", "Analyser", "CorrelatedWords", "Vectoriser", "find_mentions"]

@@ -7,9 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
+from unicodedata import normalize
 
 from tercet.errors import DamagedBundleError, MissingExtraError, ParameterError
 from tercet.text.checks import check_keys, wrong_parameter
+from tercet.text.japanese import JapaneseWords, require_japanese
+
+CUTS = ("words", "japanese", "characters")
+DEFAULT_PATTERN = r"(?u)\b\w\w+\b"
+_RUN_OF_LETTERS = re.compile(r"[^\W_]+")
 
 # A stem cache that only grows would be a leak in a long-lived server.
 _MOST_CACHED_STEMS = 200_000
@@ -19,42 +25,67 @@ _MOST_CACHED_STEMS = 200_000
 class Analyser:
     """Turns a text into the list of its words.
 
-    In this order: to lower case, split, drop stop words, stem, form n-grams.
+    In this order: to lower case, cut, drop stop words, stem, form n-grams.
 
     Parameters
     ----------
+    cut : where a word begins and ends.
+        ``"words"``: what `pattern` says, for languages written with blanks.
+        ``"japanese"``: by a dictionary, in base form and without punctuation (needs the extra ``ja``).
+        ``"characters"``: none; the terms are overlapping runs of characters within a run of letters and
+        digits, after NFKC. Needs nothing and suits any language written without blanks.
     lowercase : whether letter case is ignored
     pattern : regular expression that a word matches; with one group, the word is what the group caught
     stop_words : words to drop: None, ``"english"`` (scikit-learn's list) or your own list
     stemmer : None, or the name of a Snowball algorithm such as ``"english"`` (needs the extra ``stem``)
-    ngrams : fewest and most words in a row that make one term; a term's words are joined by one space
+    ngrams : fewest and most words in a row that make one term; a term's words are joined by one space.
+        Default (1, 1). With ``cut="characters"`` characters are counted, and the default is (2, 2).
 
     Examples
     --------
     >>> Analyser(stop_words="english", ngrams=(1, 2))("The avocado and the eyes")
     ['avocado', 'eyes', 'avocado eyes']
+    >>> Analyser(cut="characters")("東京都 1999年")
+    ['東京', '京都', '19', '99', '99', '9年']
     """
 
+    cut: str = "words"
     lowercase: bool = True
-    pattern: str = r"(?u)\b\w\w+\b"
+    pattern: str = DEFAULT_PATTERN
     stop_words: str | list[str] | tuple[str, ...] | None = None
     stemmer: str | None = None
-    ngrams: tuple[int, int] = (1, 1)
+    ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the cut
 
     def __post_init__(self) -> None:
+        if self.cut not in CUTS:
+            raise _wrong("cut", f"one of {', '.join(map(repr, CUTS))}", self.cut)
         if not isinstance(self.lowercase, bool):
             raise _wrong("lowercase", "True or False", self.lowercase)
         _check_pattern(self.pattern)
         # A frozen value must not change through a list someone else still holds.
         object.__setattr__(self, "stop_words", _checked_stop_words(self.stop_words))
-        object.__setattr__(self, "ngrams", _checked_ngrams(self.ngrams))
+        ngrams = (2, 2) if self.cut == "characters" else (1, 1)
+        object.__setattr__(self, "ngrams", ngrams if self.ngrams is None else _checked_ngrams(self.ngrams))
+        self._check_that_parameters_agree()
         if self.stemmer is not None:
             _snowball(self.stemmer)
+        if self.cut == "japanese":
+            require_japanese()
+
+    def _check_that_parameters_agree(self) -> None:
+        if self.cut == "words":
+            return
+        if self.pattern != DEFAULT_PATTERN:
+            raise _wrong("pattern", f"left alone with cut={self.cut!r}", self.pattern)
+        if self.stemmer is not None:
+            raise _wrong("stemmer", f"None with cut={self.cut!r}", self.stemmer)
+        if self.cut == "characters" and self.stop_words is not None:
+            raise _wrong("stop_words", f"None with cut={self.cut!r}, which finds no words", self.stop_words)
 
     def __call__(self, text: str) -> list[str]:
         """The words of one text, in order. Time is linear in its length."""
-        if self.lowercase:
-            text = text.lower()
+        if self.cut == "characters":
+            return _character_ngrams(text, self.ngrams, self.lowercase)
         dropped = self._dropped
         words = [word for word in self._find_words(text) if word not in dropped]
         if self._stems is not None:
@@ -76,6 +107,8 @@ class Analyser:
         True
         """
         meta = asdict(self)
+        if self.cut == "words":
+            del meta["cut"]  # as before there were others, so that versions of that time can read it
         if isinstance(self.stop_words, tuple):
             meta["stop_words"] = list(self.stop_words)
         meta["ngrams"] = list(self.ngrams)
@@ -84,6 +117,8 @@ class Analyser:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> Analyser:
         """The analyser that `to_meta` described; anything else raises `DamagedBundleError`."""
+        if isinstance(meta, Mapping):
+            meta = {"cut": "words", **meta}
         check_keys("analyser", meta, [field.name for field in fields(cls)])
         try:
             return cls(**meta)
@@ -96,7 +131,10 @@ class Analyser:
 
     @cached_property
     def _find_words(self) -> Callable[[str], list[str]]:
-        return re.compile(self.pattern).findall
+        if self.cut == "japanese":
+            return JapaneseWords(self.lowercase)
+        find_all = re.compile(self.pattern).findall
+        return (lambda text: find_all(text.lower())) if self.lowercase else find_all
 
     @cached_property
     def _dropped(self) -> frozenset[str]:
@@ -126,6 +164,21 @@ class _Stems(dict[str, str]):
         if len(self) < _MOST_CACHED_STEMS:
             self[word] = stem
         return stem
+
+
+def _character_ngrams(text: str, ngrams: tuple[int, int], lowercase: bool) -> list[str]:
+    """The n-grams of each run of letters and digits; a run that is shorter than all of them stays whole."""
+    text = normalize("NFKC", text)
+    if lowercase:
+        text = text.lower()
+    fewest, most = ngrams
+    terms = []
+    for run in _RUN_OF_LETTERS.findall(text):
+        if len(run) < fewest:
+            terms.append(run)
+        for size in range(fewest, min(most, len(run)) + 1):
+            terms.extend([run[at : at + size] for at in range(len(run) - size + 1)])
+    return terms
 
 
 def _snowball(name: str) -> Callable[[str], str]:

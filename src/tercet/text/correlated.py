@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.kernels.correlated import best_by_dice
 from tercet.store import Fields, take_array
 from tercet.text.checks import check_keys, wrong_parameter
 from tercet.text.vectoriser import Vectoriser
 
 _UNITS = ("document", "sentence")
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_MOST_ENTRIES = 2**21  # of a block of co-occurrence counts: about 100 MB while its best are chosen
 
 
 class CorrelatedWords(BaseEstimator):
@@ -52,9 +52,9 @@ class CorrelatedWords(BaseEstimator):
 
     Notes
     -----
-    Time is that of counting each word of a unit with each frequent word of the unit. Counts are made for a block of
-    words at a time, and only the bins are kept, so memory is that of the texts' matrix, a few hundred megabytes for
-    the block, and 8 bytes for each bin.
+    Time is that of counting each word of a unit with each frequent word of the unit, some nanoseconds each. Counts are
+    made for one word at a time, and only the bins are kept, so memory is that of the texts' matrix and 8 bytes for each
+    bin.
 
     Examples
     --------
@@ -116,27 +116,28 @@ class CorrelatedWords(BaseEstimator):
         self._remember(frequent.astype(np.int32), bins, dice, occur)
         return self
 
-    def matrix(self, variant: str = "mean") -> sp.csr_array:
+    def matrix(self, variant: str = "mean", *, only_rare: bool = False) -> sp.csr_array:
         """The map from words to bins, CSR float32 (len(frequent_), n_words).
 
         ``"mean"`` has 1/√n_bins for each bin, so that ``(Mq)'W(Md)`` is the score with the features of Algorithm 1,
-        ``ab'/n_bins`` with a and b the sums over bins. ``"first"`` replaces each word by its best bin alone.
+        ``ab'/n_bins`` with a and b the sums over bins. ``"first"`` replaces each word by its best bin alone. With
+        ``only_rare`` the frequent words themselves are mapped to nothing.
         """
         check_is_fitted(self, "bins_")
         if variant == "first":
-            return self._map(0, 1, 1.0)
+            return self._map(0, 1, 1.0, only_rare)
         if variant == "mean":
-            return self._map(0, self.n_bins, 1 / np.sqrt(self.n_bins))
+            return self._map(0, self.n_bins, 1 / np.sqrt(self.n_bins), only_rare)
         raise InputError(f"variant must be 'mean' or 'first'; got {variant!r}")
 
-    def matrices(self) -> list[sp.csr_array]:
+    def matrices(self, *, only_rare: bool = False) -> list[sp.csr_array]:
         """One map for each place among the bins, with 1/√n_bins for each word; their sum is `matrix`.
 
         The sum of ``(M_p q)'W(M_p d)`` is the score with the features of equations 6 and 7: a word's p-th bin meets
         the p-th bins of other words only.
         """
         check_is_fitted(self, "bins_")
-        return [self._map(p, p + 1, 1 / np.sqrt(self.n_bins)) for p in range(self.n_bins)]
+        return [self._map(p, p + 1, 1 / np.sqrt(self.n_bins), only_rare) for p in range(self.n_bins)]
 
     @property
     def map_(self) -> sp.csr_array:
@@ -158,6 +159,30 @@ class CorrelatedWords(BaseEstimator):
         bins = self.bins_[column, :k]
         found = bins >= 0
         return list(zip(self.frequent_[bins[found]].tolist(), self.dice_[column, :k][found].tolist(), strict=True))
+
+    def table(self, words: Sequence[str], vectoriser: Vectoriser, k: int | None = None) -> str:
+        """Words or n-grams and the frequent words nearest to them, as in Tables 7 and 8 of Bai et al.
+
+        Examples
+        --------
+        >>> texts = ["pearl harbor battleship", "battleship carriers", "pearl necklace"]
+        >>> vectoriser = Vectoriser().fit(texts)
+        >>> print(CorrelatedWords(n_bins=2).fit(texts, vectoriser=vectoriser).table(["harbor", "pearl"], vectoriser))
+        harbor  harbor, battleship
+        pearl   pearl, harbor
+        """
+        if vectoriser.n_features_in_ != self.n_features_in_:
+            raise InputError(
+                f"these are correlations of {self.n_features_in_} words; the vectoriser has {vectoriser.n_features_in_}"
+            )
+        width = max((len(word) for word in words), default=0)
+        lines = []
+        for word in words:
+            if word not in vectoriser.index_:
+                raise InputError(f"the vectoriser does not know the word {word!r}")
+            near = [vectoriser.words_[column] for column, _ in self.nearest(vectoriser.index_[word], k)]
+            lines.append(f"{word:<{width}}  {', '.join(near)}".rstrip())
+        return "\n".join(lines)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays; `from_state` gives it back."""
@@ -210,8 +235,11 @@ class CorrelatedWords(BaseEstimator):
         self.frequent_, self.bins_, self.dice_, self.occur_ = frequent, bins, dice, occur
         self.n_features_in_ = occur.size
 
-    def _map(self, first: int, last: int, share: float) -> sp.csr_array:
-        word, place = np.nonzero(self.bins_[:, first:last] >= 0)
+    def _map(self, first: int, last: int, share: float, only_rare: bool) -> sp.csr_array:
+        found = self.bins_[:, first:last] >= 0
+        if only_rare:
+            found[self.frequent_] = False
+        word, place = np.nonzero(found)
         row = self.bins_[word, first + place]
         shares = np.full(row.size, share, dtype=np.float32)
         shape = (self.frequent_.size, self.n_features_in_)
@@ -229,48 +257,15 @@ def _best_by_dice(
     occurs: sp.csr_array, occur: NDArray[np.int64], frequent: NDArray[np.int64], n_bins: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The bins of every word and their DICE, (n_words, n_bins) each, from which words occur in which units."""
-    n_words = occurs.shape[1]
-    bins = np.full((n_words, n_bins), -1, dtype=np.int32)
-    dice = np.zeros((n_words, n_bins), dtype=np.float32)
-    by_unit = occurs[:, frequent].astype(np.int32)  # (n_units, n_frequent)
-    by_word = occurs.T.tocsr().astype(np.int32)  # (n_words, n_units)
-    most = np.minimum(
-        by_word @ np.diff(by_unit.indptr).astype(np.int64), frequent.size
-    )  # frequent words each word can occur with
-    ends = np.flatnonzero(np.diff(np.cumsum(most) // _MOST_ENTRIES)) + 1
-    for start, stop in zip([0, *ends], [*ends, n_words], strict=True):
-        together = by_word[start:stop] @ by_unit  # (stop - start, n_frequent)
-        word = np.repeat(np.arange(start, stop), np.diff(together.indptr))
-        score = 2 * together.data / (occur[word] + occur[frequent[together.indices]])
-        kept = np.flatnonzero(
-            score >= np.repeat(_lower_limits(score, together.indptr, n_bins), np.diff(together.indptr))
-        )
-        word, column, score = word[kept], together.indices[kept], score[kept]
-        order = np.lexsort((column, -score, word))  # the lower place in `frequent` is the more frequent word
-        word, column, score = word[order], column[order], score[order]
-        place = np.arange(word.size) - np.searchsorted(word, word)
-        best = place < n_bins
-        bins[word[best], place[best]] = column[best]
-        dice[word[best], place[best]] = score[best]
+    bins = np.full((occurs.shape[1], n_bins), -1, dtype=np.int32)
+    dice = np.zeros((occurs.shape[1], n_bins), dtype=np.float32)
+    counts, seen = np.zeros((2, frequent.size), dtype=np.int32)
+    by_word, by_unit = (
+        (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+        for matrix in (occurs.T.tocsr(), occurs[:, frequent])
+    )
+    best_by_dice(by_word, by_unit, occur, occur[frequent], counts, seen, np.empty(n_bins), bins, dice)
     return bins, dice
-
-
-def _lower_limits(score: NDArray[np.float64], indptr: NDArray[Any], k: int) -> NDArray[np.float64]:
-    """For each row of scores, a number that its k best reach and few others.
-
-    A row is cut into k pieces. Their k maxima reach the least of these maxima, so the k best scores do.
-    """
-    length = np.diff(indptr).astype(np.int64)
-    limits = np.zeros(length.size)
-    long = np.flatnonzero(length >= k)
-    if long.size:
-        pieces = indptr[long, None] + length[long, None] * np.arange(k) // k  # (n_long, k) where each begins
-        # Short rows between two long ones become part of the last piece before them, so each piece is given its end.
-        ends = np.append(pieces[:, 1:], indptr[long + 1, None], axis=1)
-        bounds = np.stack([pieces, ends], axis=2).ravel()
-        maxima = np.maximum.reduceat(np.append(score, 0.0), bounds)[::2]
-        limits[long] = maxima.reshape(-1, k).min(axis=1)
-    return limits
 
 
 def _candidates(among: Any, vectoriser: Vectoriser | None, n_words: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.weights.parts import Pairs
+from tercet.weights.part import Pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +16,14 @@ class Explanation:
     """Term pairs, largest contribution by size first; ``contribution.sum()`` is the score.
 
     Iterating gives ``(query_term, doc_term, contribution)``.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet.weights import Sparse, Weights
+    >>> W = Weights([Sparse(weights=sparse.csr_array([[1.0, 0.5], [0.0, 1.0]]))])
+    >>> list(W.explain(sparse.csr_array([[1.0, 0.0]]), sparse.csr_array([[1.0, 4.0]])))
+    [(0, 1, 2.0), (0, 0, 1.0)]
     """
 
     score: float

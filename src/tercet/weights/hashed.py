@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import InputError
+from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.scoring import expand_hashed, expand_hashed_at, score_pairs_hashed
 from tercet.store import Fields, take_array
-from tercet.weights.parts import Part, check_finite, frozen, take_shape
+from tercet.weights.part import Part, check_finite, frozen, take_shape
+from tercet.weights.parts import Dense
 from tercet.weights.scoring import Matrix, score_expanded
 
 _MOST_TERMS = 2**31  # with as large a multiplier, s·P + t stays below 2⁶³
 _COLUMNS_AT_ONCE = 1024  # 8 KB of an expanded query
+_MOST_ENTRIES = 2**27  # of W as a matrix: half a gigabyte
 _COST_OF_PICKING = 4  # weights that lie in a row are read that much faster than weights here and there
 
 
@@ -70,12 +72,12 @@ class Hashed(Part):
     def n_stored(self) -> int:
         return self.table.size
 
-    def _starts(self, query_terms: NDArray[Any]) -> NDArray[np.int64]:
+    def starts(self, query_terms: NDArray[Any]) -> NDArray[np.int64]:
         """Where in the table a query term's row of W begins; it goes on from there, round and round."""
         return query_terms.astype(np.int64) * self.multiplier % self.table.size
 
     def _queries(self, Q: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        return Q.indptr.astype(np.int64), self._starts(Q.indices), Q.data.astype(np.float64)
+        return Q.indptr.astype(np.int64), self.starts(Q.indices), Q.data.astype(np.float64)
 
     def expand(self, Q: Matrix) -> NDArray[np.float64]:
         expanded = np.zeros((Q.shape[0], self.n_doc_terms))
@@ -106,8 +108,22 @@ class Hashed(Part):
         return scores * self.scale
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
-        places = self._starts(query_terms)[:, None] + doc_terms[None, :].astype(np.int64)
+        places = self.starts(query_terms)[:, None] + doc_terms[None, :].astype(np.int64)
         return self.table[places % self.table.size].astype(np.float64) * self.scale
+
+    def plain(self) -> Dense:
+        """All of W as a matrix; refused where it has more than 2²⁷ entries."""
+        n, m = self.shape
+        if n * m > _MOST_ENTRIES:
+            raise MemoryLimitError(
+                f"hashed weights have an entry for each of {n:,} × {m:,} pairs of words, {4 * n * m:,} bytes as a "
+                "matrix. Look at some with rows or related, or keep the largest with a ranker's thin"
+            )
+        W = np.empty((n, m), dtype=np.float32)
+        doc_terms = np.arange(m)
+        for s, start in enumerate(self.starts(np.arange(n))):
+            W[s] = self.table[(start + doc_terms) % self.table.size]
+        return Dense(weights=W, scale=self.scale)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"table": self.table}

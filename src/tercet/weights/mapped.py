@@ -11,22 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import BundleError, DamagedBundleError, InputError
+from tercet.errors import BundleError, DamagedBundleError, InputError, MemoryLimitError
 from tercet.store import Fields
 from tercet.weights.hashed import Hashed
-from tercet.weights.parts import (
-    Dense,
-    Diagonal,
-    Identity,
-    LowRank,
-    Part,
-    Sparse,
-    csr_arrays,
-    frozen_csr,
-    take_csr,
-    take_shape,
-)
+from tercet.weights.lowrank import LowRank
+from tercet.weights.part import Part, csr_arrays, frozen_csr, take_csr, take_shape
+from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
 from tercet.weights.scoring import Matrix
+
+_MOST_ENTRIES = 10**8  # of W as a matrix: about a gigabyte
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,8 +29,9 @@ class Mapped(Part):
     Correlated feature hashing is this with A and B the map that `CorrelatedWords` learns. Explanations and related
     words are in terms of the original words.
 
-    Scoring costs that of the part for the mapped texts. A pair of words costs as many pairs of the part as the maps
-    have entries for the two; a row of W costs a row of the part and a look at all of B.
+    Scoring costs that of the part for the mapped texts; the texts of a call are mapped once. A pair of words costs as
+    many pairs of the part as the maps have entries for the two; a row of W costs a row of the part and a look at all
+    of B.
 
     Parameters
     ----------
@@ -120,6 +114,66 @@ class Mapped(Part):
         left = sparse.csr_array((a.data.astype(np.float64), (a.row, row_a)), shape=(len(query_terms), len(inner_query)))
         right = sparse.csr_array((b.data.astype(np.float64), (row_b, b.row)), shape=(len(inner_doc), len(doc_terms)))
         return np.asarray((left @ inner) @ right) * self.scale
+
+    @property
+    def innermost(self) -> Part:
+        """The part behind all maps; a mapped part may hold another."""
+        return self.part.innermost if isinstance(self.part, Mapped) else self.part
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether W can be had as a sparse matrix of at most 10⁸ entries."""
+        inner = self._flat().part
+        return isinstance(inner, (Identity, Diagonal, Sparse)) and self._most_entries() <= _MOST_ENTRIES
+
+    def plain(self) -> Part:
+        """``A' part B`` as one part between the original words: of low rank where the part is, else sparse or dense.
+
+        A sparse or dense one is refused where it has more than 10⁸ entries.
+        """
+        flat = self._flat()
+        inner = flat.part.plain()
+        scale = flat.scale * inner.scale
+        A, B = flat._query_words.astype(np.float64), flat.B.astype(np.float64)
+        if isinstance(inner, LowRank):
+            U = (A @ inner.query_factors).astype(np.float32)
+            V = U if flat.tied and inner.tied else (B.T @ inner.doc_factors).astype(np.float32)
+            return LowRank(query_factors=U, doc_factors=V, typical_length=inner.typical_length, scale=scale)
+        most = flat._most_entries()
+        if most > _MOST_ENTRIES:
+            raise MemoryLimitError(
+                f"a {inner.kind} part that is mapped to {self.shape[0]:,} × {self.shape[1]:,} words may have {most:,} "
+                f"entries as a matrix; {_MOST_ENTRIES:,} are allowed. Look at some with rows or related, or keep the "
+                "largest with a ranker's thin"
+            )
+        if isinstance(inner, Dense):
+            return Dense(weights=(A @ inner.weights.astype(np.float64) @ B).astype(np.float32), scale=scale)
+        if isinstance(inner, Diagonal):
+            A = A * inner.weights.astype(np.float64)
+        elif isinstance(inner, Sparse):
+            A = A @ inner.weights.astype(np.float64)
+        return Sparse(weights=A @ B, scale=scale)
+
+    def _flat(self) -> Mapped:
+        """The same W with one map on each side."""
+        if not isinstance(self.part, Mapped):
+            return self
+        inner = self.part._flat()
+        A = inner.A.astype(np.float64) @ self.A
+        B = A if self.tied and inner.tied else inner.B.astype(np.float64) @ self.B
+        return Mapped(A=A, B=B, part=inner.part, scale=self.scale * inner.scale)
+
+    def _most_entries(self) -> int:
+        """How many entries W has at most, counted without making it."""
+        per_inner_doc = np.diff(self.B.indptr)
+        if isinstance(self.part, (Identity, Diagonal)):
+            per_inner_query = per_inner_doc
+        elif isinstance(self.part, Sparse):
+            W = self.part.weights
+            per_inner_query = sparse.csr_array((np.ones(W.nnz), W.indices, W.indptr), shape=W.shape) @ per_inner_doc
+        else:
+            return self.shape[0] * self.shape[1]
+        return min(self.shape[0] * self.shape[1], int(np.diff(self.A.indptr) @ per_inner_query))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         groups = {"A": csr_arrays(self.A), "part": self.part.arrays()}

@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.ndimage import maximum_filter1d
 
-from tercet.weights.parts import Dense, Diagonal, Identity, LowRank, Sparse
+from tercet.weights.hashed import Hashed
+from tercet.weights.lowrank import LowRank
+from tercet.weights.mapped import Mapped
+from tercet.weights.part import Part
+from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
 from tercet.weights.value import Weights
 
 _BLOCK_BYTES = 64 * 2**20
@@ -36,8 +41,11 @@ class Scan:
 
 
 def is_sparse(weights: Weights) -> bool:
-    """Whether all of W's entries are stored one by one, or lie on its diagonal."""
-    return all(isinstance(part, (Identity, Diagonal, Sparse)) for part in weights.parts)
+    """Whether all of W's entries are stored one by one, or lie on its diagonal, or come from such through word maps."""
+    return all(
+        part.is_thin if isinstance(part, Mapped) else isinstance(part, (Identity, Diagonal, Sparse))
+        for part in weights.parts
+    )
 
 
 def scan_rows(weights: Weights, floor: float = 0.0) -> Scan:
@@ -140,26 +148,39 @@ def choose_rows(weights: Weights, shared: bool, n: int) -> NDArray[np.int64]:
 
 def _row_limits(weights: Weights, shared: bool) -> NDArray[np.float64]:
     """For each query term, a size that none of its weights on other terms exceeds."""
-    n, m = weights.shape
-    total = np.zeros(n)
-    for part in weights.parts:
-        if isinstance(part, (Identity, Diagonal)):
-            continue
-        limits = np.full(n, np.inf)
-        if isinstance(part, Sparse):
-            row = np.repeat(np.arange(n), np.diff(part.weights.indptr))
-            elsewhere = row != part.weights.indices if shared else np.ones(row.size, dtype=bool)
-            limits[:] = 0
-            np.maximum.at(limits, row[elsewhere], np.abs(part.weights.data[elsewhere]))
-        elif isinstance(part, Dense):
-            for block in _blocks(n, m):
-                terms = np.arange(block.start, block.stop)
-                limits[block] = _sizes_between_words(part.weights[block], terms, shared).max(axis=1)
-        elif isinstance(part, LowRank):
-            longest = np.linalg.norm(part.doc_factors, axis=1).max()
-            limits = np.linalg.norm(part.query_factors, axis=1) * np.float64(longest)
-        total += limits * abs(part.scale)
-    return total
+    return np.sum([_limits_of_part(part, shared) for part in weights.parts], axis=0)
+
+
+def _limits_of_part(part: Part, shared: bool) -> NDArray[np.float64]:
+    n, m = part.shape
+    limits = np.zeros(n)
+    if isinstance(part, (Identity, Diagonal)):
+        if not shared:
+            limits += 1.0 if isinstance(part, Identity) else np.abs(part.weights)
+    elif isinstance(part, Sparse):
+        row = np.repeat(np.arange(n), np.diff(part.weights.indptr))
+        elsewhere = row != part.weights.indices if shared else np.ones(row.size, dtype=bool)
+        np.maximum.at(limits, row[elsewhere], np.abs(part.weights.data[elsewhere]))
+    elif isinstance(part, Dense):
+        for block in _blocks(n, m):
+            terms = np.arange(block.start, block.stop)
+            limits[block] = _sizes_between_words(part.weights[block], terms, shared).max(axis=1)
+    elif isinstance(part, LowRank):
+        longest = np.linalg.norm(part.doc_factors, axis=1).max()
+        limits = np.linalg.norm(part.query_factors, axis=1) * np.float64(longest)
+    elif isinstance(part, Hashed):
+        # A row is a stretch of the table, so its largest entry is that of a window over the table.
+        width = min(m, part.table.size)
+        largest = maximum_filter1d(np.abs(part.table), width, mode="wrap")
+        limits = largest[(part.starts(np.arange(n)) + width // 2) % part.table.size].astype(np.float64)
+    elif isinstance(part, Mapped):
+        if isinstance(part.innermost, LowRank):
+            return _limits_of_part(part.plain(), shared)
+        # Two different words may be replaced by one, so the inner part's own diagonal counts.
+        limits = abs(part.A.T) @ _limits_of_part(part.part, False) * np.float64(abs(part.B).sum(axis=0).max())
+    else:
+        limits[:] = np.inf  # looked at one by one
+    return limits * abs(part.scale)
 
 
 def _sizes_between_words(rows: NDArray[Any], terms: NDArray[np.int64], shared: bool) -> NDArray[Any]:

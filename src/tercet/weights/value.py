@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,11 @@ from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
 from tercet.store import Fields
 from tercet.weights.explanation import Explanation, merge_pairs
-from tercet.weights.mapped import part_from_state
-from tercet.weights.parts import Dense, Diagonal, Identity, LowRank, Matrix, Part, Sparse
+from tercet.weights.lowrank import LowRank
+from tercet.weights.mapped import Mapped, part_from_state
+from tercet.weights.part import Part, frozen
+from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
+from tercet.weights.scoring import Matrix
 
 _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
 
@@ -62,7 +65,7 @@ class Weights:
         return self.parts[0].shape
 
     def __repr__(self) -> str:
-        inside = " + ".join(f"{p.scale:g}·{type(p).__name__}" for p in self.parts)
+        inside = " + ".join(f"{p.scale:g}·{_name(p)}" for p in self.parts)
         return f"Weights({self.shape[0]:,} × {self.shape[1]:,}: {inside})"
 
     # -- scoring ------------------------------------------------------------------------------------------------
@@ -146,6 +149,7 @@ class Weights:
         return [(int(j), float(total[j])) for j in order if total[j] != 0]
 
     # -- merged views -------------------------------------------------------------------------------------------
+    # Together they are all of W. A mapped part is seen as what it is between the original words.
 
     @property
     def identity(self) -> float:
@@ -160,30 +164,46 @@ class Weights:
 
     @property
     def sparse(self) -> Matrix | None:
-        """The sparse and dense parts as one CSR matrix; None when there are none."""
+        """All that is neither identity, diagonal nor of low rank, as one CSR matrix; None when there is nothing.
+
+        Raises `MemoryLimitError` where a hashed or mapped part would be too large as a matrix.
+        """
         total = None
         for part in self.parts:
-            if isinstance(part, (Sparse, Dense)):
-                matrix = sparse.csr_array(part.weights) * np.float32(part.scale)
-                total = matrix if total is None else total + matrix
+            if isinstance(part, (Identity, Diagonal)) or isinstance(_innermost(part), LowRank):
+                continue
+            plain = part.plain()
+            assert isinstance(plain, (Sparse, Dense))
+            matrix = sparse.csr_array(plain.weights) * np.float32(plain.scale)
+            total = matrix if total is None else total + matrix
         return total
 
     @property
     def query_factors(self) -> NDArray[np.float32] | None:
         """U of all low-rank parts side by side (n_query_terms, n_components), scales folded in."""
-        found = [p.query_factors * np.float32(p.scale) for p in self.parts if isinstance(p, LowRank)]
+        found = [p.query_factors * np.float32(p.scale) for p in self._low_rank()]
         return np.hstack(found) if found else None
 
     @property
     def doc_factors(self) -> NDArray[np.float32] | None:
         """V of all low-rank parts side by side (n_doc_terms, n_components)."""
-        found = [p.doc_factors for p in self.parts if isinstance(p, LowRank)]
+        found = [p.doc_factors for p in self._low_rank()]
         return np.hstack(found) if found else None
+
+    def _low_rank(self) -> list[LowRank]:
+        found = [part.plain() for part in self.parts if isinstance(_innermost(part), LowRank)]
+        return [part for part in found if isinstance(part, LowRank)]
 
     @property
     def n_stored(self) -> int:
-        """How many numbers the value keeps."""
-        return sum(part.n_stored for part in self.parts)
+        """How many numbers the value keeps; a part seen through several maps counts once."""
+        again = [p.part for p in self.parts if isinstance(p, Mapped)]
+        once = {id(part): part for part in again}
+        return (
+            sum(p.n_stored for p in self.parts)
+            - sum(p.n_stored for p in again)
+            + sum(p.n_stored for p in once.values())
+        )
 
     # -- combining ----------------------------------------------------------------------------------------------
 
@@ -208,23 +228,40 @@ class Weights:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """JSON-able meta and named arrays; ``from_state`` gives the value back."""
-        meta = {"parts": [part.meta() for part in self.parts]}
-        arrays = {f"{i}.{name}": a for i, part in enumerate(self.parts) for name, a in part.arrays().items()}
-        return meta, arrays
+        """JSON-able meta and named arrays; ``from_state`` gives the value back.
+
+        Arrays that are the same, such as those of one part seen through several maps, are there once.
+        """
+        meta: dict[str, Any] = {"parts": [part.meta() for part in self.parts]}
+        arrays: dict[str, NDArray[Any]] = {}
+        repeated: dict[str, str] = {}
+        for i, part in enumerate(self.parts):
+            for name, array in part.arrays().items():
+                first = next((known for known, other in arrays.items() if _same_bits(array, other)), None)
+                if first is None:
+                    arrays[f"{i}.{name}"] = array
+                else:
+                    repeated[f"{i}.{name}"] = first
+        return (meta | {"repeated": repeated} if repeated else meta), arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Weights:
         """Rebuild the value, refusing anything that does not fit."""
         fields = Fields(meta, "weights")
         listed = fields.take("parts", list)
+        repeated = fields.take("repeated", dict, default={})
         fields.done()
-        parts = []
+        arrays = {name: frozen(array) for name, array in arrays.items()}
+        for name, first in repeated.items():
+            if name in arrays or not isinstance(first, str) or first not in arrays:
+                raise DamagedBundleError(f"weights say that {name!r} is the array {first!r} again; it cannot be")
+        arrays |= {name: arrays[first] for name, first in repeated.items()}
+        parts: list[Part] = []
         expected: set[str] = set()
         for i, part_meta in enumerate(listed):
             part = part_from_state(part_meta, arrays, str(i), f"weights part {i}")
             expected |= {f"{i}.{name}" for name in part.arrays()}
-            parts.append(part)
+            parts.append(_sharing(part, parts))
         if set(arrays) != expected:
             raise DamagedBundleError(f"weights have unexpected arrays {sorted(set(arrays) - expected)}")
         try:
@@ -245,6 +282,35 @@ class Weights:
         if matrix.shape[0] != 1:
             raise InputError(f"{name} must be one row; got {matrix.shape[0]}")
         return matrix
+
+
+def _innermost(part: Part) -> Part:
+    return part.innermost if isinstance(part, Mapped) else part
+
+
+def _name(part: Part) -> str:
+    return f"Mapped({_name(part.part)})" if isinstance(part, Mapped) else type(part).__name__
+
+
+def _sharing(part: Part, others: Sequence[Part]) -> Part:
+    """The part; a mapped one with the very part that one of the others maps, where it is the same."""
+    if isinstance(part, Mapped):
+        own = part.part.arrays()
+        for other in others:
+            if isinstance(other, Mapped) and other.part.meta() == part.part.meta():
+                arrays = other.part.arrays()
+                if all(_same_bits(own[name], arrays[name]) for name in own):
+                    return replace(part, part=other.part)
+    return part
+
+
+def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    if a is b:
+        return True
+    if not a.size or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    first, second = (np.ascontiguousarray(array).ravel().view(np.uint8) for array in (a, b))
+    return bool((first[:4096] == second[:4096]).all()) and np.array_equal(first, second)
 
 
 def _check_count(k: Any) -> None:

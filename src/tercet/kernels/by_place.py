@@ -1,0 +1,57 @@
+"""Margin rank loss on ``W = U'V`` between texts of several rows each (Bai et al. 2010, equations 6 and 7)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.rows import difference
+
+
+@kernel
+def add_rows(factors, cols, vals, n, total):
+    """Add ``vals[j] * factors[cols[j]]`` for j < n to ``total`` (n_components,)."""
+    for j in range(n):
+        row, x = factors[cols[j]], vals[j]
+        for k in range(total.size):
+            total[k] += x * row[k]
+
+
+@kernel
+def change_rows(factors, cols, vals, n, step, change):
+    """Add ``step * vals[j] * change`` to ``factors[cols[j]]`` for j < n."""
+    for j in range(n):
+        row, x = factors[cols[j]], step * vals[j]
+        for k in range(change.size):
+            row[k] += x * change[k]
+
+
+@kernel
+def by_place_advance(U, V, Q, D, chunk, scratch, latent, tally):
+    """One pass over the preferences; changes ``U`` and ``V``, as in ``lowrank_advance``, in place.
+
+    Text i has the rows i P, …, i P + P - 1 of its matrix, one for each place, and the score of two texts is the sum
+    over places p of ``q_p'U'V d_p``. ``latent`` is scratch (2, P, n_components) for the U q_p and the V (d+ - d-)_p.
+    """
+    query, better, worse, step_size, _, margin = chunk
+    cols, vals, _, _ = scratch
+    q_indptr, q_indices, q_data = Q
+    uq, vd = latent
+    n_places = uq.shape[0]
+    for s in range(query.size):
+        z = np.float32(0)
+        for p in range(n_places):
+            lo, hi = q_indptr[query[s] * n_places + p], q_indptr[query[s] * n_places + p + 1]
+            uq[p, :] = 0
+            add_rows(U, q_indices[lo:hi], q_data[lo:hi], hi - lo, uq[p])
+            n = difference(D, better[s] * n_places + p, worse[s] * n_places + p, cols, vals)
+            vd[p, :] = 0
+            add_rows(V, cols, vals, n, vd[p])
+            for k in range(uq.shape[1]):
+                z += uq[p, k] * vd[p, k]
+        if not z >= margin[s]:
+            tally[0] += 1
+            tally[1] += margin[s] - z
+            for p in range(n_places):  # all gradients are those at the old U and V
+                lo, hi = q_indptr[query[s] * n_places + p], q_indptr[query[s] * n_places + p + 1]
+                change_rows(U, q_indices[lo:hi], q_data[lo:hi], hi - lo, step_size[s], vd[p])
+                n = difference(D, better[s] * n_places + p, worse[s] * n_places + p, cols, vals)
+                change_rows(V, cols, vals, n, step_size[s], uq[p])

@@ -1,0 +1,346 @@
+"""Correlated feature hashing: any ranker, learned between frequent words (Bai et al. 2010, section 2.2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.preferences import Preferences
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.learn.base import NOT_NEGATIVE, SgdRanker, TermPairRanker, check_preferences, load_ranker
+from tercet.learn.by_place import ByPlaceRanker
+from tercet.learn.choosing import matching_margins
+from tercet.learn.loop import CHUNK, Callback, Event, Saver
+from tercet.learn.lowrank import LowRankRanker
+from tercet.learn.matrices import check_matrix
+from tercet.learn.sources import Source, digest
+from tercet.store import Bundle, Fields
+from tercet.text import CorrelatedWords
+from tercet.weights import Identity, Mapped, Part, Weights
+
+
+class MarginsLeft(Preferences):
+    """Preferences whose margins may be any number: negative where what stands beside W does more than it must."""
+
+    def __init__(
+        self,
+        query: ArrayLike,
+        better: ArrayLike,
+        worse: ArrayLike,
+        weight: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(query, better, worse, weight)
+        left = np.array(margin, dtype=np.float32)
+        left.flags.writeable = False
+        object.__setattr__(self, "margin", left)
+
+    def __getitem__(self, at: slice | NDArray[Any]) -> MarginsLeft:
+        assert self.margin is not None
+        weight = None if self.weight is None else self.weight[at]
+        return MarginsLeft(self.query[at], self.better[at], self.worse[at], weight, self.margin[at])
+
+
+class BesideSource(Source):
+    """The preferences of a source, each with the margin that is left to reach beside an identity that stays as it is.
+
+    ``w q·d + m(q, d)`` reaches a margin where ``m`` reaches that margin less ``w q·(d+ - d-)``.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        *,
+        identity_weight: float,
+        margin: float,
+        whole: Callable[[Weights], Weights],
+    ) -> None:
+        self.source = source
+        self.Q, self.D = Q, D
+        self.identity_weight = identity_weight
+        self.margin = margin
+        self.whole = whole
+        self.n_steps = source.n_steps
+
+    def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
+        drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once
+        drawn.check_rows(self.Q.shape[0], self.D.shape[0])
+        return margins_left(drawn, self.Q, self.D, identity_weight=self.identity_weight, margin=self.margin)
+
+    def fingerprint(self) -> str:
+        return digest("beside", self.source.fingerprint(), self.identity_weight, self.margin)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return self.source.state()
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.source.restore(meta, arrays)
+
+
+def margins_left(
+    prefs: Preferences, Q: sparse.csr_array, D: sparse.csr_array, *, identity_weight: float, margin: float
+) -> Preferences:
+    """The preferences with the margins that are left to reach beside ``identity_weight`` times the identity."""
+    if not identity_weight:
+        return prefs
+    wanted = margin if prefs.margin is None else prefs.margin
+    left = wanted - identity_weight * matching_margins(Q, D, prefs)
+    return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
+
+
+class CorrelatedRanker(TermPairRanker):
+    """Any ranker behind a map of all words to frequent ones, next to the identity of the words themselves.
+
+    ``score(q, d) = identity_weight q·d + (Mq)'W(Md)``, where M replaces each word by the frequent words it is most
+    correlated with, and the ranker learns W between those. The identity counts while it learns: a preference that word
+    matching alone gets right by the margin needs nothing of W. ``weights_`` is one value over all words.
+
+    Parameters
+    ----------
+    words : CorrelatedWords, optional
+        Fitted, on texts that need no labels; one that is not fitted is fitted on the documents D.
+    ranker : term-pair ranker, optional
+        Learns W; default ``LowRankRanker(diagonal=None)``. A diagonal of its own is between frequent words.
+    identity_weight : float
+        Weight of the identity of all words. A ranker that does not learn by steps, such as ``LSIRanker``, does not
+        see it.
+    variant : {"mean", "by-place", "first"}
+        How the bins of two words meet: each with each (Algorithm 1 of Bai et al.), the p-th with the p-th only (their
+        equations 6 and 7; for ``LowRankRanker``), or the best with the best alone.
+    only_rare : leave the frequent words out of M, for a second model of all other words
+
+    Attributes
+    ----------
+    words_, ranker_ : as fitted; the ranker's own weights are between frequent words
+
+    Notes
+    -----
+    Cost: that of the ranker with texts of up to ``words.n_bins`` times as many words. Words that share bins add up, so
+    mapped texts are longer than the unit length of theirs (Wikipedia articles: 2 to 5 with five bins), and a learner
+    wants a rate that is smaller by the square of that.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import CorrelatedWords, Preferences
+    >>> X = sparse.csr_array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
+    >>> words = CorrelatedWords(n_frequent=2, n_bins=1).fit(X)
+    >>> ranker = CorrelatedRanker(words=words, ranker=LowRankRanker(n_components=2, diagonal=None, epochs=50))
+    >>> ranker.fit(X, Preferences([1, 3], [2, 0], [0, 2])).weights_
+    Weights(4 × 4: 1·Identity + 1·Mapped(LowRank))
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "words": [CorrelatedWords, None],
+        "ranker": [TermPairRanker, None],
+        "identity_weight": [NOT_NEGATIVE],
+        "variant": [StrOptions({"mean", "by-place", "first"})],
+        "only_rare": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        *,
+        words: CorrelatedWords | None = None,
+        ranker: TermPairRanker | None = None,
+        identity_weight: float = 1.0,
+        variant: str = "mean",
+        only_rare: bool = False,
+    ) -> None:
+        self.words = words
+        self.ranker = ranker
+        self.identity_weight = identity_weight
+        self.variant = variant
+        self.only_rare = only_rare
+
+    def __sklearn_clone__(self) -> CorrelatedRanker:
+        """Not fitted, but with fitted words: they are no result of this ranker's ``fit``."""
+        params = self.get_params(deep=False)
+        return type(self)(**params | {"ranker": None if self.ranker is None else clone(self.ranker)})
+
+    def fit(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        validation: Callable[[Weights], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Map the texts and have the ranker learn from the start; see ``DenseRanker.fit``.
+
+        Validation, callbacks and sources are given the weights over all words.
+        """
+        self._check_params()
+        self._forget()
+        queries, docs = self._check_pair(Q, D)
+        words = self._fitted_words(queries, docs)
+        maps = self._maps(words)
+        ranker = self._fresh_ranker(len(maps))
+        whole = self._whole_of(maps)
+        learn_from: Any = prefs
+        if isinstance(ranker, SgdRanker):
+            learn_from = self._beside(prefs, queries, docs, float(ranker.margin), whole)
+        ranker.fit(
+            _mapped(queries, maps),
+            learn_from,
+            None if docs is queries else _mapped(docs, maps),
+            validation=None if validation is None else lambda weights: validation(whole(weights)),
+            callbacks=[_told_of(callback, whole) for callback in callbacks],
+        )
+        self._keep(words, ranker, queries.shape[1])
+        return self
+
+    def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
+        """Have the ranker go on from where it is, one step per preference, in their order."""
+        self._check_params()
+        queries, docs = self._check_pair(Q, D)
+        check_preferences(prefs)
+        words = self.words_ if hasattr(self, "words_") else self._fitted_words(queries, docs)
+        maps = self._maps(words)
+        ranker = self.ranker_ if hasattr(self, "ranker_") else self._fresh_ranker(len(maps))
+        if not isinstance(ranker, SgdRanker):
+            raise ParameterError(f"partial_fit needs a ranker that learns by steps; got {type(ranker).__name__}")
+        learn_from = self._beside(prefs, queries, docs, float(ranker.margin), self._whole_of(maps))
+        assert isinstance(learn_from, Preferences)
+        self._forget()
+        ranker.partial_fit(_mapped(queries, maps), learn_from, None if docs is queries else _mapped(docs, maps))
+        self._keep(words, ranker, queries.shape[1])
+        return self
+
+    @property
+    def weights_(self) -> Weights:
+        check_is_fitted(self)
+        if not hasattr(self, "_snapshot"):
+            self._snapshot: Weights = self._whole_of(self._maps(self.words_))(self.ranker_.weights_)
+        return self._snapshot
+
+    # -- between all words and frequent ones ----------------------------------------------------------------------
+
+    def _fitted_words(self, Q: sparse.csr_array, D: sparse.csr_array) -> CorrelatedWords:
+        if Q.shape[1] != D.shape[1]:
+            raise InputError(f"Q has {Q.shape[1]} columns and D {D.shape[1]}; a CorrelatedRanker needs one vocabulary")
+        words = CorrelatedWords() if self.words is None else self.words
+        if not hasattr(words, "bins_"):
+            words = clone(words).fit(D)
+        if words.n_features_in_ != Q.shape[1]:
+            raise InputError(f"Q has {Q.shape[1]} columns, but words were fitted with {words.n_features_in_}")
+        return words
+
+    def _maps(self, words: CorrelatedWords) -> list[sparse.csr_array]:
+        if self.variant == "by-place":
+            return words.matrices(only_rare=self.only_rare)
+        return [words.matrix(self.variant, only_rare=self.only_rare)]
+
+    def _fresh_ranker(self, n_places: int) -> TermPairRanker:
+        ranker = LowRankRanker(diagonal=None) if self.ranker is None else clone(self.ranker)
+        if self.variant != "by-place":
+            return ranker
+        if type(ranker) is not LowRankRanker:
+            raise ParameterError(f"variant='by-place' needs a LowRankRanker; got {type(ranker).__name__}")
+        return ByPlaceRanker.like(ranker, n_places)
+
+    def _beside(
+        self,
+        prefs: Any,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        margin: float,
+        whole: Callable[[Weights], Weights],
+    ) -> Preferences | Source:
+        identity_weight = float(self.identity_weight)
+        if isinstance(prefs, Source):
+            return BesideSource(prefs, Q, D, identity_weight=identity_weight, margin=margin, whole=whole)
+        check_preferences(prefs)
+        prefs.check_rows(Q.shape[0], D.shape[0])
+        return margins_left(prefs, Q, D, identity_weight=identity_weight, margin=margin)
+
+    def _whole_of(self, maps: list[sparse.csr_array]) -> Callable[[Weights], Weights]:
+        """What turns weights between frequent words into those over all words."""
+
+        def whole(weights: Weights) -> Weights:
+            parts: list[Part] = [Mapped(A=M, B=M, part=part) for M in maps for part in weights.parts]
+            if self.identity_weight:
+                parts.insert(0, Identity(n_terms=maps[0].shape[1], scale=float(self.identity_weight)))
+            return Weights(parts)
+
+        return whole
+
+    def _keep(self, words: CorrelatedWords, ranker: TermPairRanker, n_terms: int) -> None:
+        self.words_, self.ranker_ = words, ranker
+        self.n_features_in_ = self.n_doc_features_ = n_terms
+
+    def _forget(self) -> None:
+        for name in ("words_", "ranker_", "_snapshot", "n_features_in_", "n_doc_features_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        check_is_fitted(self)
+        words, word_arrays = self.words_.to_state()
+        ranker, ranker_arrays = self.ranker_._saved()
+        params = self._saved_params() | {"words": words, "ranker": ranker}
+        arrays = {f"words.{name}": array for name, array in word_arrays.items()}
+        arrays |= {f"ranker.{name}": array for name, array in ranker_arrays.items()}
+        return {"class": type(self).__name__, "params": params}, arrays
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        from tercet.learn import RANKERS  # all of them, this one included
+
+        groups: dict[str, dict[str, NDArray[Any]]] = {"words": {}, "ranker": {}}
+        for name, array in arrays.items():
+            group, _, key = name.partition(".")
+            if group not in groups:
+                raise DamagedBundleError(f"{fields.where}: unexpected array {name!r}")
+            groups[group][key] = array
+        words = CorrelatedWords.from_state(params["words"], groups["words"])
+        known = RANKERS | {ByPlaceRanker.__name__: ByPlaceRanker}
+        inner = Bundle(kind="ranker", meta=params["ranker"], arrays=groups["ranker"], path=Path(fields.where))
+        fitted = load_ranker(inner, known)
+        kind = LowRankRanker if isinstance(fitted, ByPlaceRanker) else type(fitted)
+        ranker = cls(**params | {"words": words, "ranker": kind(**fitted.get_params(deep=False))})
+        try:
+            ranker._check_params()
+        except ParameterError as error:
+            raise DamagedBundleError(f"{fields.where}: {error}") from error
+        maps = ranker._maps(words)
+        fits = isinstance(fitted, ByPlaceRanker) == (ranker.variant == "by-place")
+        if not fits or fitted.weights_.shape != 2 * (words.frequent_.size,):
+            raise DamagedBundleError(f"{fields.where}: the ranker does not fit the words it stands behind")
+        if isinstance(fitted, ByPlaceRanker):
+            fitted.n_places = len(maps)
+        ranker._keep(words, fitted, words.n_features_in_)
+        return ranker
+
+
+def _mapped(texts: sparse.csr_array, maps: list[sparse.csr_array]) -> sparse.csr_array:
+    """The texts over frequent words; with several maps, a text has a row for each, one after the other."""
+    rows = [texts.astype(np.float64) @ M.T for M in maps]
+    if len(rows) == 1:
+        return check_matrix(rows[0], "the mapped texts")
+    text_by_text = np.arange(len(rows) * texts.shape[0]).reshape(len(rows), -1).T.ravel()
+    return check_matrix(sparse.csr_array(sparse.vstack(rows, format="csr"))[text_by_text], "the mapped texts")
+
+
+def _told_of(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
+    """The callback, told of the weights over all words."""
+    if isinstance(callback, Saver):
+        return callback
+    return lambda event: callback(_seen_whole(event, whole))
+
+
+def _seen_whole(event: Event, whole: Callable[[Weights], Weights]) -> Event:
+    return replace(event, weights=lambda: whole(event.weights()))

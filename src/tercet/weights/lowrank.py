@@ -1,0 +1,116 @@
+"""Weights of low rank: words meet in a latent space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.errors import DamagedBundleError, InputError
+from tercet.store import Fields, take_array
+from tercet.weights.part import Part, check_finite, frozen, take_shape
+from tercet.weights.scoring import Matrix
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LowRank(Part):
+    """``U'V`` with a word's factors in one row: U (n_query_terms, n_components), V (n_doc_terms, n_components).
+
+    With ``typical_length`` the score of a document is divided by the length of its latent vector V'd and multiplied
+    by that constant, so that a document of typical length keeps its score: a per-document scale that costs nothing
+    at search time.
+
+    Examples
+    --------
+    >>> U, V = np.array([[1], [2]], dtype=np.float32), np.array([[3], [5]], dtype=np.float32)
+    >>> LowRank(query_factors=U, doc_factors=V).block(np.arange(2), np.arange(2)).tolist()
+    [[3.0, 5.0], [6.0, 10.0]]
+    """
+
+    kind = "lowrank"
+    query_factors: NDArray[np.float32]
+    doc_factors: NDArray[np.float32]
+    typical_length: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.query_factors.shape[1] != self.doc_factors.shape[1]:
+            raise InputError(
+                f"query factors have {self.query_factors.shape[1]} components, document factors "
+                f"{self.doc_factors.shape[1]}; they must agree"
+            )
+        tied = self.query_factors is self.doc_factors
+        check_finite(self.query_factors, "U")
+        object.__setattr__(self, "query_factors", frozen(self.query_factors))
+        if tied:
+            object.__setattr__(self, "doc_factors", self.query_factors)
+            return
+        check_finite(self.doc_factors, "V")
+        object.__setattr__(self, "doc_factors", frozen(self.doc_factors))
+
+    @property
+    def tied(self) -> bool:
+        return self.query_factors is self.doc_factors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.query_factors.shape[0], self.doc_factors.shape[0]
+
+    @property
+    def n_stored(self) -> int:
+        return self.query_factors.size + (0 if self.tied else self.doc_factors.size)
+
+    def latent_queries(self, Q: Matrix) -> NDArray[np.float64]:
+        return np.asarray(Q.astype(np.float64) @ self.query_factors.astype(np.float64))  # (n_q, n_components)
+
+    def latent_docs(self, D: Matrix) -> NDArray[np.float64]:
+        return np.asarray(D.astype(np.float64) @ self.doc_factors.astype(np.float64))  # (n_d, n_components)
+
+    def expand(self, Q: Matrix) -> NDArray[np.float64]:
+        """Expansion at typical document length when there is a per-document scale."""
+        return self.latent_queries(Q) @ self.doc_factors.T.astype(np.float64) * self.scale
+
+    def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
+        return None if self.typical_length is None else self._scale_of(self.latent_docs(D))
+
+    def _scale_of(self, latent: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        if self.typical_length is None:
+            return None
+        length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
+        return np.divide(self.typical_length, length, out=np.zeros_like(length), where=length > 0)
+
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        latent = self.latent_docs(D)
+        doc_scale = self._scale_of(latent)
+        if doc_scale is not None:
+            latent *= doc_scale[:, None]
+        return (self.latent_queries(Q) * self.scale) @ latent.T
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        latent = self.latent_docs(D)
+        scores = np.einsum("ij,ij->i", self.latent_queries(Q), latent) * self.scale
+        doc_scale = self._scale_of(latent)
+        return scores if doc_scale is None else scores * doc_scale
+
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        U, V = self.query_factors[query_terms], self.doc_factors[doc_terms]
+        return U.astype(np.float64) @ V.T.astype(np.float64) * self.scale
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {"query_factors": self.query_factors}
+        return arrays if self.tied else arrays | {"doc_factors": self.doc_factors}
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {"tied": self.tied, "typical_length": self.typical_length}
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        n, m = take_shape(fields)
+        tied = fields.take("tied", bool)
+        typical = fields.take("typical_length", (float, int, type(None)))
+        U = take_array(arrays, "query_factors", np.float32, 2)
+        V = U if tied else take_array(arrays, "doc_factors", np.float32, (m, U.shape[1]))
+        if U.shape[0] != n or V.shape[0] != m:
+            raise DamagedBundleError(f"low-rank factors have {U.shape[0]} and {V.shape[0]} rows, not {n} and {m}")
+        return cls(query_factors=U, doc_factors=V, typical_length=typical)

@@ -1,0 +1,581 @@
+"""Reproductions on queries with links: what is split, hidden and measured, two vocabularies, blends and budgets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import random_texts
+from tercet.cli.main import cli
+from tercet.data.linked import GRAPH, TEXTS
+from tercet.errors import FormatError
+from tercet.repro import find_plan, read_plan
+from tercet.repro.datasets import load_task
+from tercet.repro.learners import Blend
+from tercet.repro.learning import learn
+from tercet.repro.links import LinkTask, split_links
+from tercet.repro.plan import Data, Fit, Map
+from tercet.repro.tasks import Scorer
+from tercet.weights import Identity, Weights
+from test_readers_linked import article
+
+TOPICS = ("stars", "rivers", "music")
+N = 36
+
+
+def text_of(i: int, rng: np.random.Generator) -> str:
+    own = [f"{TOPICS[i % 3]}{j}" for j in rng.integers(0, 12, 14)]
+    return " ".join([*own, *(f"common{j}" for j in rng.integers(0, 20, 10)), f"only{i} only{i}"])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Articles that link within their topic; the same as mates whose Japanese words are other words."""
+    rng = np.random.default_rng(5)
+    folder = tmp_path_factory.mktemp("home")
+    wiki = folder / "wikispeedia"
+    (wiki / TEXTS).mkdir(parents=True)
+    (wiki / GRAPH).mkdir()
+    texts = [text_of(i, rng) for i in range(N)]
+    names = [f"Article_{i}" for i in range(N - 1)] + ["1990s"]
+    for name, text in zip(names, texts, strict=True):
+        (wiki / TEXTS / f"{name}.txt").write_bytes(article(name, text))
+    (wiki / GRAPH / "articles.tsv").write_text("# all\n\n" + "\n".join(names) + "\n")
+    links = [(i, j) for i in range(N) for j in range(N) if i != j and i % 3 == j % 3 and rng.random() < 0.6]
+    links += [(i, N - 1) for i in range(N - 1)]
+    lines = [f"{names[i]}\t{names[j]}" for i, j in sorted(set(links))]
+    (wiki / GRAPH / "links.tsv").write_text("# links\n\n" + "\n".join(lines) + "\n")
+    (folder / "kyoto-ja-en").mkdir()
+    with gzip.open(folder / "kyoto-ja-en" / "docs.jsonl.gz", "wt") as file:
+        for i in range(N):
+            mentioned = [j for a, j in links if a == i and j != N - 1][:5]
+            english = texts[i] + " " + " ".join(f"Title number{j}x" for j in mentioned)
+            japanese = texts[i].replace("common", "futsu").translate(str.maketrans("aeiou", "uoaei"))
+            row = {"id": f"K{i}", "category": "X", "title_ja": f"J{i}", "title_en": f"Title number{i}x"}
+            file.write(json.dumps(row | {"ja": [japanese], "en": [english]}) + "\n")
+    return folder
+
+
+def wiki(**settings) -> Data:
+    return Data("W", "wikispeedia", ("wikispeedia",), **settings)
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------------
+
+
+def made_task(seed: int, hides_itself: bool = True) -> LinkTask:
+    rng = np.random.default_rng(seed)
+    X = random_texts(rng, 15, 9)
+    pairs = np.array([(i, j) for i in range(15) for j in range(15) if i != j and rng.random() < 0.5])
+    train, validation, test, _ = split_links(pairs, by="links", n_articles=15)
+    return LinkTask(X, X, 15, train, validation, test, hides_itself, test_queries=8, validation_queries=8)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=30)
+def test_measures_are_those_of_a_ranking_without_what_is_known(seed):
+    task = made_task(seed)
+    weights = Weights([Identity(n_terms=9)])
+    prefs = task.test(500, 1)
+    found = task.measure(Scorer(weights), prefs)
+    scores = (task.Q @ task.D.T).toarray().astype(float)
+    known = {tuple(link) for link in [*task.train_links.tolist(), *task.validation_links.tolist()]}
+    wanted = {tuple(link) for link in task.test_links.tolist()}
+    tested = sorted(np.random.default_rng(0).permutation(np.unique(task.test_links[:, 0]))[:8].tolist())
+    precisions, tens = [], []
+    for q in tested:
+        shown = [d for d in range(15) if d != q and (q, d) not in known]
+        ranking = sorted(shown, key=lambda d, q=q: (-scores[q, d], d))
+        relevant = [(q, d) in wanted for d in ranking]
+        at = np.flatnonzero(relevant) + 1
+        precisions.append(np.mean(np.arange(1, len(at) + 1) / at))
+        tens.append(sum(relevant[:10]) / 10)
+    np.testing.assert_allclose(found["average_precision"], precisions)
+    np.testing.assert_allclose(found["precision_at_10"], tens)
+    rows = np.array(tested)[prefs.query]
+    margin = scores[rows, prefs.better] - scores[rows, prefs.worse]
+    assert found["wrong"] == np.flatnonzero(margin <= 1e-12).tolist()
+    assert np.flatnonzero(task.wrong(Scorer(weights), prefs)).tolist() == found["wrong"]
+    for q, better, worse in zip(rows.tolist(), prefs.better.tolist(), prefs.worse.tolist(), strict=True):
+        assert (q, better) in wanted
+        assert (q, worse) not in wanted | known
+        assert q != worse
+
+
+@given(seed=st.integers(0, 10**6), share=st.sampled_from([0.1, 0.5, 1.0]), over=st.sampled_from(["links", "queries"]))
+@settings(max_examples=20)
+def test_training_sees_training_links_only(seed, share, over):
+    task = made_task(seed)
+    prefs = task.train(300, 0, share, over)
+    links = {tuple(link) for link in task.train_links.tolist()}
+    drawn = set(zip(prefs.query.tolist(), prefs.better.tolist(), strict=True))
+    assert drawn <= links
+    assert len(drawn) <= max(1, round(share * len(links)))
+    assert all(q != d and (q, d) not in drawn for q, d in zip(prefs.query.tolist(), prefs.worse.tolist(), strict=True))
+
+
+def test_splits_share_nothing_and_lose_only_links_across():
+    links = np.array([(i, j) for i in range(20) for j in range(20) if i != j])
+    train, validation, test, first = split_links(links, by="links", n_articles=20)
+    together = np.concatenate([train, validation, test])
+    assert first == 0
+    assert len(np.unique(together, axis=0)) == len(together) == len(links)
+    assert len(test) == round(0.3 * len(links))
+    train, validation, test, first = split_links(links, by="documents", n_articles=20)
+    assert first == 14
+    assert (test >= 14).all()
+    assert (np.concatenate([train, validation]) < 14).all()
+    assert len(test) == 6 * 5
+    assert len(train) + len(validation) == 14 * 13
+
+
+def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(home):
+    task = load_task(wiki(split="documents"), home)
+    first = task.first_test_doc
+    prefs = task.train(2000, 0)
+    assert max(prefs.query.max(), prefs.better.max(), prefs.worse.max()) < first
+    assert task._test.D.shape[0] == task.D.shape[0] - first
+    found = task.measure(Scorer(Weights([Identity(n_terms=task.D.shape[1])])), task.test(100, 0))
+    assert found["map"] > 0.5
+
+
+def test_links_to_years_are_left_out(home):
+    task = load_task(wiki(), home)
+    every = np.concatenate([task.train_links, task.validation_links, task.test_links])
+    assert N - 1 not in every[:, 1]
+
+
+def test_keyword_queries_have_words_of_their_article(home):
+    task = load_task(wiki(query_words=3, draws=4), home)
+    assert task.Q.shape[0] == 4 * N
+    assert (np.diff(task.Q.indptr) == 3).all()
+    for row in range(task.Q.shape[0]):
+        assert set(task.Q[[row]].indices) <= set(task.D[[row % N]].indices)
+    np.testing.assert_allclose(np.sqrt(task.Q.power(2).sum(axis=1)), 1, rtol=1e-6)
+    assert task.train(500, 0).query.max() >= N
+
+
+def test_documents_can_be_cut(home):
+    task = load_task(wiki(doc_words=5), home)
+    assert np.diff(task.D.indptr).max() <= 5
+    assert np.diff(task.Q.indptr).max() > 5
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_on_some_words_scores_as_if_there_were_no_others(home):
+    task = load_task(wiki(), home)
+    fit = Fit("x", "x", ("w",), "LowRankRanker", 200, map=Map(n_frequent=20))
+    outcome = learn(fit, task, {"n_components": 3}, 0)
+    frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
+    kept = np.sort(np.argsort(-frequency, kind="stable")[:20])
+    lifted = outcome.scorer(fit.all_models()[0]).weights
+    inside = outcome.learner.weights_.score(task.Q[:, kept], task.D[:, kept])
+    np.testing.assert_allclose(lifted.score(task.Q, task.D), inside, atol=1e-6)
+
+
+def test_correlated_words_replace_the_rare_ones(home):
+    task = load_task(wiki(), home)
+    word_map = task.word_map(Map(n_frequent=15, correlated=2, rare_only=True))
+    frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
+    kept = np.argsort(-frequency, kind="stable")[:15]
+    assert word_map.A.shape == (15, task.D.shape[1])
+    assert word_map.A[:, kept].nnz == 0
+    assert word_map.A.nnz > 0
+    assert task.word_map(Map(n_frequent=15, correlated=2, rare_only=True)) is word_map
+
+
+def test_two_word_terms_are_a_block_beside_the_words(home):
+    task = load_task(wiki(two_word_terms=True), home)
+    words, pairs = task.doc_blocks["words"], task.doc_blocks["pairs"]
+    assert all(" " not in word for word in task.words[words])
+    assert all(" " in word for word in task.words[pairs])
+    word_map = task.word_map(Map(block="pairs", n_frequent=15, correlated=2))
+    assert word_map.A[:, words].nnz == 0
+    selected = task.word_map(Map(block="words"))
+    np.testing.assert_array_equal((task.D @ selected.B.T).toarray(), task.D[:, words].toarray())
+
+
+def test_two_languages(home):
+    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), home)
+    assert task.hides_itself
+    ja, en = task.query_blocks["ja"], task.query_blocks["en"]
+    assert (en.stop - en.start) == task.D.shape[1]
+    np.testing.assert_array_equal(task.query_block("en").toarray(), task.D.toarray())
+    english = task.word_map(Map(block="en"))
+    scores = english.lift(Weights([Identity(n_terms=task.D.shape[1])])).score(task.Q, task.D)
+    np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
+    tested = {int(name) for name in task._test.qids}
+    assert not tested & set(task.mates().tolist())
+    mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="mates"), home)
+    every = np.concatenate([mates.train_links, mates.validation_links, mates.test_links])
+    assert (every[:, 0] == every[:, 1]).all()
+    assert len(every) == N
+    assert ja.stop == en.start
+
+
+def test_a_blend_is_the_best_amount_on_validation(home):
+    task = load_task(wiki(), home)
+    width = task.D.shape[1]
+    good = Weights([Identity(n_terms=width)])
+    noise = np.random.default_rng(0).standard_normal((width, 4)).astype(np.float32)
+    from tercet.weights import LowRank
+
+    bad = Weights([LowRank(query_factors=noise, doc_factors=noise[::-1].copy())])
+    assert Blend().fit(good, bad, task.validation).amount_ < 0.2
+    blend = Blend().fit(bad, good, task.validation)
+    assert task.validation(blend.weights_) >= max(task.validation(good) - 0.05, task.validation(bad))
+    assert Blend().fit(good, good, task.validation).amount_ == 0.0
+
+
+# -- a plan --------------------------------------------------------------------------------------------------------
+
+PLAN = """
+seeds = 2
+test_preferences = 300
+
+[paper]
+key = "tiny"
+title = "Links"
+authors = "A. Nobody"
+venue = "Nowhere 2001"
+
+[quick]
+share = 0.5
+test_preferences = 50
+train_rows = 30
+test_rows = 20
+max_features = 30
+
+[measures]
+map = { title = "MAP", higher_is_better = true, tolerance = 0.02, spread = "standard error" }
+p10 = { title = "P@10", higher_is_better = true, tolerance = 0.02, spread = "standard error" }
+error = { title = "Rank loss", higher_is_better = false, tolerance = 0.01, spread = "standard error", unit = "%" }
+
+[datasets.wiki]
+title = "Wiki"
+reader = "wikispeedia"
+files = ["wikispeedia"]
+compare = false
+
+[datasets.kyoto]
+title = "Kyoto"
+reader = "kyoto"
+files = ["kyoto-ja-en"]
+compare = false
+
+[[fits]]
+key = "tfidf"
+title = "TFIDF"
+datasets = ["wiki"]
+ranker = "CosineRanker"
+
+[[fits]]
+key = "qe"
+title = "QE"
+datasets = ["wiki"]
+ranker = "QueryExpansion"
+preferences = 200
+
+[[fits]]
+key = "chosen"
+title = "Chosen rate"
+datasets = ["wiki"]
+ranker = "LowRankRanker"
+preferences = 4000
+parameters = { n_components = 4, diagonal = "none" }
+choose = { rate = [1e-6, 0.1] }
+early_stop = true
+
+[[fits]]
+key = "rare"
+title = "Rare"
+datasets = ["wiki"]
+ranker = "LowRankRanker"
+preferences = 2000
+parameters = { n_components = 3 }
+map = { n_frequent = 15, correlated = 2, rare_only = true }
+
+[[fits]]
+key = "cfh"
+title = "CFH"
+datasets = ["wiki"]
+blend = ["chosen", "rare"]
+
+[[fits]]
+key = "slow"
+title = "Slow"
+datasets = ["wiki"]
+ranker = "DenseRanker"
+preferences = 500
+last = true
+seeds = 1
+parameters = { rate = 1.0, schedule = "constant" }
+
+[[fits]]
+key = "mates"
+title = "CL-LSI"
+datasets = ["kyoto"]
+ranker = "LSIRanker"
+mates = true
+map = { block = "ja" }
+choose = { n_components = [2, 3] }
+
+[[fits]]
+key = "ja"
+title = "Japanese"
+datasets = ["kyoto"]
+ranker = "LowRankRanker"
+preferences = 4000
+share = 0.5
+parameters = { n_components = 4, diagonal = "none" }
+map = { block = "ja" }
+
+[[fits]]
+key = "both"
+title = "Both"
+datasets = ["kyoto"]
+ranker = "MultiTaskRanker"
+preferences = 2000
+second = "en"
+uniform_over = "queries"
+parameters = { n_components = 4 }
+map = { block = "ja" }
+
+[[tables]]
+key = "main"
+title = "links"
+place = "Table 1"
+dataset = "wiki"
+measures = ["error", "map", "p10"]
+rows = [
+  { model = "tfidf", map = 0.3 },
+  { model = "qe" },
+  { model = "chosen", title = "another title" },
+  { model = "cfh", error = 0.01 },
+  { model = "ja", dataset = "kyoto" },
+  { title = "Impossible", reason = "needs what nobody has", map = 0.9 },
+  { model = "slow" },
+]
+
+[[words]]
+key = "near"
+title = "near words"
+place = "Table 7"
+dataset = "wiki"
+model = "rare"
+of = "map"
+printed = { only3 = ["stars1"] }
+
+[[targets]]
+dataset = "wiki"
+model = "chosen"
+measure = "map"
+times = "tfidf"
+at_least = 0.1
+
+[[claims]]
+text = "both help"
+place = "Section 4"
+better = "both"
+worse = "mates"
+measures = ["map", "error"]
+datasets = ["kyoto"]
+
+[[claims]]
+text = "slow is best"
+place = "Section 4"
+better = "slow"
+worse = "tfidf"
+measures = ["p10"]
+datasets = ["wiki"]
+
+[[curves]]
+key = "walk"
+title = "training and test"
+place = "Figure 2"
+datasets = ["kyoto"]
+fits = ["ja"]
+first = 100
+points = 3
+test_preferences = 100
+beside = "training error"
+
+[[precisions]]
+key = "points"
+title = "each query"
+place = "Figure 1"
+dataset = "wiki"
+x = "tfidf"
+y = "chosen"
+queries = 20
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["repro", *(str(a) for a in arguments)])
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "links.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
+    output = tmp_path_factory.mktemp("whole")
+    result = run(plan_file, "--data-home", home, "-o", output)
+    assert result.exit_code == 0, result.output
+    return output, result
+
+
+def test_every_row_has_numbers_or_a_reason(whole):
+    found = json.loads((whole[0] / "results.json").read_text())
+    main = found["tables"]["main"]
+    assert [record["model"] for record in main[::3]] == [
+        "TFIDF",
+        "QE",
+        "another title",
+        "CFH",
+        "Japanese",
+        "Impossible",
+        "Slow",
+    ]
+    for record in main:
+        assert (record["ours"] is None) == (record["model"] == "Impossible")
+        assert record.get("reason", "") == ("needs what nobody has" if record["model"] == "Impossible" else "")
+    assert found["tables"]["targets"][0]["target"] == "≥ 0.1 times TFIDF"
+    page = (whole[0] / "index.html").read_text()
+    assert "needs what nobody has" in page
+    assert re.search(r"\d\.\d{3} ± 0\.\d{3}", page)
+    assert {row["word"] for row in found["tables"]["near"]} == {"only3"}
+    assert found["tables"]["near"][0]["ours"]
+
+
+def test_what_the_first_seed_chose_is_given_to_the_second(whole):
+    fits = {(f["fit"], f["seed"]): f for f in json.loads((whole[0] / "results.json").read_text())["fits"]}
+    assert fits["chosen", 0]["facts"]["chosen"] == {"rate": 0.1}
+    assert [one["rate"] for one in fits["chosen", 0]["facts"]["tried"]] == [1e-6, 0.1]
+    assert fits["chosen", 1]["facts"]["chosen"] == {}
+    assert fits["chosen", 1]["models"]["chosen"]["map"] == pytest.approx(
+        fits["chosen", 0]["models"]["chosen"]["map"], abs=0.2
+    )
+    assert ("slow", 1) not in fits
+
+
+def test_a_blend_is_measured_from_its_parts_also_when_those_are_only_kept(whole, home, plan_file, tmp_path):
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for cell in (whole[0] / "cells").iterdir():
+        if not cell.name.startswith("wiki-cfh"):
+            (cells / cell.name).write_bytes(cell.read_bytes())
+    result = run(plan_file, "--data-home", home, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.output.count(": done in ") == 2
+    assert (tmp_path / "main.csv").read_text() == (whole[0] / "main.csv").read_text()
+
+
+def test_figures_have_their_numbers(whole):
+    found = json.loads((whole[0] / "results.json").read_text())["figures"]
+    walk = found["walk-kyoto"]
+    assert [point["step"] for point in walk] == [100, 632, 4000]
+    assert walk[-1]["training error"] < walk[0]["training error"]
+    points = found["points"]
+    assert len(points) == 20
+    assert set(points[0]) == {"query", "TFIDF", "Chosen rate"}
+
+
+def test_a_budget_lists_what_it_cut_and_keeps_none_of_it(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0.00001")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["fits"] == []
+    assert "Wiki, TFIDF, seed 0: left out" in found["cut"]
+    assert "Cut by the budget: Wiki, TFIDF, seed 0: left out" in result.output
+    assert "The budget of 1e-05 minutes cut" in (tmp_path / "index.html").read_text()
+    assert not (tmp_path / "cells").exists() or not list((tmp_path / "cells").iterdir())
+    assert "wiki" in found["data"]
+
+
+def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0")
+    assert result.exit_code != 0
+    assert "the budget is 0.0 minutes; a number above 0 is needed" in result.output
+
+
+def test_slow_fits_come_last_and_seeds_one_after_the_other(whole):
+    order = re.findall(r"(?:Wiki|Kyoto), (.+?), seed (\d)", whole[1].output)
+    first = [title for title, seed in order if seed == "0"]
+    assert first[-1] == "Slow"
+    assert [seed for _, seed in order] == sorted(seed for _, seed in order)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen"]', "(cfh).blend: 1 models; two are needed"),
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen", "slow"]', "'slow' is no model of an earlier fit"),
+        ('blend = ["chosen", "rare"]', 'ranker = "Blend"', "(cfh): a fit has a ranker or blends two models"),
+        ("share = 0.5\nparameters", "share = 0.0\nparameters", "share and choose_share are numbers above 0"),
+        ("choose = { rate = [1e-6, 0.1] }", "choose = { rate = [] }", "(chosen).choose: no values of rate"),
+        ('reason = "needs what nobody has", ', "", "a row needs a model, or a title and the reason"),
+        ('times = "tfidf"', 'times = "ja"', "targets[0]: 'ja' is not fitted on 'wiki'"),
+        ('x = "tfidf"\ny = "chosen"', 'x = "tfidf"\ny = "ja"', "precisions[0]: 'ja' is not fitted on 'wiki'"),
+    ],
+)
+def test_a_wrong_plan_names_what_is_wrong(tmp_path, old, new, message):
+    assert old in PLAN
+    path = tmp_path / "wrong.toml"
+    path.write_text(PLAN.replace(old, new, 1))
+    with pytest.raises(FormatError, match=re.escape(message)):
+        read_plan(path)
+
+
+# -- Bai et al. 2010, typed from the paper a second time -----------------------------------------------------------
+
+PRINTED = {
+    "table-1": """1.62 .329 .163|1.62 .330 .163|4.79 .158 .098|1.28 .346 .170|1.41 .355 .177|.41 .477 .212|.41 .461 .213
+        |.40 .462 .209|.53 .425 .197|.41 .506 .225|.30 .517 .229""",
+    "table-2": """.842 .432 .193|.842 .432 .193|.721 .433 .193|.200 .503 .220|.178 .536 .233|.172 .541 .232
+        |.158 .547 .239|2.98 .239 .127|1.75 .301 .152|1.37 .335 .164|.525 .466 .207|.370 .474 .211|.347 .485 .215
+        |.149 .559 .249|.119 .614 .263""",
+    "table-3": ".407 .506 .225|.401 .503 .225",
+    "table-4": """.407 .506 .225|.387 .514 .225|.380 .510 .226|.302 .517 .229|.374 .495 .221|.310 .514 .228""",
+    "table-5-k5": "21.6 .047 .023|14.2 .049 .023|4.80 .161 .079|4.37 .166 .083",
+    "table-5-k10": "14.0 .083 .035|9.73 .089 .037|3.10 .2138 .095|2.91 .229 .100",
+    "table-5-k20": "9.14 .128 .054|6.36 .133 .059|1.87 .287 .126|1.80 .302 .130",
+    "table-6": "12.86 .128 .035|8.95 .133 .051|3.02 .261 .113|2.02 .315 .135",
+    "table-9": """4.78 .319 .259|8.27 .115 .103|4.83 .290 .243|7.54 .169 .150|3.71 .300 .253|9.29 .190 .161
+        |3.31 .275 .212|1.72 .399 .325|.96 .438 .351|.75 .493 .377|.63 .524 .386""",
+    "table-10": "4.16 .346 .311|4.21 .338 .280|3.24 .365 .309|1.53 .443 .367|.78 .499 .380|.60 .527 .391",
+}
+
+
+@pytest.mark.parametrize("key", PRINTED)
+def test_printed_numbers_are_those_of_the_paper(key):
+    [table] = [table for table in find_plan("ssi").tables if table.key == key]
+    typed = [tuple(map(float, row.split())) for row in PRINTED[key].split("|")]
+    rows = [row for row in table.rows if row.error is not None]
+    assert [pytest.approx((100 * row.error, row.map, row.p10)) for row in rows] == typed
+
+
+def test_every_table_and_figure_of_the_paper_is_there():
+    plan = find_plan("ssi")
+    places = " ".join([t.place for t in plan.tables] + [w.place for w in plan.words])
+    for number in range(1, 12):
+        assert re.search(rf"Table {number}\b", places)
+    figures = {c.place for c in plan.curves} | {p.place for p in plan.precisions}
+    assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
+    [eleven] = [table for table in plan.tables if table.key == "table-11"]
+    assert [row.error for row in eleven.rows] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
