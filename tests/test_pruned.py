@@ -15,10 +15,9 @@ from tercet.learn import DivergedError
 from tercet.learn import pruned as pruned_module
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import by_document_frequency
-from tercet.learn.pruned import PrunedState
+from tercet.learn.pruned import PrunedState, SupportState
 from tercet.learn.schedules import rates
 from tercet.learn.sources import ArraySource
-from tercet.learn.sparse_state import SparseState
 from tercet.store import read_bundle, write_bundle
 from test_rankers import same_bits
 
@@ -51,9 +50,9 @@ def expected(ranker, Q, D, prefs, start):
 
 def support_of(ranker):
     """The entries that may have a weight, in the given order of columns."""
-    live = ranker._state.inner.live()
-    support = np.zeros(live.shape, dtype=bool)
-    support[np.repeat(np.arange(live.shape[0]), np.diff(live.indptr)), ranker._state.inner.order[live.indices]] = True
+    state = ranker._state.inner
+    support = np.zeros(state.shape, dtype=bool)
+    np.put_along_axis(support, state.order[state.columns], True, axis=1)
     return support
 
 
@@ -152,46 +151,88 @@ def test_a_vocabulary_that_is_small_enough_is_not_pruned():
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_w_that_does_not_fit_at_first_is_refused_with_the_figure():
+@pytest.mark.parametrize(
+    ("how", "needed", "message"),
+    [
+        (
+            {},
+            165_600,
+            "takes 90,000 bytes, then 165,600 after its first pruning; 165,599 are allowed.*, fewer rounds or",
+        ),
+        ({"n_rounds": 1}, 120_000, "takes 90,000 bytes, then 120,000 after"),
+        ({"n_kept": 50, "n_rounds": 1}, 90_000, "takes 90,000 bytes, then 60,000 after.*Use fewer words or Sparse"),
+        ({"n_kept": 150}, 90_000, "takes 90,000 bytes, then 0 after"),
+    ],
+)
+def test_a_w_that_does_not_fit_is_refused_with_the_figures(how, needed, message):
     Q, D, prefs = made_data(0)
-    needed = 90_000 + 20 * 150 * 138  # W, and the entries that stay in the first round, on their way
-    message = f"document words takes 90,000 bytes, {needed:,} while it is pruned first; {needed - 1:,} are allowed"
     with pytest.raises(MemoryLimitError, match=message):
-        tc.PrunedRanker(max_memory=needed - 1).fit(Q, prefs, D)
-    tc.PrunedRanker(max_memory=needed, rate=0.5).fit(Q, prefs, D)
+        tc.PrunedRanker(max_memory=needed - 1, **how).fit(Q, prefs, D)
+    tc.PrunedRanker(max_memory=needed, rate=0.5, **how).fit(Q, prefs, D)
 
 
 def test_it_says_what_memory_it_will_take(capsys):
     Q, D, prefs = made_data(0)
     tc.PrunedRanker(rate=0.5, verbose=True).fit(Q, prefs, D)
-    assert "W takes 0.00 GB until it is pruned, and 0.00 GB while" in capsys.readouterr().err
+    assert "W takes 0.00 GB until it is pruned, then 0.00 GB\n" in capsys.readouterr().err
+    tc.PrunedRanker(n_kept=N_TERMS, rate=0.5, verbose=True).fit(Q, prefs, D)
+    assert "W takes 0.00 GB\n" in capsys.readouterr().err
     tc.PrunedRanker(rate=0.5, verbose=False).fit(Q, prefs, D)
     assert capsys.readouterr().err == ""
 
 
-def test_memory_follows_what_is_left():
+def test_memory_is_eight_bytes_for_each_entry_left():
     Q, D, prefs = made_data(0)
-    dense = 4 * N_TERMS**2
-    used = {}
     for n_kept in (140, 8, 1):
         ranker = tc.PrunedRanker(n_kept=n_kept, n_rounds=1, rate=0.5).fit(Q, prefs, D)
-        used[n_kept] = ranker._state.inner.rows.bytes_used()
-    assert used[1] < used[8] < dense <= used[140]
-    assert used[8] <= N_TERMS * (40 * 8 + 64)
+        arrays = ranker._state.arrays()
+        assert arrays["values"].nbytes + arrays["columns"].nbytes == 8 * n_kept * N_TERMS
+
+
+def test_pruning_gives_rows_back_on_the_way(monkeypatch):
+    W, seen = np.eye(5, 4, dtype=np.float32), []
+
+    def largest_of_rows(*arrays, found=pruned_module.largest_of_rows):
+        seen.append(len(W))
+        found(*arrays)
+
+    monkeypatch.setattr(pruned_module, "largest_of_rows", largest_of_rows)
+    monkeypatch.setattr(pruned_module, "_ENTRIES_AT_ONCE", 8)
+    state = PrunedState(DenseState(W, np.arange(4, dtype=np.int32)))
+    state.prune(3)
+    assert [*seen, len(W)] == [5, 4, 2, 0]
+    values, columns = state.inner.values, state.inner.columns
+    state.prune(1)
+    assert values.size == columns.size == 0
 
 
 @settings(max_examples=50)
-@given(seed=st.integers(0, 10**6), m=st.integers(2, 700), data=st.data())
-def test_any_number_of_entries_has_room(seed, m, data):
-    kept = data.draw(st.integers(1, m - 1))
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 9),
+    m=st.integers(2, 60),
+    at_once=st.integers(1, 300),
+    spread=st.booleans(),
+    data=st.data(),
+)
+def test_pruning_takes_the_largest_and_of_equal_ones_the_first(seed, n, m, at_once, spread, data):
+    first = data.draw(st.integers(1, m - 1))
+    second = data.draw(st.integers(1, first))
     rng = np.random.default_rng(seed)
-    columns = np.sort(np.array([rng.permutation(m)[:kept] for _ in range(6)]), axis=1).astype(np.int32)
-    values = rng.standard_normal((6, kept)).astype(np.float32)
-    state = pruned_module._support_state(values, columns, np.arange(m, dtype=np.int32))
-    assert state.rows.bytes_used() <= 6 * min(40 * kept + 64, 4 * -(-m // 64) * 64)
-    found = state.live()
-    np.testing.assert_array_equal(found.indices.reshape(6, kept), columns)
-    np.testing.assert_array_equal(found.data.reshape(6, kept), values)
+    W = rng.integers(-5, 6, (n, m)).astype(np.float32)  # many of equal size
+    if spread:  # and many that differ in their last bits only, or by all that a number can
+        W = np.nextafter(W, rng.choice([np.float32(-9), np.float32(9)], W.shape)) * 10.0 ** rng.integers(
+            -45, 38, (n, 1)
+        )
+        W = W.astype(np.float32)
+    state = PrunedState(DenseState(W.copy(), np.arange(m, dtype=np.int32)))
+    for kept in (first, second):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pruned_module, "_ENTRIES_AT_ONCE", at_once)
+            state.prune(kept)
+        expected = np.sort(np.argsort(-np.abs(W), axis=1, kind="stable")[:, :kept], axis=1)
+        np.testing.assert_array_equal(state.inner.columns, expected)
+        np.testing.assert_array_equal(state.inner.values, np.take_along_axis(W, expected, axis=1))
 
 
 # -- learning on ------------------------------------------------------------------------------------------------------
@@ -348,7 +389,7 @@ def test_divergence_before_a_pruning_is_told_as_such(first):
     else:
         every = np.tile(np.arange(4, dtype=np.int32), (N_TERMS, 1))
         state = PrunedState(
-            pruned_module._support_state(np.full(every.shape, np.inf, np.float32), every, by_document_frequency(D)),
+            SupportState(np.full(every.shape, np.inf, np.float32), every, by_document_frequency(D)),
             [(5, 3)],
         )
     ranker = tc.PrunedRanker(n_kept=3)
@@ -356,6 +397,17 @@ def test_divergence_before_a_pruning_is_told_as_such(first):
     with pytest.raises(DivergedError, match="no longer finite"):
         ranker.partial_fit(Q, prefs, D)
     assert not hasattr(ranker, "n_steps_")
+
+
+def test_a_step_beyond_all_numbers_is_told_after_the_pruning_it_meets():
+    Q, D, prefs = made_data(0)
+    every = np.tile(np.arange(40, dtype=np.int32), (N_TERMS, 1)).copy()
+    ranker = tc.PrunedRanker(n_kept=3, rate=3e38, schedule="constant")
+    ranker._state = PrunedState(
+        SupportState(np.zeros(every.shape, np.float32), every, by_document_frequency(D)), [(1, 3)]
+    )
+    with pytest.raises(DivergedError, match="no longer finite"):
+        ranker.partial_fit(Q * 100, prefs[[0, 0]], D)
 
 
 @pytest.mark.parametrize(
@@ -368,18 +420,46 @@ def test_divergence_before_a_pruning_is_told_as_such(first):
         (lambda state: state.update(cuts=[[40, 7]]), "has not 7 entries in each row"),
         (lambda state: state.update(cuts=[]), "has not 150 entries in each row"),
         (lambda state: state.update(step=81), "at step 81, its weights at 80"),
-        (lambda state: state["inner"].update(frozen=False), "has not 10 entries"),
+        (lambda state: state["inner"].update(frozen=False), "unknown fields"),
         (lambda state: state.update(dense=True), "unknown fields|no array 'W'"),
     ],
 )
 def test_a_damaged_file_is_refused(change, message, tmp_path):
     Q, D, prefs = made_data(0)
     ranker = tc.PrunedRanker(n_kept=10, n_rounds=1, rate=0.5).fit(Q, prefs, D)
-    assert isinstance(ranker._state.inner, SparseState)
+    assert isinstance(ranker._state.inner, SupportState)
     ranker.save(tmp_path / "model")
     bundle = read_bundle(tmp_path / "model")
     meta = dict(bundle.meta)
     change(meta["state"])
     write_bundle(tmp_path / "changed", kind=bundle.kind, meta=meta, arrays=bundle.arrays)
+    with pytest.raises(DamagedBundleError, match=message):
+        tc.load(tmp_path / "changed")
+
+
+def swapped(columns):
+    columns[3, [0, 1]] = columns[3, [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("columns", swapped, "do not rise in each row"),
+        ("columns", lambda columns: np.copyto(columns[:, 1], columns[:, 0]), "do not rise in each row"),
+        ("columns", lambda columns: columns[7].__setitem__(0, -1), "out of range"),
+        ("columns", lambda columns: columns[7].__setitem__(-1, N_TERMS), "out of range"),
+        ("columns", lambda columns: columns[7].__setitem__(slice(8, 10), [2**31 - 1, -(2**31)]), "out of range"),
+        ("order", lambda order: order.__setitem__(0, order[1]), "not a permutation"),
+        ("values", lambda values: values[0].__setitem__(0, np.nan), "finite"),
+    ],
+)
+def test_damaged_arrays_are_refused(name, change, message, tmp_path):
+    Q, D, prefs = made_data(0)
+    tc.PrunedRanker(n_kept=10, n_rounds=1, rate=0.5).fit(Q, prefs, D).save(tmp_path / "model")
+    bundle = read_bundle(tmp_path / "model")
+    arrays = dict(bundle.arrays)
+    arrays[name] = arrays[name].copy()
+    change(arrays[name])
+    write_bundle(tmp_path / "changed", kind=bundle.kind, meta=bundle.meta, arrays=arrays)
     with pytest.raises(DamagedBundleError, match=message):
         tc.load(tmp_path / "changed")

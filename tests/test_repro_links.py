@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,15 @@ from conftest import random_texts
 from tercet.cli.main import cli
 from tercet.data.linked import GRAPH, TEXTS
 from tercet.errors import FormatError
-from tercet.repro import find_plan, read_plan
+from tercet.measure import paired_test
+from tercet.repro import Results, find_plan, read_plan
 from tercet.repro.datasets import load_task
 from tercet.repro.learners import Blend
-from tercet.repro.learning import learn
+from tercet.repro.learning import Deadline, learn
 from tercet.repro.links import LinkTask, split_links
 from tercet.repro.plan import Data, Fit, Map
 from tercet.repro.tasks import Scorer
+from tercet.repro.verdicts import claim_test, standard_error
 from tercet.weights import Identity, Weights
 from test_readers_linked import article
 
@@ -508,6 +511,45 @@ def test_a_budget_lists_what_it_cut_and_keeps_none_of_it(home, plan_file, tmp_pa
     assert "wiki" in found["data"]
 
 
+def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_file, tmp_path, monkeypatch):
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for cell in (whole[0] / "cells").iterdir():
+        if not cell.name.startswith("wiki-cfh"):
+            (cells / cell.name).write_bytes(cell.read_bytes())
+    steps = []
+
+    class OverAtTheFirstStep(Deadline):
+        @property
+        def is_over(self) -> bool:
+            return bool(steps)
+
+        def __call__(self, event: object) -> bool:
+            steps.append(event)
+            return True
+
+    monkeypatch.setattr("tercet.repro.runner.Deadline", OverAtTheFirstStep)
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "10")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "results.json").read_text())["cut"] == [
+        "Wiki, CFH, seed 0: blended from a model that was cut short",
+        "Wiki, CFH, seed 1: left out",
+    ]
+    assert not [cell for cell in cells.iterdir() if cell.name.startswith("wiki-cfh")]
+    assert (tmp_path / "index.html").read_text().count("blended from a model that was cut short") == 2
+
+
+def test_what_is_cut_before_its_first_validation_counts_as_cut(home):
+    task = load_task(wiki(), home)
+    parameters = {"n_components": 3, "validate_every": 10_000}
+    fit = Fit("x", "x", ("w",), "LowRankRanker", 20_000, early_stop=True)
+    outcome = learn(fit, task, parameters, 0, deadline=Deadline(0.0))
+    assert outcome.learner.n_steps_ == 0  # the start was the best that was validated
+    assert outcome.cut
+    assert not learn(fit, task, parameters, 0).cut
+    assert not learn(Fit("x", "x", ("w",), "CosineRanker"), task, {}, 0, deadline=Deadline(0.0)).cut
+
+
 def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
     result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0")
     assert result.exit_code != 0
@@ -579,3 +621,25 @@ def test_every_table_and_figure_of_the_paper_is_there():
     assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
     [eleven] = [table for table in plan.tables if table.key == "table-11"]
     assert [row.error for row in eleven.rows] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
+
+
+# -- standard errors -----------------------------------------------------------------------------------------------
+
+
+def test_standard_errors_of_the_rank_loss_count_queries_not_tuples(plan_file):
+    plan = read_plan(plan_file)
+    results = Results(plan, False, "0")
+    query = np.repeat(np.arange(20), 50)
+    results.tested["wiki", 0] = query
+    failing = query < 5  # all tuples of a quarter of the queries
+    cell = {"error": 0.25, "wrong": np.flatnonzero(failing).tolist(), "n_preferences": 1000}
+    none = {"error": 0.0, "wrong": [], "n_preferences": 1000}
+    results.fits["wiki", "tfidf"] = [{"models": {"tfidf": cell}}]
+    results.fits["wiki", "slow"] = [{"models": {"slow": none}}]
+    by_query = np.r_[np.ones(5), np.zeros(15)]
+    assert standard_error(results, "wiki", "tfidf", "error") == pytest.approx(by_query.std(ddof=1) / np.sqrt(20))
+    claim = replace(plan.claims[1], better="slow", worse="tfidf")
+    test = claim_test(results, claim, "wiki", "error")
+    assert test.difference == pytest.approx(-0.25)
+    assert test.n == 20
+    assert test.low == pytest.approx(paired_test(np.zeros(20), by_query).low)

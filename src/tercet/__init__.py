@@ -29,7 +29,7 @@ from tercet.learn import (
     WarpSource,
 )
 from tercet.loading import load
-from tercet.measure import evaluate
+from tercet.measure import HeldOutQueries, blend, evaluate
 from tercet.model import TextModel
 from tercet.pictures import picture
 from tercet.recipe import fit, fit_labelled
@@ -50,6 +50,7 @@ __all__ = [
     "GroupSparseRanker",
     "HardSource",
     "HashedRanker",
+    "HeldOutQueries",
     "LSIRanker",
     "LowRankRanker",
     "MultiTaskRanker",
@@ -63,6 +64,7 @@ __all__ = [
     "Vectoriser",
     "WarpSource",
     "Weights",
+    "blend",
     "evaluate",
     "fit",
     "fit_labelled",

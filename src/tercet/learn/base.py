@@ -201,7 +201,7 @@ class SgdRanker(TermPairRanker):
         prefs : Preferences, or a source of them
         validation : callable ``Weights -> float``, higher is better
             Called every ``validate_every`` steps. The best weights are kept, the start included, and training ends
-            after ``patience`` calls without a better value.
+            at the first call after ``patience`` ones in a row that brings no better value either.
         callbacks : callables that get an Event after each chunk and end the training by returning True;
             a ``Checkpoint`` among them makes the run resumable
         """

@@ -96,7 +96,7 @@ class DenseRanker(SgdRanker):
     epochs : passes over the preferences
     shuffle : a new order for each pass, drawn from ``random_state``
     validate_every : steps between validations; default an epoch, or a tenth of a single one
-    patience : validations without improvement before training ends; None never ends early
+    patience : validations in a row that may bring no improvement; one more ends the training. None never ends early
     max_memory : bytes W may take; default three quarters of the machine's memory
     verbose : None shows progress on a terminal, True always, False never
 

@@ -59,7 +59,7 @@ class Stopping:
     """When to validate and when to give up.
 
     every : steps between validations
-    patience : validations without a better one before training stops; None never stops early
+    patience : validations in a row that may bring no better one; one more stops. None never stops early
     """
 
     every: int

@@ -14,23 +14,78 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
 from tercet.kernels.dense import dense_advance
-from tercet.kernels.sparse import sparse_advance
-from tercet.kernels.sparse_rows import BLOCK, FAST_COST
+from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Event, Run, Stopping
-from tercet.learn.matrices import Problem, by_document_frequency
+from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.sparse_rows import LINE_BYTES
-from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import Chunk, State
-from tercet.store import Fields
+from tercet.store import Fields, take_array
 from tercet.weights import Sparse, Weights
 
-_BYTES_TO_MOVE = 20  # an entry from W to the rows of a support: its value and its column, on the way twice and more
 _ENTRIES_AT_ONCE = 1 << 20  # of W, looked at together when rows are pruned
+_BYTES_OF_ENTRY = 8  # a value and its column
+_ALL_COLUMNS = np.empty((0, 0), dtype=np.int32)  # of a W without columns of its own
+
+
+class SupportState(State):
+    """A W with as many entries in every row; the others are zero and stay so.
+
+    values : float32 (n_query_terms, n_kept)
+    columns : int32 (n_query_terms, n_kept), the column of each in W, rising in every row
+    order : the columns of W from the most to the least frequent word, as in ``DenseState``
+    """
+
+    kernels = (fixed_rows_advance,)
+
+    def __init__(
+        self, values: NDArray[np.float32], columns: NDArray[np.int32], order: NDArray[np.int32], step: int = 0
+    ) -> None:
+        self.values = values
+        self.columns = columns
+        self.order = order
+        self.step = step
+        self._delta = np.zeros(order.size, dtype=np.float32)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.order.size
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+        return Problem.of(Q, reorder_columns(D, self.order))
+
+    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        columns = self.columns.view(np.uint32)
+        fixed_rows_advance(self.values, columns, self._delta, problem.Q, problem.D, chunk, problem.scratch, tally)
+
+    def snapshot(self) -> Weights:
+        n, kept = self.values.shape
+        weights = sparse.csr_array(
+            (self.values.flatten(), self.order[self.columns.ravel()], np.arange(n + 1) * kept), shape=self.shape
+        )
+        weights.eliminate_zeros()
+        return Weights([Sparse(weights=weights)])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"values": self.values, "columns": self.columns, "order": self.order}
+
+    def copy(self) -> Self:
+        return type(self)(self.values.copy(), self.columns.copy(), self.order, self.step)
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        order = take_array(arrays, "order", np.int32, 1)
+        if not np.array_equal(np.sort(order), np.arange(order.size)):
+            raise DamagedBundleError("the column order of a pruned state is not a permutation")
+        values = take_array(arrays, "values", np.float32, 2)
+        columns = take_array(arrays, "columns", np.int32, values.shape)
+        rising = values.size > 0 and bool((columns[:, 1:] > columns[:, :-1]).all())
+        if not rising or columns[:, 0].min() < 0 or columns[:, -1].max() >= order.size:
+            raise DamagedBundleError("the columns of a pruned state are out of range, or do not rise in each row")
+        return cls(values.copy(), columns.copy(), order, fields.take("step", int))
 
 
 class PrunedState(State):
@@ -39,13 +94,12 @@ class PrunedState(State):
     cuts : (step, entries that stay in each row after it), in the order of their steps
     """
 
-    kernels = (dense_advance, sparse_advance)
+    kernels = (dense_advance, fixed_rows_advance, largest_of_rows)
 
-    def __init__(self, inner: DenseState | SparseState, cuts: Sequence[tuple[int, int]] = (), step: int = 0) -> None:
+    def __init__(self, inner: DenseState | SupportState, cuts: Sequence[tuple[int, int]] = (), step: int = 0) -> None:
         self.inner = inner
         self.cuts = tuple(cuts)
         self.step = step
-        self._texts: tuple[sparse.csr_array, sparse.csr_array] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -57,19 +111,24 @@ class PrunedState(State):
         return not self.cuts or self.step >= self.cuts[-1][0]
 
     @property
+    def values(self) -> NDArray[np.float32]:
+        """The entries of each row that may have a weight."""
+        return self.inner.W if isinstance(self.inner, DenseState) else self.inner.values
+
+    @property
     def n_live(self) -> int:
         """Weights that are not zero."""
-        return self.inner.n_live if isinstance(self.inner, SparseState) else int(np.count_nonzero(self.inner.W))
+        return int(np.count_nonzero(self.values))
 
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        self._texts = Q, D
-        return self.inner.problem(Q, D)
+        return self.inner.problem(Q, D)  # the same before and after a pruning: the order of columns stays
 
     def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk[0])
-        if n == 0:
+        if n == 0:  # to compile, while the user is told of it: the kernels of the later rounds, too
             self.inner.run(problem, chunk, tally)
-            _compile_support_kernel(chunk)
+            one = _take_largest(np.zeros((1, 1), dtype=np.float32), _ALL_COLUMNS, 1)
+            SupportState(*one, self.inner.order).run(problem, chunk, tally)
         while done < n:
             stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + done)])
             query, better, worse, step_size, rate, margin = chunk
@@ -88,28 +147,12 @@ class PrunedState(State):
     def prune(self, kept: int) -> None:
         """Leave the ``kept`` largest entries of each row, by size; the others are zero from now on.
 
-        Of equal ones, those of more frequent document words stay.
+        Of equal ones, those of more frequent document words stay. W is given back on the way.
         """
-        n, m = self.shape
-        order, step = self.inner.order, self.inner.step
-        if isinstance(self.inner, DenseState):
-            values, columns = self.inner.W, np.broadcast_to(np.arange(m, dtype=np.int32), (n, m))
-        else:
-            support = self.inner.live()
-            values, columns = support.data.reshape(n, -1), support.indices.reshape(n, -1)
-            del support
-        left, where = np.empty((n, kept), dtype=np.float32), np.empty((n, kept), dtype=np.int32)
-        height = max(1, _ENTRIES_AT_ONCE // values.shape[1])
-        for start in range(0, n, height):
-            block = slice(start, start + height)
-            stay = _largest(values[block], kept)
-            left[block] = values[block][stay].reshape(-1, kept)
-            where[block] = columns[block][stay].reshape(-1, kept)
-        del self.inner, values, columns  # before the next state takes memory
-        self.inner = _support_state(left, where, order, step)
-        del left, where  # so that they go when the state has read them
-        assert self._texts is not None
-        self.inner.problem(*self._texts)  # for its scratch; the order of columns, and so the problem, stays the same
+        assert 0 < kept <= self.values.shape[1]
+        columns = _ALL_COLUMNS if isinstance(self.inner, DenseState) else self.inner.columns
+        left, where = _take_largest(self.values, columns, kept)
+        self.inner = SupportState(left, where, self.inner.order, self.inner.step)
 
     def snapshot(self) -> Weights:
         found = self.inner.snapshot()
@@ -133,13 +176,15 @@ class PrunedState(State):
     @classmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
         inner_fields = Fields(fields.take("inner", dict), f"{fields.where} inner")
-        kind = DenseState if fields.take("dense", bool) else SparseState
+        kind = DenseState if fields.take("dense", bool) else SupportState
         inner = kind.from_state(inner_fields, arrays)
         inner_fields.done()
         step = fields.take("step", int)
         if step < 0 or step != inner.step:
             raise DamagedBundleError(f"{fields.where}: a pruned state is at step {step}, its weights at {inner.step}")
-        return cls(inner, _checked_cuts(fields.take("cuts", list), inner, arrays, fields.where), step)
+        state = cls(inner, step=step)
+        state.cuts = _checked_cuts(fields.take("cuts", list), state, fields.where)
+        return state
 
 
 class PrunedRun(Run):
@@ -157,9 +202,9 @@ class PrunedRanker(SgdRanker):
     weights of each row are set to zero for good, and the others learn on from the same preferences, until ``n_kept``
     are left in each row. A rate that falls with the steps goes on falling over all rounds.
 
-    Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words until
-    the first pruning, which takes 20 bytes more for each pair that stays; then about 40 bytes for each pair that is
-    left, for speed, but no more than before. ``fit`` says how much it will take where it shows progress.
+    Cost of a step: words of the query times words of the two documents until the first pruning, then times the weights
+    left in a row. Memory: 4 bytes for each pair of words until the first pruning, then 8 bytes for each that is left;
+    pruning itself takes no more than the larger of the two. ``fit`` says how much that is where it shows progress.
 
     Parameters
     ----------
@@ -167,7 +212,7 @@ class PrunedRanker(SgdRanker):
     n_rounds : rounds of pruning; each leaves the same share of a row's weights
     drop : int, optional
         k, weights to drop from each row in a round (Bai et al.), as many rounds as it takes, instead of ``n_rounds``.
-    max_memory : bytes W may take, its first pruning included; default half the machine's memory
+    max_memory : bytes W may take, before and after its first pruning; default half the machine's memory
     validate_every, patience : validation watches the last round only, where ``n_kept`` weights are left
     rate, schedule, margin, epochs, shuffle, random_state, verbose : see ``DenseRanker``
 
@@ -248,9 +293,9 @@ class PrunedRanker(SgdRanker):
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
         a_round = source.n_steps * self.epochs
         state = self._start(queries, docs)
-        dense, needed = self._bytes_needed(*state.shape)
+        dense, left = self._bytes_needed(*state.shape)
         ProgressBar(type(self).__name__, None, 0, self.verbose).say(
-            f"W takes {dense / 1e9:,.2f} GB until it is pruned, and {needed / 1e9:,.2f} GB while it is pruned first"
+            f"W takes {dense / 1e9:,.2f} GB" + (f" until it is pruned, then {left / 1e9:,.2f} GB" if left else "")
         )
         state.cuts = tuple((a_round * k, kept) for k, kept in enumerate(self._entries_left(docs.shape[1]), start=1))
         run = PrunedRun(
@@ -297,72 +342,47 @@ class PrunedRanker(SgdRanker):
         return sorted({kept for kept in share if kept < m}, reverse=True)
 
     def _bytes_needed(self, n: int, m: int) -> tuple[int, int]:
-        """What W takes at first, and the most that it takes: when the entries that stay move to rows of their own."""
-        copied = _BYTES_TO_MOVE * n * max(self._entries_left(m), default=0)
-        return 4 * n * m, 4 * n * m + copied
+        """What W takes until its first pruning, and after it; 0 when there is none."""
+        return 4 * n * m, _BYTES_OF_ENTRY * n * max(self._entries_left(m), default=0)
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
-        dense, needed = self._bytes_needed(Q.shape[1], D.shape[1])
+        dense, left = self._bytes_needed(Q.shape[1], D.shape[1])
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
-        if needed > allowed:
+        if max(dense, left) > allowed:
             raise MemoryLimitError(
                 f"W is dense until it is pruned, and for {Q.shape[1]:,} query and {D.shape[1]:,} document words takes "
-                f"{dense:,} bytes, {needed:,} while it is pruned first; {allowed:,} are allowed. Use fewer words, or "
-                "SparseRanker"
+                f"{dense:,} bytes, then {left:,} after its first pruning; {allowed:,} are allowed. Use fewer words"
+                f"{', fewer rounds' if left > dense else ''} or SparseRanker"
             )
         return PrunedState(DenseState.start(Q.shape[1], by_document_frequency(D)))
 
 
-def _largest(values: NDArray[np.float32], kept: int) -> NDArray[np.bool_]:
-    """Which entries of each row are its ``kept`` largest by size; of equal ones the first."""
-    size = np.abs(values)
-    edge = size.shape[1] - kept
-    smallest = np.partition(size, edge, axis=1)[:, edge, None]
-    stay = size > smallest
-    tied = size == smallest
-    stay |= tied & (np.cumsum(tied, axis=1, dtype=np.int32) <= kept - stay.sum(axis=1, keepdims=True))
-    return stay
+def _take_largest(
+    values: NDArray[np.float32], columns: NDArray[np.int32], kept: int
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """The ``kept`` largest entries of each row and their columns, given or all; nothing is left of the arrays given.
+
+    They shrink from their end as the new ones fill, so that old and new rows together take no more than the larger.
+    """
+    n, width = values.shape
+    left, where = np.empty((n, kept), dtype=np.float32), np.empty((n, kept), dtype=np.int32)
+    counts = np.empty(N_DIGITS, dtype=np.int32)
+    height = max(1, _ENTRIES_AT_ONCE // width)
+    for start in reversed(range(0, n, height)):
+        here = slice(start, start + height)
+        largest_of_rows(values[here].view(np.int32), columns[here], left[here].view(np.int32), where[here], counts)
+        for old in (values, columns) if columns.size else (values,):
+            old.resize((start, width), refcheck=False)  # the state that holds it is the only other one, and ends here
+    return left, where
 
 
-def _support_state(
-    values: NDArray[np.float32], columns: NDArray[np.int32], order: NDArray[np.int32], step: int = 0
-) -> SparseState:
-    """A state that learns these entries of each row, zeros among them too, and no others."""
-    (n, kept), m = values.shape, order.size
-    # The most that a row can take: a table for all entries, or a level for each column.
-    row_bytes = min(FAST_COST * kept + LINE_BYTES, 4 * BLOCK * -(-m // BLOCK))
-    return SparseState(
-        sparse.csr_array((values.ravel(), columns.ravel(), np.arange(n + 1) * kept), shape=(n, m)),
-        order,
-        max_memory=n * row_bytes,
-        l1=0.0,
-        shrink_every=1,
-        frozen=True,
-        step=step,
-    )
-
-
-def _compile_support_kernel(chunk: Chunk) -> None:
-    """Run the kernel of the later rounds on nothing, so that it is compiled when the user is told of it."""
-    one = np.ones((1, 1), dtype=np.float32)
-    state = _support_state(one, np.zeros((1, 1), dtype=np.int32), np.zeros(1, dtype=np.int32))
-    state.run(state.problem(*2 * (sparse.csr_array(one),)), chunk, np.zeros(2))
-
-
-def _checked_cuts(
-    cuts: list[Any], inner: DenseState | SparseState, arrays: dict[str, NDArray[Any]], where: str
-) -> list[tuple[int, int]]:
+def _checked_cuts(cuts: list[Any], state: PrunedState, where: str) -> tuple[tuple[int, int], ...]:
     """The saved cuts, when they fit together and with the entries that there are."""
-    m = inner.shape[1]
-    found = [(0, m), *(tuple(cut) if isinstance(cut, list) else () for cut in cuts)]
+    found = [(0, state.shape[1]), *(tuple(cut) if isinstance(cut, list) else () for cut in cuts)]
     whole = all(len(cut) == 2 and all(type(number) is int for number in cut) for cut in found)
     if not whole or any(b[0] <= a[0] or not 0 < b[1] < a[1] for a, b in pairwise(found)):
         raise DamagedBundleError(f"{where}: the cuts of a pruned state are {cuts}; steps rise and entries fall")
-    kept = [kept for step, kept in found if step <= inner.step][-1]
-    if isinstance(inner, SparseState):
-        fits = inner.frozen and bool((np.diff(arrays["indptr"]) == kept).all())
-    else:
-        fits = kept == m
-    if not fits:
-        raise DamagedBundleError(f"{where}: a pruned state at step {inner.step} has not {kept} entries in each row")
-    return [(step, left) for step, left in found[1:]]
+    kept = [kept for step, kept in found if step <= state.step][-1]
+    if state.values.shape[1] != kept:
+        raise DamagedBundleError(f"{where}: a pruned state at step {state.step} has not {kept} entries in each row")
+    return tuple((step, left) for step, left in found[1:])

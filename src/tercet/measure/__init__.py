@@ -1,6 +1,7 @@
-"""Measures, evaluation, significance and learning curves."""
+"""Measures, evaluation, significance, learning curves, and blends chosen by what they measure."""
 
 from tercet.measure.arrays import average_precision_by_class, measure_block
+from tercet.measure.blending import Blend, blend
 from tercet.measure.curves import CurvePoint, LearningCurve
 from tercet.measure.evaluate import Evaluation, evaluate
 from tercet.measure.held_out import HeldOutQueries, average_precision_of_classes
@@ -8,6 +9,7 @@ from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import PairedTest, holm, paired_test
 
 __all__ = [
+    "Blend",
     "CurvePoint",
     "Evaluation",
     "HeldOutQueries",
@@ -16,6 +18,7 @@ __all__ = [
     "PairedTest",
     "average_precision_by_class",
     "average_precision_of_classes",
+    "blend",
     "evaluate",
     "holm",
     "measure_block",

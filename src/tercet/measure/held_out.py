@@ -45,25 +45,83 @@ class HeldOutQueries:
     @classmethod
     def from_qrels(
         cls,
-        qrels: Mapping[str, Mapping[str, int]],
+        qrels: Mapping[Any, Mapping[Any, int]],
         Q: Any,
         D: Any,
-        query_rows: Mapping[str, int],
-        doc_rows: Mapping[str, int],
+        query_rows: Mapping[Any, int] | None = None,
+        doc_rows: Mapping[Any, int] | None = None,
         measure: str | Measure = "nDCG@10",
     ) -> HeldOutQueries:
-        """Judgements by id, with the row of each id."""
+        """Judgements by id, with the row of each id; by row numbers of Q and D where those are left out.
+
+        Examples
+        --------
+        >>> Q, D = sparse.csr_array([[1.0, 0.0]]), sparse.csr_array([[1.0, 0.0], [0.0, 1.0]])
+        >>> held_out = HeldOutQueries.from_qrels({0: {0: 1}}, Q, D, measure="AP")
+        >>> from tercet.weights import Identity
+        >>> held_out(Weights([Identity(n_terms=2)]))
+        1.0
+        """
         if not qrels:
             raise InputError("there are no held-out queries")
         rows, columns, grades = [], [], []
         for at, judged in enumerate(qrels.values()):
             for doc_id, grade in judged.items():
                 rows.append(at)
-                columns.append(doc_rows[doc_id])
+                columns.append(_row(doc_id, doc_rows, D.shape[0], "document"))
                 grades.append(grade)
         matrix = sparse.csr_array((grades, (rows, columns)), shape=(len(qrels), D.shape[0]), dtype=np.int64)
-        chosen = sparse.csr_array(Q)[np.array([query_rows[qid] for qid in qrels])]
+        chosen = sparse.csr_array(Q)[np.array([_row(qid, query_rows, Q.shape[0], "query") for qid in qrels])]
         return cls(chosen, sparse.csr_array(D), matrix, tuple(map(str, qrels)), parse_measure(measure))
+
+    @classmethod
+    def from_links(
+        cls,
+        links: ArrayLike,
+        Q: Any,
+        D: Any = None,
+        *,
+        known: ArrayLike = (),
+        exclude_self: bool = True,
+        measure: str | Measure = "AP",
+    ) -> HeldOutQueries:
+        """Links (row of Q, row of D): each row of Q that has one is a query for the documents it links to.
+
+        Parameters
+        ----------
+        links : to be found
+        Q, D : ``D=None`` means D is Q
+        known : links that are left out of the ranking, such as those that were learned from
+        exclude_self : leave out the document in the query's own row too
+
+        Examples
+        --------
+        >>> X = sparse.csr_array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+        >>> held_out = HeldOutQueries.from_links([(0, 1)], X, known=[(0, 2)])
+        >>> held_out.hidden.toarray().tolist()
+        [[1, 0, 1]]
+        """
+        D = Q if D is None else D
+        wanted, hidden = (_pairs(*given, Q, D) for given in ((links, "links"), (known, "known")))
+        if exclude_self:
+            own = np.unique(wanted[:, 0])
+            hidden = np.concatenate([hidden, np.stack([own, own], axis=1)[own < D.shape[0]]])
+        keys, hidden_keys = (np.unique(pairs[:, 0] * D.shape[0] + pairs[:, 1]) for pairs in (wanted, hidden))
+        keys = np.setdiff1d(keys, hidden_keys)
+        if not keys.size:
+            raise InputError("there are no links to be found")
+        queries = np.unique(keys // D.shape[0])
+
+        def matrix(keys: NDArray[np.int64]) -> sparse.csr_array:
+            query, doc = np.divmod(keys[np.isin(keys // D.shape[0], queries)], D.shape[0])
+            shape = queries.size, D.shape[0]
+            return sparse.csr_array(
+                (np.ones(query.size, np.int64), (np.searchsorted(queries, query), doc)), shape=shape
+            )
+
+        names = tuple(map(str, queries.tolist()))
+        chosen = sparse.csr_array(Q)[queries]
+        return cls(chosen, sparse.csr_array(D), matrix(keys), names, parse_measure(measure), hidden=matrix(hidden_keys))
 
     def __call__(self, weights: Weights) -> float:
         value = float(self.values(weights).mean())
@@ -95,6 +153,30 @@ class HeldOutQueries:
             hidden = self.hidden[block].tocoo()
             scores[hidden.row, hidden.col] = -np.inf  # below every other, so that no rank above changes
         return measure_block(scores, self.grades[block], measures, exclude=exclude)
+
+
+def _row(key: Any, rows: Mapping[Any, int] | None, n: int, what: str) -> int:
+    """The row of an id, or the key itself where it is a row number."""
+    row = key if rows is None else rows.get(key)
+    if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < n:
+        raise InputError(f"the {what} {key!r} has no row; there are {n} (0 to {n - 1})")
+    return int(row)
+
+
+def _pairs(links: ArrayLike, name: str, Q: Any, D: Any) -> NDArray[np.int64]:
+    """Links as pairs of rows, checked."""
+    pairs = np.asarray(links)
+    if pairs.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise InputError(f"{name} must be integer pairs (from, to); got shape {pairs.shape}, {pairs.dtype}")
+    bad = ((pairs < 0) | (pairs >= (Q.shape[0], D.shape[0]))).any(axis=1)
+    if bad.any():
+        at = int(bad.argmax())
+        raise InputError(
+            f"{name}[{at}] is {tuple(pairs[at].tolist())}; Q has {Q.shape[0]} rows and D {D.shape[0]}, from 0"
+        )
+    return pairs.astype(np.int64)
 
 
 def average_precision_of_classes(weights: Weights, X: Any, labels: ArrayLike) -> NDArray[np.float64]:

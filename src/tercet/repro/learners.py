@@ -12,11 +12,9 @@ from scipy import sparse
 from tercet.data import Preferences
 from tercet.learn import RANKERS, CorrelatedRanker, LowRankRanker, MultiTaskRanker, QueryExpansion
 from tercet.learn.base import SgdRanker
-from tercet.measure import HeldOutQueries
+from tercet.measure import HeldOutQueries, blend
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Weights
-
-_N_AMOUNTS = 33
 
 
 class LogisticRegression:
@@ -120,24 +118,11 @@ class CorrelatedLowRank:
 
 
 class Blend:
-    """``first + amount * second`` with the amount that is best on validation, from nothing to a hundred times.
-
-    Amounts are multiples of how much wider the first one's scores spread, so that neither one's scale matters.
-    """
+    """Two models of other fits, blended by the amount that is best on validation."""
 
     def fit(self, first: Weights, second: Weights, validation: HeldOutQueries) -> Self:
-        ratio = _spread(first, validation) / max(_spread(second, validation), np.finfo(np.float64).tiny)
-        amounts = [0.0, *(ratio * np.geomspace(0.01, 100, _N_AMOUNTS)).tolist()]
-        values = validation.values_of_blends(first, second, amounts).mean(axis=1)
-        self.amount_ = amounts[int(np.argmax(values))]
-        self.weights_ = first + second * self.amount_ if self.amount_ else first
+        self.weights_, self.amount_ = blend(first, second, validation)
         return self
-
-
-def _spread(weights: Weights, validation: HeldOutQueries) -> float:
-    """Typical standard deviation of a query's scores."""
-    blocks = weights.score_blocks(validation.Q, validation.D)
-    return float(np.mean(np.concatenate([scores.std(axis=1) for _, scores in blocks])))
 
 
 RIVALS = {"LogisticRegression": LogisticRegression}

@@ -107,7 +107,8 @@ def learn(
     outcome = _outcome(learner, trial.seen.word_map, time.perf_counter() - began)
     if fit.choose:
         outcome.facts |= {"chosen": chosen, "tried": tried, "choosing_seconds": began - started}
-    outcome.cut = deadline.is_over and bool(getattr(learner, "n_steps_", 0))
+    # Only what learns by steps looks at the deadline; with early stopping it may have gone back to step 0.
+    outcome.cut = deadline.is_over and hasattr(learner, "n_steps_")
     return outcome
 
 

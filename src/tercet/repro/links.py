@@ -138,24 +138,21 @@ class LinkTask(Task):
         if articles.size == 0:
             raise InputError("there are no links left to measure on")
         chosen = np.random.default_rng(_SPLIT_SEED).permutation(articles)[:n_queries]
-        chosen.sort()
         last = self.first_test_doc if first_doc == 0 and self.first_test_doc else self.D.shape[0]
-        n_docs = last - first_doc
 
-        def matrix(pairs: Links) -> sparse.csr_array:
-            place = np.full(self.n_articles, -1)
-            place[chosen] = np.arange(chosen.size)
-            kept = pairs[(place[pairs[:, 0]] >= 0) & (pairs[:, 1] >= first_doc) & (pairs[:, 1] < last)]
-            ones = np.ones(len(kept), dtype=np.int64)
-            rows = place[kept[:, 0]], kept[:, 1] - first_doc
-            return sparse.csr_array((ones, rows), shape=(chosen.size, n_docs))
+        def within(pairs: Links) -> Links:
+            kept = (pairs[:, 1] >= first_doc) & (pairs[:, 1] < last) & np.isin(pairs[:, 0], chosen)
+            return pairs[kept] - (0, first_doc)
 
         if self.hides_itself:
             known = np.concatenate([known, np.stack([chosen, chosen], axis=1)])
-        names = tuple(map(str, chosen.tolist()))
-        docs = self.D[first_doc:last]
-        return HeldOutQueries(
-            self.Q[chosen], docs, matrix(links), names, _MEASURES[0], hidden=matrix(np.unique(known, axis=0))
+        return HeldOutQueries.from_links(
+            within(links),
+            self.Q,
+            self.D[first_doc:last],
+            known=within(known),
+            exclude_self=False,  # where documents are split, rows of Q and D differ; hidden above
+            measure=_MEASURES[0],
         )
 
     def measure(self, scorer: Scorer, prefs: Preferences) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], la
     body = [
         f"<h1>{escape(paper.title)}</h1>",
         f"<p>{escape(paper.authors)}. {escape(paper.venue)}.</p>",
-        f'<p class="soft">Reproduced with Tercet {escape(results.version)}: mean over seeds ± half their range, beside '
-        "the printed number, its place in the paper, the difference and a verdict. Printed numbers come from the "
-        "paper, all others from this run.</p>",
+        f'<p class="soft">Reproduced with Tercet {escape(results.version)}: mean over seeds ± {_spread(results)}, '
+        "beside the printed number, its place in the paper, the difference and a verdict. Printed numbers come from "
+        "the paper, all others from this run.</p>",
     ]
     if results.quick:
         body.append(
@@ -73,6 +73,13 @@ def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], la
         + "\n".join(body)
         + "\n</body></html>\n"
     )
+
+
+def _spread(results: Results) -> str:
+    """What stands behind the ± of this plan's measures."""
+    words = {"seeds": "half their range", "standard error": "the standard error over queries"}
+    found = {measure.spread for measure in results.plan.measures.values()}
+    return " or ".join(text for spread, text in words.items() if spread in found)
 
 
 def _sheet(sheet: Sheet) -> str:
@@ -112,7 +119,8 @@ def _settings(results: Results) -> str:
     return (
         '<h3 id="settings">Settings</h3><p class="soft">Preferences are drawn with the seed; test preferences '
         f"({results.plan.test_preferences:,}) with 1000 + the seed. A tie counts as an error. Seconds are those of "
-        "the fastest seed on the machine of this run, thinning included.</p>"
+        "the fastest seed on the machine of this run, thinning included and choosing parameters left out; those of a "
+        "blend are what finding the amount took.</p>"
         '<div class="wide"><table><thead><tr><th>fit</th><th>ranker and parameters</th><th>preferences</th>'
         f"<th>data sets</th></tr></thead><tbody>\n{rows}\n</tbody></table></div>"
     )
@@ -126,10 +134,20 @@ def _setting(results: Results, fit: Fit) -> str:
     if fit.blend:
         what = " + amount * ".join(results.plan.model(key).title for key in fit.blend)
     code = f"<code>{escape(what)}</code>"
-    more: dict[str, Any] = {"chosen on training error from": fit.choose, "map": fit.map and vars(fit.map)}
-    more |= {"share of the links": fit.share if fit.share < 1 else None, "second objective": fit.second}
+    more: dict[str, Any] = {
+        f"chosen on training error, with {fit.choose_share:.0%} of the preferences, from": fit.choose,
+        "map": fit.map and vars(fit.map),
+        "share of the links": fit.share if fit.share < 1 else None,
+        "second objective": fit.second,
+    }
     for name, value in more.items():
         code += f"<small>{escape(name)} {escape(str(value))}</small>" if value else ""
+    for said, holds in {
+        "the best on validation is kept": fit.early_stop,
+        "a query is drawn first, then one of its links": fit.uniform_over == "queries",
+        "learned from translations, not from preferences": fit.mates,
+    }.items():
+        code += f"<small>{said}</small>" if holds else ""
     for dataset, parameters in fit.by_dataset.items():
         code += f"<small>{escape(results.plan.datasets[dataset].title)}: {escape(listed(parameters))}</small>"
     titles = ", ".join(results.plan.datasets[name].title for name in fit.datasets)

@@ -44,6 +44,7 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
     fits: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    tested: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict)  # query of each test preference
     budget: float | None = None  # minutes
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
 
@@ -61,14 +62,21 @@ class Results:
         name = {"map": "average_precision", "p10": "precision_at_10"}[measure]
         return np.mean([cell[name] for cell in self.cells(dataset, model)[:seeds]], axis=0)
 
-    def by_preference(self, dataset: str, model: str, seeds: int | None = None) -> NDArray[np.float64]:
-        """1 for each test preference of each seed that is wrong, 0 for the others."""
-        found = []
-        for cell in self.cells(dataset, model)[:seeds]:
-            wrong = np.zeros(cell["n_preferences"])
-            wrong[cell["wrong"]] = 1
-            found.append(wrong)
-        return np.concatenate(found)
+    def wrong_by_query(
+        self, dataset: str, model: str, seeds: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each query that was tested, its wrong test preferences and how many it had, over all seeds.
+
+        Preferences of one query are wrong together, so that queries are what can be counted as independent.
+        """
+        cells = self.cells(dataset, model)[:seeds]
+        queries = [self.tested[dataset, seed] for seed in range(len(cells))]
+        n = max(int(query.max()) for query in queries) + 1
+        wrong = np.zeros(n)
+        for cell, query in zip(cells, queries, strict=True):
+            wrong += np.bincount(query[cell["wrong"]], minlength=n)
+        of = np.bincount(np.concatenate(queries), minlength=n).astype(np.float64)
+        return wrong[of > 0], of[of > 0]
 
 
 def reproduce(
@@ -188,6 +196,8 @@ class _Run:
     def fit(self, item: _FitItem, task: Task) -> None:
         name, fit, seed = item.dataset, item.fit, item.seed
         digest = self._results.data[name]["digest"]
+        if (name, seed) not in self._results.tested:
+            self._results.tested[name, seed] = task.test(self._plan.test_preferences, seed).query
         job = self._job(name, fit, seed)
         what = f"{self._plan.datasets[name].title}, {fit.title}, seed {seed}"
         found = self._results.fits.setdefault((name, fit.key), [])
@@ -233,7 +243,7 @@ class _Run:
         how = "kept" if kept else f"done in {seconds:.0f} s"
         if result.get("cut"):
             how += ", cut short by the budget"
-            self._results.cut.append(f"{what}: cut short after {_steps(result)} steps")
+            self._results.cut.append(f"{what}: {_how_far(result)}")
         self._listener.done(f"{what}: {how}{_said(self._plan, result)}")
         return result
 
@@ -273,11 +283,14 @@ class _Run:
         at = job.dataset, job.fit.key, job.seed
         if at not in self._outcomes:
             by_key = dict(zip(job.fit.blend, job.components, strict=True))
+            blended: list[Outcome] = []
 
             def component(key: str) -> Weights:
-                return self._outcome(by_key[key], task).scorer(self._plan.model(key)).weights
+                blended.append(self._outcome(by_key[key], task))
+                return blended[-1].scorer(self._plan.model(key)).weights
 
             outcome = job.learn(task, component, self._deadline)
+            outcome.cut |= any(part.cut for part in blended)
             if not self._components & {model.key for model in job.fit.all_models()} or outcome.cut:
                 return outcome
             self._outcomes = {known: kept for known, kept in self._outcomes.items() if known[::2] == at[::2]}
@@ -285,10 +298,14 @@ class _Run:
         return self._outcomes[at]
 
 
-def _steps(result: dict[str, Any]) -> str:
-    if "facts" in result:
-        return f"{result['facts'].get('n_steps_', 0):,} of {result['facts']['preferences']:,}"
-    return f"{max((points[-1]['step'] for points in result['series'].values() if points), default=0):,}"
+def _how_far(result: dict[str, Any]) -> str:
+    if "facts" not in result:
+        steps = max((points[-1]["step"] for points in result["series"].values() if points), default=0)
+        return f"cut short after {steps:,} steps"
+    facts = result["facts"]
+    if not facts["preferences"]:
+        return "blended from a model that was cut short"
+    return f"cut short after {facts.get('n_steps_', 0):,} of {facts['preferences']:,} steps"
 
 
 def _said(plan: Plan, result: dict[str, Any]) -> str:

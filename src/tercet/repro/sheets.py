@@ -152,6 +152,8 @@ def _time(results: Results, dataset: str, model: str) -> Cell:
         return Cell("–")
     cut = [cell["facts"] for cell in results.fits[dataset, fit.key] if cell.get("cut")]
     done = f"cut short after {cut[0].get('n_steps_', 0):,} of {fit.preferences:,} steps" if cut else ""
+    if cut and fit.blend:
+        done = "blended from a model that was cut short"
     return Cell(f"{min(seconds):.1f}", done, tone="bad" if cut else "plain")
 
 
@@ -164,8 +166,9 @@ def _found(results: Results, dataset: str, model: str) -> str:
         return ""
     facts = cells[0]["facts"]
     found = [f"l1 {facts['l1_']:.3g} after {facts['n_fits_']} fits"] if facts.get("n_fits_", 0) > 1 else []
-    found += [f"{name} {value:g}" for name, value in facts.get("chosen", {}).items()]
-    found += [f"{shown} {facts[name]:.3g}" for name, shown in _FOUND.items() if name in facts]
+    for name, value in facts.get("chosen", {}).items():
+        found.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
+    found += [f"{title} {facts[name]:.3g}" for name, title in _FOUND.items() if name in facts]
     return ", ".join(found)
 
 
@@ -222,8 +225,8 @@ def _claims(results: Results) -> Sheet:
         "orderings", "Orderings the paper states", ["ordering", "data set", "measure", "difference", "verdict"]
     )
     sheet.notes.append(
-        "Better minus worse with paired 95 % intervals (t): MAP and P@10 by query, averaged over seeds; error by test "
-        "preference, all seeds; density and memory by seed. An ordering holds when the whole interval is on its side."
+        "Better minus worse with paired 95 % intervals (t): MAP, P@10 and error by query, seeds taken together; "
+        "density and memory by seed. An ordering holds when the whole interval is on its side."
     )
     for claim in plan.claims:
         for dataset in claim.datasets:

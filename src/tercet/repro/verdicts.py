@@ -49,13 +49,14 @@ def judge_target(values: Sequence[float], target: Target, measure: Measure) -> V
 
 
 def claim_test(results: Results, claim: Claim, dataset: str, name: str) -> PairedTest | None:
-    """Better minus worse: by query for MAP, by test preference for error, by seed for sizes; None with one seed."""
+    """Better minus worse, by query; by seed for sizes. None where there is only one."""
     models = claim.better, claim.worse
     seeds = min(len(results.cells(dataset, model)) for model in models)  # a budget may have left some out
     if name in ("map", "p10"):
         a, b = (results.by_query(dataset, model, name, seeds) for model in models)
     elif name == "error":
-        a, b = (results.by_preference(dataset, model, seeds) for model in models)
+        (a, of), (b, _) = (results.wrong_by_query(dataset, model, seeds) for model in models)
+        a, b = (wrong * of.size / of.sum() for wrong in (a, b))  # whose means are the errors
     else:
         a, b = (np.array(results.values(dataset, model, name)[:seeds]) for model in models)
     return paired_test(a, b) if len(a) > 1 else None
@@ -87,11 +88,12 @@ def shown(value: float, measure: Measure, digits: int | None = None, like: float
 
 
 def standard_error(results: Results, dataset: str, model: str, name: str) -> float | None:
-    """Over queries (means over seeds) or over test preferences; None for other measures."""
+    """Over queries, seeds taken together; None for other measures."""
     if name in ("map", "p10"):
         values = results.by_query(dataset, model, name)
     elif name == "error":
-        values = results.by_preference(dataset, model)
+        wrong, of = results.wrong_by_query(dataset, model)
+        values = (wrong - of * wrong.sum() / of.sum()) * of.size / of.sum()  # of a ratio of two sums
     else:
         return None
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

@@ -1,0 +1,83 @@
+"""Margin rank loss on a W with as many entries in every row (Bai et al. 2010, Algorithm 2, after a pruning)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.prefetch import prefetch
+from tercet.kernels.rows import difference
+
+AHEAD = 4  # rows whose start is asked for before they are read
+SIZE_BITS = 0x7FFFFFFF  # of a float32, all but its sign; they sort as its size does, NaN last
+DIGIT_BITS = 11  # of a size, counted together; three such digits are a size
+N_DIGITS = 1 << DIGIT_BITS
+
+
+@kernel
+def fixed_rows_advance(values, columns, delta, Q, D, chunk, scratch, tally):
+    """One pass over the preferences; changes ``values`` (n_query_terms, n_kept) in place.
+
+    ``columns`` has the column of each entry, unsigned so that no index is tested for a negative one; other entries of W
+    are zero and stay so. ``delta`` (n_doc_terms,) is all zeros before and after: it holds d+ - d- during a step, so
+    that a row is read from its start to its end, whatever words the documents have. See ``dense_advance``.
+    """
+    query, better, worse, step_size, _, margin = chunk
+    cols, vals, _, _ = scratch
+    q_indptr, q_indices, q_data = Q
+    for s in range(query.size):
+        n = difference(D, better[s], worse[s], cols, vals)
+        for j in range(n):
+            delta[cols[j]] = vals[j]
+        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        z = np.float32(0)
+        for a in range(lo, hi):
+            if a + AHEAD < hi:
+                prefetch(values, q_indices[a + AHEAD], 0)
+                prefetch(columns, q_indices[a + AHEAD], 0)
+            row, where = values[q_indices[a]], columns[q_indices[a]]
+            z0 = np.float32(0)
+            for k in range(row.size):
+                z0 += row[k] * delta[where[k]]
+            z += z0 * q_data[a]
+        if not z >= margin[s]:  # so that NaN counts as a violation and shows in the loss
+            tally[0] += 1
+            tally[1] += margin[s] - z
+            for a in range(lo, hi):
+                row, where = values[q_indices[a]], columns[q_indices[a]]
+                e = step_size[s] * q_data[a]
+                for k in range(row.size):
+                    row[k] += e * delta[where[k]]
+        for j in range(n):
+            delta[cols[j]] = 0
+
+
+@kernel
+def largest_of_rows(values, columns, kept_values, kept_columns, counts):
+    """Write the largest entries of each row, by size, and their columns to ``kept_values``, ``kept_columns``.
+
+    As many as these have room for; of equal ones the first, and in the order they have. Values are the bits (int32) of
+    floats; ``columns`` is empty where a row has all of them. ``counts`` (N_DIGITS,) is scratch.
+    """
+    n_kept = kept_values.shape[1]
+    for r in range(values.shape[0]):
+        row = values[r]
+        # Digit by digit, from the highest, the smallest size that stays, and how many of that size do.
+        smallest, ties = np.int64(0), n_kept
+        for shift in (2 * DIGIT_BITS, DIGIT_BITS, 0):
+            counts[:] = 0
+            for k in range(row.size):
+                size = np.int64(row[k]) & SIZE_BITS
+                if size >> (shift + DIGIT_BITS) == smallest:
+                    counts[(size >> shift) & (N_DIGITS - 1)] += 1
+            digit = N_DIGITS - 1
+            while counts[digit] < ties:
+                ties -= counts[digit]
+                digit -= 1
+            smallest = (smallest << DIGIT_BITS) | digit
+        at = 0
+        for k in range(row.size):
+            size = np.int64(row[k]) & SIZE_BITS
+            if size > smallest or (size == smallest and ties > 0):
+                ties -= size == smallest
+                kept_values[r, at] = row[k]
+                kept_columns[r, at] = columns[r, k] if columns.size else k
+                at += 1
