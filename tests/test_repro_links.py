@@ -550,6 +550,23 @@ def test_what_is_cut_before_its_first_validation_counts_as_cut(home):
     assert not learn(Fit("x", "x", ("w",), "CosineRanker"), task, {}, 0, deadline=Deadline(0.0)).cut
 
 
+def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
+    path = tmp_path / "wild.toml"
+    path.write_text(PLAN.replace("parameters = { n_components = 3 }", "parameters = { n_components = 3, rate = 1e12 }"))
+    result = run(path, "--data-home", home, "-o", tmp_path / "out", "--only", "wiki", "--seeds", 2)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [line.split(":")[0] for line in found["failed"]] == [
+        "Wiki, Rare, seed 0",
+        "Wiki, CFH, seed 0",
+        "Wiki, Rare, seed 1",
+        "Wiki, CFH, seed 1",
+    ]
+    assert "Failed: Wiki, Rare, seed 0: the loss is no longer finite" in result.output
+    assert "the loss is no longer finite" in (tmp_path / "out" / "index.html").read_text()
+    assert {fit["fit"] for fit in found["fits"]} == {"tfidf", "qe", "chosen", "slow"}
+
+
 def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
     result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0")
     assert result.exit_code != 0

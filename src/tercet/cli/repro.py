@@ -58,6 +58,8 @@ def repro(
     sheets, lacking = write_results(results, folder)
     for sheet in sheets:
         _print_sheet(console, sheet)
+    for line in results.failed:
+        console.print(f"Failed: {line}", markup=False)
     for line in results.cut:
         console.print(f"Cut by the budget: {line}", markup=False)
     if quick:

@@ -53,6 +53,8 @@ def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], la
     for name, reason in results.missing.items():
         title = results.plan.datasets[name].title
         body.append(f'<p class="warning">{escape(title)} was skipped: {escape(reason)}.</p>')
+    for line in results.failed:
+        body.append(f'<p class="warning">{escape(line)}.</p>')
     if results.cut:
         listed = "".join(f"<li>{escape(line)}</li>" for line in results.cut)
         body.append(f'<div class="warning">The budget of {results.budget:g} minutes cut: <ul>{listed}</ul></div>')

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import InputError
+from tercet.errors import DivergedError, InputError
 from tercet.repro.cells import Cells
 from tercet.repro.datasets import load_task
 from tercet.repro.files import MissingDataError
@@ -47,6 +47,7 @@ class Results:
     tested: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict)  # query of each test preference
     budget: float | None = None  # minutes
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
+    failed: list[str] = field(default_factory=list)  # what diverged
 
     def cells(self, dataset: str, model: str) -> list[dict[str, Any]]:
         """The model's measurements, one for each seed; none when the data is missing."""
@@ -202,7 +203,11 @@ class _Run:
         what = f"{self._plan.datasets[name].title}, {fit.title}, seed {seed}"
         found = self._results.fits.setdefault((name, fit.key), [])
         if len(found) < seed:  # an earlier seed was left out, and with it what it would have chosen
-            self._leave_out(what)
+            if self._deadline.at is None:
+                self._results.failed.append(f"{what}: left out, since an earlier seed failed")
+                self._listener.done(self._results.failed[-1])
+            else:
+                self._leave_out(what)
             return
 
         def work() -> dict[str, Any]:
@@ -235,7 +240,12 @@ class _Run:
         def unless_over() -> dict[str, Any]:
             return {"cut": True, "left out": True} if self._deadline.is_over else work()
 
-        result, kept = self._cells.get(key, setting, unless_over)
+        try:
+            result, kept = self._cells.get(key, setting, unless_over)
+        except DivergedError as error:  # of one setting; the others go on
+            self._results.failed.append(f"{what}: {error}")
+            self._listener.done(f"{what}: {error}")
+            return None
         if result.get("left out"):
             self._leave_out(what)
             return None

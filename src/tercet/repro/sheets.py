@@ -127,7 +127,7 @@ def _table(results: Results, table: Table) -> Sheet:
     for row in table.rows:
         dataset = row.dataset or table.dataset
         title = row.title or plan.model(row.model).title
-        cells = [Cell(title, row.reason)]
+        cells = [Cell(f"{title}: {row.reason}" if row.reason else title)]
         for name in table.measures:
             printed = row.printed(name)
             if name == "density" and table.dictionary_size and row.memory is not None:
@@ -166,9 +166,8 @@ def _found(results: Results, dataset: str, model: str) -> str:
         return ""
     facts = cells[0]["facts"]
     found = [f"l1 {facts['l1_']:.3g} after {facts['n_fits_']} fits"] if facts.get("n_fits_", 0) > 1 else []
-    for name, value in facts.get("chosen", {}).items():
-        found.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
-    found += [f"{title} {facts[name]:.3g}" for name, title in _FOUND.items() if name in facts]
+    named = facts.get("chosen", {}) | {title: facts[name] for name, title in _FOUND.items() if name in facts}
+    found += [f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in named.items()]
     return ", ".join(found)
 
 

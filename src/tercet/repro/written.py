@@ -60,6 +60,7 @@ def _plain(results: Results, sheets: list[Sheet], drawings: list[Drawing]) -> di
         "missing": results.missing,
         "budget": results.budget,
         "cut": results.cut,
+        "failed": results.failed,
         "fits": [
             {
                 "dataset": dataset,
