@@ -22,6 +22,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/lowrank_speed.py
 	$(BIN)/python benchmarks/dense_speed.py
 	$(BIN)/python benchmarks/sparse_speed.py
+	$(BIN)/python benchmarks/ssi_speed.py
 	$(BIN)/python benchmarks/newsgroups_map.py
 
 # The same data: make repro TERCET_DATA=/path/to/data; the pages are out/chen2010/index.html and out/ssi/index.html

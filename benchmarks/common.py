@@ -42,7 +42,7 @@ def parse_arguments(description: str | None, **for_itself: type) -> argparse.Nam
         "--data-home",
         metavar="DIR",
         default=os.environ.get("TERCET_DATA"),
-        help=f"folder with {ARCHIVE}, or where it was extracted; default: the variable TERCET_DATA",
+        help="folder with the data sets that README.md names; default: the variable TERCET_DATA",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of preferences and starts (default 0)")
     parser.add_argument("--quick", action="store_true", help="a small run, to see that everything works")

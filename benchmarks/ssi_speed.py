@@ -50,7 +50,7 @@ CONSTANT: dict[str, Any] = {"schedule": "constant", "rate": 1.0, "verbose": Fals
 # With these every step writes wherever it reads, and changes nothing.
 TOUCHING = {"rate": 1e-12, "margin": 1e6}
 YARDSTICK = f"LowRankRanker, N {N_COMPONENTS}"
-ROUNDS = 3
+ROUNDS = 2
 # Steps of about 3 to 10 seconds; those of the last three are over the number of components.
 STEPS = {
     "diagonal": 200_000,

@@ -17,6 +17,7 @@ NAMES = [
     "AP(rel=2)@100",
     "nDCG",
     "nDCG@10",
+    "nDCG(dcg='exp-log2')@10",
     "P@5",
     "P(rel=3)@5",
     "RR",
@@ -45,6 +46,9 @@ def test_names_read_and_print_as_in_ir_measures(name: str) -> None:
         (" AP ( rel = 2 ) @ 7 ", Measure("AP", cutoff=7, rel=2)),
         ("AP(rel=2,cutoff=7)", Measure("AP", cutoff=7, rel=2)),
         ("AP(rel=1)", Measure("AP")),
+        ("NDCG(dcg='log2')@3", Measure("nDCG", cutoff=3)),
+        ('nDCG( dcg = "letor" , cutoff=3)', Measure("nDCG", cutoff=3, dcg="letor")),
+        ("nDCG(dcg='exp-log2')", Measure("nDCG", dcg="exp-log2")),
         ("RankLoss(rel=2)", Measure("RankLoss", rel=2)),
     ],
 )
@@ -57,10 +61,12 @@ def test_aliases_and_spellings(alias: str, measure: Measure) -> None:
     st.sampled_from(["AP", "nDCG", "P", "RR", "R", "Success", "RankLoss"]),
     st.integers(1, 2000),
     st.integers(1, 5),
+    st.sampled_from(["log2", "exp-log2", "letor"]),
 )
 @settings(deadline=None, max_examples=50)
-def test_a_measure_parses_as_itself(name: str, cutoff: int, rel: int) -> None:
-    measure = Measure(name, cutoff=None if name == "RankLoss" else cutoff, rel=1 if name == "nDCG" else rel)
+def test_a_measure_parses_as_itself(name: str, cutoff: int, rel: int, dcg: str) -> None:
+    depth = None if name == "RankLoss" else cutoff
+    measure = Measure(name, depth, dcg=dcg) if name == "nDCG" else Measure(name, depth, rel)
     assert parse_measure(str(measure)) == measure
     assert parse_measure(measure) is measure
 
@@ -91,6 +97,12 @@ def test_unknown_names_list_what_is_supported(name: str) -> None:
         ("R(rel=2)", "needs a cutoff"),
         ("Success", "needs a cutoff"),
         ("nDCG(rel=2)@10", "no 'rel'"),
+        ("AP(dcg='letor')", "Measure AP has no 'dcg'"),
+        ("nDCG(dcg='ln')@10", "'dcg' of nDCG must be one of log2, exp-log2, letor. Got 'ln'"),
+        ("nDCG(dcg=2)@10", "Cannot read 'dcg=2'"),
+        ("AP(rel='2')@10", "Cannot read \"rel='2'\""),
+        ("nDCG(dcg='letor\")@10", "Cannot read"),
+        ("nDCG(dcg='letor',dcg='log2')", "once"),
         ("RankLoss@10", "whole ranking"),
     ],
 )

@@ -30,7 +30,8 @@ def packed_posts(name: str) -> bytes:
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (b"2 qid:1 1:0.5 3:1 # doc\n0 qid:1\n", "svmlight"),
+        (b"2 qid:1 1:0.5 3:1 # doc\n0 qid:1\n", "letor"),
+        (b"# all of them\n2 qid:\xc3\xa9 1:0.5\r\n", "letor"),
         (b"\n# made by hand\n-1 1:0.5\n", "svmlight"),
         (b"1 2:3 4:5 6:7\n", "svmlight"),
         (b"query-id\tcorpus-id\tscore\r\nq\td\t1\r\n", "qrels"),
@@ -47,6 +48,7 @@ def packed_posts(name: str) -> bytes:
         (b'{"query": "q", "better": "a", "worse": "b"}\n', "preferences"),
         (packed_posts("20news-bydate-train/sci.space/1"), "20newsgroups"),
         (packed_posts("./20news-bydate-test/sci.space/1"), "20newsgroups"),
+        (packed_posts("QueryLevelNorm/Fold1/train.txt"), "letor-folds"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
@@ -64,6 +66,7 @@ def test_files(tmp_path: Path, content: bytes, kind: str, packed: bool) -> None:
         ({"corpus.jsonl.gz": gzip.compress(BEIR["corpus.jsonl"])}, "beir"),
         ({"train-images-idx3-ubyte.gz": gzip.compress(IMAGES)}, "mnist"),
         ({"20news-bydate-train/a/1": b"", "20news-bydate-test/a/1": b""}, "20newsgroups"),
+        ({f"Fold1/{part}": b"1 qid:1 1:1" for part in ("train.txt", "vali.txt.gz", "test.txt")}, "letor-folds"),
         ({"a/1": b"caf\xe9", "b/1": b"text", ".git/x": b"\0", "README": b"\0"}, "labelled-folder"),
     ],
 )

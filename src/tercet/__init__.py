@@ -28,6 +28,17 @@ from tercet.learn import (
     SparseRanker,
     WarpSource,
 )
+from tercet.learn.linear import (
+    AdaRankRanker,
+    FenchelRanker,
+    FTRLRanker,
+    ListNetRanker,
+    NonconvexRanker,
+    ProximalRanker,
+    RankSVMRanker,
+    RSRanker,
+    l1_path,
+)
 from tercet.loading import load
 from tercet.measure import HeldOutQueries, blend, evaluate
 from tercet.model import TextModel
@@ -39,6 +50,7 @@ from tercet.weights import Explanation, Weights
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaRankRanker",
     "Analyser",
     "Checkpoint",
     "CorrelatedRanker",
@@ -47,17 +59,24 @@ __all__ = [
     "DenseRanker",
     "DiagonalRanker",
     "Explanation",
+    "FTRLRanker",
+    "FenchelRanker",
     "GroupSparseRanker",
     "HardSource",
     "HashedRanker",
     "HeldOutQueries",
     "LSIRanker",
+    "ListNetRanker",
     "LowRankRanker",
     "MultiTaskRanker",
+    "NonconvexRanker",
     "Preferences",
+    "ProximalRanker",
     "PrunedRanker",
     "QueryExpansion",
     "RM3Expansion",
+    "RSRanker",
+    "RankSVMRanker",
     "SampledSource",
     "SparseRanker",
     "TextModel",
@@ -68,6 +87,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fit_labelled",
+    "l1_path",
     "load",
     "picture",
 ]

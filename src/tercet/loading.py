@@ -9,6 +9,7 @@ from tercet.errors import BundleError
 from tercet.learn import RANKERS
 from tercet.learn.base import KIND as RANKER_KIND
 from tercet.learn.base import load_ranker
+from tercet.learn.linear import LINEAR_RANKERS
 from tercet.model import KIND as MODEL_KIND
 from tercet.model import TextModel
 from tercet.store import read_bundle
@@ -21,7 +22,8 @@ def load(path: str | PathLike[str]) -> Any:
     """
     bundle = read_bundle(path)
     if bundle.kind == RANKER_KIND:
-        return load_ranker(bundle, RANKERS)
+        known: dict[str, Any] = {**RANKERS, **LINEAR_RANKERS}
+        return load_ranker(bundle, known)
     if bundle.kind == MODEL_KIND:
         return TextModel.from_bundle(bundle)
     raise BundleError(

@@ -11,12 +11,24 @@ from typing import Literal, TypeAlias
 from tercet.data.beir import plain_or_packed
 from tercet.data.idx import IDX_TYPES, mnist_file
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
+from tercet.data.letor_folds import fold_member, is_fold
 from tercet.data.lines import FilePath, open_bytes, open_lines, parse_json_object, split_columns
 from tercet.data.preference_files import TSV_HEADER, TSV_HEADERS
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 
-Kind: TypeAlias = Literal["beir", "labelled-folder", "20newsgroups", "svmlight", "mnist", "qrels", "run", "preferences"]
+Kind: TypeAlias = Literal[
+    "beir",
+    "labelled-folder",
+    "20newsgroups",
+    "letor",
+    "letor-folds",
+    "svmlight",
+    "mnist",
+    "qrels",
+    "run",
+    "preferences",
+]
 
 LINES_LOOKED_AT = 20
 _TAR_MAGIC = slice(257, 262)
@@ -24,20 +36,22 @@ _FOLDERS = (
     "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
     "train-images-idx3-ubyte and its three companions (MNIST), "
     f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
+    "Fold1, Fold2, … with train.txt, vali.txt and test.txt (LETOR), "
     "at least two subfolders of text files (labelled texts)"
 )
 _FILES = (
-    "target id:value lines (SVMlight, LETOR), 4-column or BEIR judgements, 6-column runs, "
-    "query/better/worse preferences as TSV or JSONL, the 20 Newsgroups archive"
+    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, "
+    "query/better/worse preferences as TSV or JSONL, the archives of 20 Newsgroups and of LETOR folds"
 )
 
 
 def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
-    Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"labelled-folder"``. Files: ``"svmlight"``,
-    ``"qrels"``, ``"run"``, ``"preferences"``, ``"20newsgroups"`` (its archive). Looks at a few lines only; a
-    file recognised may still be refused by its reader.
+    Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``. Files:
+    ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``, ``"preferences"``,
+    ``"20newsgroups"`` and ``"letor-folds"`` (their archives). Looks at a few lines only; a file recognised may
+    still be refused by its reader.
 
     Examples
     --------
@@ -46,7 +60,7 @@ def recognise(path: FilePath) -> Kind:
     ...     file = pathlib.Path(folder, "mystery")
     ...     _ = file.write_text("2 qid:1 1:0.5 2:0.25\\n")
     ...     recognise(file)
-    'svmlight'
+    'letor'
     """
     where = Path(path)
     if not where.exists():
@@ -62,6 +76,8 @@ def _recognise_folder(folder: Path) -> Kind:
         kinds.append("mnist")
     if (folder / NEWSGROUPS_TRAIN).is_dir() and (folder / NEWSGROUPS_TEST).is_dir():
         kinds.append("20newsgroups")
+    if any(is_fold(entry) for entry in folder.iterdir()):
+        kinds.append("letor-folds")
     if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
         kinds.append("labelled-folder")
     if not kinds:
@@ -144,11 +160,13 @@ def _recognise_archive(path: Path) -> Kind:
             for member in islice(archive, LINES_LOOKED_AT):
                 if PurePosixPath(member.name).parts[:1] in ((NEWSGROUPS_TRAIN,), (NEWSGROUPS_TEST,)):
                     return "20newsgroups"
+                if fold_member(member.name)[1] is not None:
+                    return "letor-folds"
     except tarfile.TarError as error:
         raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
     raise InputError(
-        f"{path}: an archive of no known kind; only 20 Newsgroups ({NEWSGROUPS_TRAIN}/…) is read packed, "
-        "extract any other and give the folder"
+        f"{path}: an archive of no known kind; only 20 Newsgroups ({NEWSGROUPS_TRAIN}/…) and LETOR folds "
+        "(…/Fold1/train.txt) are read packed, extract any other and give the folder"
     )
 
 
@@ -160,7 +178,7 @@ def _first_lines(path: Path) -> list[tuple[int, str]]:
 def _kinds_of_table(lines: list[str]) -> list[Kind]:
     kinds: list[Kind] = []
     if _is_svmlight(lines):
-        kinds.append("svmlight")
+        kinds.append("letor" if any(_has_qid(text) for text in lines) else "svmlight")
     rows = [split_columns(text) for text in lines]
     if all(len(row) == 6 and _is_number(row[3]) and _is_number(row[4]) for row in rows):
         kinds.append("run")
@@ -186,7 +204,7 @@ def _is_svmlight(lines: list[str]) -> bool:
         tokens = split_columns(text.partition("#")[0])
         if not tokens:
             continue
-        features = tokens[2:] if len(tokens) > 1 and tokens[1].startswith("qid:") else tokens[1:]
+        features = tokens[2:] if _has_qid(text) else tokens[1:]
         if not _is_number(tokens[0]):
             return False
         for token in features:
@@ -195,6 +213,11 @@ def _is_svmlight(lines: list[str]) -> bool:
                 return False
         any_feature = any_feature or bool(features)
     return any_feature
+
+
+def _has_qid(text: str) -> bool:
+    tokens = split_columns(text.partition("#")[0])
+    return len(tokens) > 1 and tokens[1].startswith("qid:")
 
 
 def _is_number(text: str) -> bool:

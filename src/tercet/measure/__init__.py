@@ -5,6 +5,7 @@ from tercet.measure.blending import Blend, blend
 from tercet.measure.curves import CurvePoint, LearningCurve
 from tercet.measure.evaluate import Evaluation, evaluate
 from tercet.measure.held_out import HeldOutQueries, average_precision_of_classes
+from tercet.measure.letor import measure_rows
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import PairedTest, holm, paired_test
 
@@ -22,6 +23,7 @@ __all__ = [
     "evaluate",
     "holm",
     "measure_block",
+    "measure_rows",
     "paired_test",
     "parse_measure",
     "parse_measures",

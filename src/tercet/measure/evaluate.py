@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from tercet.errors import InputError
-from tercet.measure.formulas import compute, find_standing
+from tercet.measure.formulas import Standing, compute, find_standing, has_relevant
 from tercet.measure.names import Measure, parse_measure, parse_measures
 
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
+NoRelevant: TypeAlias = Literal["zero", "leave-out"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +31,7 @@ class Evaluation:
     values : (n_q, n_measures) float64, read-only
     missing : how many of them the run has no document for; they count with the worst value
     unjudged : how many queries of the run have no judgements; they are left out
+    irrelevant : how many queries were left out because a measure finds no relevant document in them
     """
 
     measures: tuple[Measure, ...]
@@ -36,6 +39,7 @@ class Evaluation:
     values: NDArray[np.float64]
     missing: int = 0
     unjudged: int = 0
+    irrelevant: int = 0
 
     def __post_init__(self) -> None:
         shape = (len(self.qids), len(self.measures))
@@ -87,11 +91,16 @@ class Evaluation:
             about += f", {self.missing} without results (counted as worst)"
         if self.unjudged:
             about += f", {self.unjudged} unjudged left out"
+        if self.irrelevant:
+            about += f", {self.irrelevant} without a relevant document left out"
         return "\n".join([*lines, about])
 
 
 def evaluate(
-    qrels: Qrels, run: Run, measures: str | Measure | Iterable[str | Measure] = ("nDCG@10", "AP", "P@10")
+    qrels: Qrels,
+    run: Run,
+    measures: str | Measure | Iterable[str | Measure] = ("nDCG@10", "AP", "P@10"),
+    no_relevant: NoRelevant = "zero",
 ) -> Evaluation:
     """Measure a run against judgements.
 
@@ -100,6 +109,9 @@ def evaluate(
     qrels : qid to doc_id to integer grade; 1 or more is relevant
     run : qid to doc_id to score, higher is better
     measures : names as in ``"nDCG@10"``, or one name
+    no_relevant : what a query without a relevant document counts: ``"zero"``, as in ir_measures, or nothing,
+        ``"leave-out"``. For the latter, a query is left out when any of the measures finds nothing relevant in
+        it, so that all means are over the same queries; ``irrelevant`` says how many.
 
     Notes
     -----
@@ -138,7 +150,25 @@ def evaluate(
     query, column, grade, unseen = _positive_judgements(qrels, ranked)
     standing = find_standing(scores, row_starts, np.full(len(qids), -1), query, column, grade, unseen)
     unjudged = sum(qid not in qrels for qid in run)
-    return Evaluation(parsed, qids, compute(standing, parsed), len(qids) - len(shown), unjudged)
+    values, kept = values_of(standing, parsed, no_relevant)
+    qids = tuple(qid for qid, keep in zip(qids, kept, strict=True) if keep)
+    missing = sum(not run.get(qid) for qid in qids)
+    return Evaluation(parsed, qids, values, missing, unjudged, int((~kept).sum()))
+
+
+def values_of(
+    standing: Standing, measures: tuple[Measure, ...], no_relevant: NoRelevant
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The measures of the queries that are not left out, and which those are, (n_q,)."""
+    if no_relevant not in ("zero", "leave-out"):
+        raise InputError(f"'no_relevant' must be 'zero' or 'leave-out'. Got {no_relevant!r}.")
+    values = compute(standing, measures)
+    kept = has_relevant(standing, measures) if no_relevant == "leave-out" else np.ones(len(values), bool)
+    if not kept.any():
+        raise InputError(
+            f"None of the {len(values)} queries has a relevant document for {', '.join(map(str, measures))}."
+        )
+    return values[kept], kept
 
 
 def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArray[np.float32]:

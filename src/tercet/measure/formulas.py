@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.errors import InputError
 from tercet.kernels.ranking import rank_chosen
 from tercet.measure.names import Measure
+
+LARGEST_EXPONENTIAL_GRADE = 1000  # leaves room for sums below the largest float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,14 @@ def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float
     return values
 
 
+def has_relevant(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.bool_]:
+    """Which queries have a relevant document for every one of the measures, (n_q,)."""
+    found = np.ones(len(standing.n_ranked), bool)
+    for level in {measure.rel for measure in measures}:
+        found &= np.isin(np.arange(len(found)), standing.relevant_query[standing.relevant_grade >= level])
+    return found
+
+
 def _average_precision(at: Standing, measure: Measure) -> NDArray[np.float64]:
     query, rank = _relevant_shown(at, measure)
     precision = (_position(query) + 1) / (rank + 1)
@@ -79,12 +90,26 @@ def _average_precision(at: Standing, measure: Measure) -> NDArray[np.float64]:
 
 def _ndcg(at: Standing, measure: Measure) -> NDArray[np.float64]:
     shown = _within(at.rank, measure)
-    gain = _sum(at, at.query[shown], at.grade[shown] / np.log2(at.rank[shown] + 2))
+    gain = _sum(at, at.query[shown], _discounted(at.grade[shown], at.rank[shown], measure))
     ideal_order = np.lexsort((-at.relevant_grade, at.relevant_query))
     query, grade = at.relevant_query[ideal_order], at.relevant_grade[ideal_order]
     rank = _position(query)
     top = _within(rank, measure)
-    return _divide(gain, _sum(at, query[top], grade[top] / np.log2(rank[top] + 2)))
+    return _divide(gain, _sum(at, query[top], _discounted(grade[top], rank[top], measure)))
+
+
+def _discounted(grade: NDArray[np.int64], rank: NDArray[np.int64], measure: Measure) -> NDArray[np.float64]:
+    """What documents of these grades at these ranks, from 0, add to the sum of nDCG."""
+    if measure.dcg == "log2":
+        return grade / np.log2(rank + 2)
+    largest = int(grade.max(initial=0))
+    if largest > LARGEST_EXPONENTIAL_GRADE:
+        raise InputError(
+            f"Grade {largest} is too large for {measure}, whose gains are 2**grade - 1; "
+            f"at most {LARGEST_EXPONENTIAL_GRADE} is possible."
+        )
+    gain = np.exp2(grade) - 1
+    return gain / np.log2(rank + 2 if measure.dcg == "exp-log2" else np.maximum(rank + 1, 2))
 
 
 def _precision(at: Standing, measure: Measure) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import ir_measures
 
@@ -12,12 +13,19 @@ from tercet.errors import InputError
 
 RANK_LOSS = "RankLoss"
 _FROM_IR_MEASURES = ("AP", "nDCG", "P", "RR", "R", "Success")
-SUPPORTED = "AP, AP@k, nDCG, nDCG@k, P@k, RR, RR@k, R@k, Success@k, RankLoss; all but nDCG also with (rel=level)"
+# How nDCG makes gains of grades and discounts them by rank; the first two as in ir_measures.
+DCG_FORMS = ("log2", "exp-log2", "letor")
+SUPPORTED = (
+    "AP, AP@k, nDCG, nDCG@k, P@k, RR, RR@k, R@k, Success@k, RankLoss; all but nDCG also with (rel=level), "
+    "nDCG also with (dcg='exp-log2') and (dcg='letor')"
+)
 
-# The grammar of ir_measures for integer parameters. Only the bare name goes to ir_measures.parse_measure: for
+# The grammar of ir_measures for integers and strings. Only the bare name goes to ir_measures.parse_measure: for
 # parameters it relies on classes of the ast module that Python 3.14 no longer has.
 _GRAMMAR = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<parameters>[^()]*)\))?\s*(?:@\s*(?P<cutoff>\d+))?\s*", re.ASCII)
-_PARAMETER = re.compile(r"\s*(?P<key>\w+)\s*=\s*(?P<value>\d+)\s*", re.ASCII)
+_PARAMETER = re.compile(
+    r"\s*(?P<key>\w+)\s*=\s*(?:(?P<whole>\d+)|(?P<quote>['\"])(?P<text>[\w-]*)(?P=quote))\s*", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,6 +37,13 @@ class Measure:
     name : AP, nDCG, P, RR, R, Success or RankLoss
     cutoff : how many documents at the top are looked at; None for all
     rel : lowest grade that counts as relevant, at least 1; nDCG uses the grades themselves
+    dcg : what a document of grade g at rank r (from 1) adds to nDCG's sum:
+
+        - ``"log2"``: g / log2(r + 1), as trec_eval has it
+        - ``"exp-log2"``: (2**g - 1) / log2(r + 1), usual for graded judgements
+        - ``"letor"``: (2**g - 1) at ranks 1 and 2, then (2**g - 1) / log2(r), as the evaluation script of
+          LETOR 3.0 has it. Where a query has fewer than k documents the script leaves nDCG@k at 0; here it is
+          that of the whole ranking.
 
     Notes
     -----
@@ -41,11 +56,14 @@ class Measure:
     AP(rel=2)@100
     >>> parse_measure("nDCG@10") == Measure("nDCG", cutoff=10)
     True
+    >>> parse_measure("NDCG(dcg='letor')@10")
+    nDCG(dcg='letor')@10
     """
 
     name: str
     cutoff: int | None = None
     rel: int = 1
+    dcg: str = "log2"
 
     def __post_init__(self) -> None:
         if self.name != RANK_LOSS and self.name not in _FROM_IR_MEASURES:
@@ -54,6 +72,10 @@ class Measure:
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not whole and not (key == "cutoff" and value is None):
                 raise InputError(f"The {key!r} of measure {self.name} must be an integer of 1 or more. Got {value!r}.")
+        if self.dcg not in DCG_FORMS:
+            raise InputError(f"The 'dcg' of nDCG must be one of {', '.join(DCG_FORMS)}. Got {self.dcg!r}.")
+        if self.dcg != "log2" and self.name != "nDCG":
+            raise InputError(f"Measure {self.name} has no 'dcg' parameter. Supported: {SUPPORTED}.")
         if self.name == RANK_LOSS:
             if self.cutoff is not None:
                 raise InputError(f"Measure RankLoss looks at the whole ranking. Got the cutoff @{self.cutoff}.")
@@ -71,6 +93,7 @@ class Measure:
 
     def __str__(self) -> str:
         level = "" if self.rel == 1 else f"(rel={self.rel})"
+        level += "" if self.dcg == "log2" else f"(dcg={self.dcg!r})"  # no measure has both
         depth = "" if self.cutoff is None else f"@{self.cutoff}"
         return f"{self.name}{level}{depth}"
 
@@ -92,17 +115,18 @@ def parse_measure(name: str | Measure) -> Measure:
     match = _GRAMMAR.fullmatch(name)
     if match is None:
         raise InputError(f"Cannot read the measure {name!r}; write it as in 'AP(rel=2)@100'. Supported: {SUPPORTED}.")
-    parameters: dict[str, int] = {}
+    parameters: dict[str, Any] = {}
     if match["cutoff"] is not None:
         parameters["cutoff"] = int(match["cutoff"])
     for part in filter(str.strip, (match["parameters"] or "").split(",")):
         pair = _PARAMETER.fullmatch(part)
-        if pair is None or pair["key"] not in ("rel", "cutoff") or pair["key"] in parameters:
+        known = pair is not None and pair["key"] in (("rel", "cutoff") if pair["whole"] else ("dcg",))
+        if pair is None or not known or pair["key"] in parameters:
             raise InputError(
-                f"Cannot read {part.strip()!r} in the measure {name!r}; 'rel' and a cutoff can be given once "
+                f"Cannot read {part.strip()!r} in the measure {name!r}; 'rel', 'dcg' and a cutoff can be given once "
                 f"each, as in 'AP(rel=2)@100'. Supported: {SUPPORTED}."
             )
-        parameters[pair["key"]] = int(pair["value"])
+        parameters[pair["key"]] = int(pair["whole"]) if pair["whole"] else pair["text"]
     return Measure(_canonical(match["name"]), **parameters)
 
 

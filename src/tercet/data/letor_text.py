@@ -1,0 +1,286 @@
+"""How LETOR text is read: blocks of whole lines, parsed by a compiled loop, put together as rows of queries.
+
+The loop settles every decimal that one exact multiplication or division settles; the others go through Python's
+own ``float``. Whatever it refuses is looked at again here, only to say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.lines import (
+    GZIP_DAMAGE,
+    LONGEST_LINE,
+    UTF8_MARK,
+    UTF16_MARKS,
+    FilePath,
+    decoding_error,
+    gzip_damage_message,
+    parse_int,
+    read_id,
+)
+from tercet.data.svmlight import LARGEST_ID, LARGEST_VALUE, _wrong_id
+from tercet.errors import FormatError, MemoryLimitError
+from tercet.kernels.letor import (
+    ALL_READ,
+    BAD_GRADE,
+    BAD_QID,
+    LONGEST_QID,
+    NO_QID,
+    fill_dense,
+    parse_lines,
+)
+
+BLOCK_BYTES = 4 << 20
+# At a quarter of all cells, CSR saves half of the memory and costs more than that in time.
+LOWEST_DENSE_SHARE = 0.25
+_SHORTEST_FEATURE = len("1:0 ")
+_LINE_FORM = "a line is: grade qid:id feature:value … # comment"
+
+Matrix: TypeAlias = Any  # NDArray[np.float32] or sparse.csr_array; SciPy comes without types
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Consecutive rows. Its matrix is as wide as its own largest feature id."""
+
+    X: Matrix
+    y: NDArray[np.int64]
+    run_starts: list[int]  # first row of every stretch of rows with one qid
+    run_qids: list[str]
+    run_lines: list[int]
+    comments: list[str] | None
+    n_values: int  # that are not 0
+    n_bytes: int  # of text
+
+    def rows(self, first: int, stop: int) -> Part:
+        """Some of the rows, as views; `first` begins a run, and so does `stop` or it is the end."""
+        runs = [run for run, start in enumerate(self.run_starts) if first <= start < stop]
+        kept = slice(runs[0], runs[-1] + 1) if runs else slice(0, 0)
+        share = (stop - first) / len(self.y)
+        return Part(
+            self.X[first:stop],
+            self.y[first:stop],
+            [start - first for start in self.run_starts[kept]],
+            self.run_qids[kept],
+            self.run_lines[kept],
+            None if self.comments is None else self.comments[first:stop],
+            round(self.n_values * share),
+            round(self.n_bytes * share),
+        )
+
+
+def read_parts(
+    stream: BinaryIO,
+    path: FilePath,
+    n_features: int | None,
+    *,
+    comments: bool,
+    scattered: bool,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Part]:
+    """Yield the rows of a stream as they are read; unless `scattered`, a query that comes back is an error."""
+    first_line_of: dict[str, int] = {}
+    current: str | None = None
+    for text, lines_before in _blocks(stream, path, block_bytes):
+        part = _parse(text, path, lines_before, n_features, comments)
+        for qid, line in zip(part.run_qids, part.run_lines, strict=True):
+            if qid != current and qid in first_line_of and not scattered:
+                raise FormatError(
+                    path,
+                    line,
+                    f"query {qid!r} again, after other queries; its rows began at line {first_line_of[qid]}. "
+                    "Rows of a query stand together; scattered='group' gathers them",
+                )
+            first_line_of.setdefault(qid, line)
+            current = qid
+        if len(part.y):
+            yield part
+
+
+def width_of(parts: Iterable[Part]) -> int:
+    """The largest feature id."""
+    return max((part.X.shape[1] for part in parts), default=0)
+
+
+def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
+    """Whether so many values in so many cells are kept as a dense array when nobody says."""
+    return n_values >= LOWEST_DENSE_SHARE * n_rows * n_features
+
+
+def stack(parts: Sequence[Part], n_features: int, dense: bool) -> tuple[Matrix, NDArray[np.int64], NDArray[Any]]:
+    """X, y and qid of all the rows."""
+    y = np.concatenate([part.y for part in parts])
+    bounds = np.cumsum([0, *(len(part.y) for part in parts)])
+    starts = [start + int(bound) for part, bound in zip(parts, bounds, strict=False) for start in part.run_starts]
+    qids = np.array([qid for part in parts for qid in part.run_qids])
+    qid = np.repeat(qids, np.diff([*starts, len(y)]))
+    if dense:
+        try:
+            X = np.zeros((len(y), n_features), np.float32)
+        except MemoryError as error:
+            size = f"{len(y)} rows of {n_features} features"
+            raise MemoryLimitError(
+                f"{size} do not fit in memory as a dense array; dense=False keeps few values"
+            ) from error
+        for part, first, stop in zip(parts, bounds, bounds[1:], strict=False):
+            place = X[first:stop]
+            if sparse.issparse(part.X):
+                ends, columns = part.X.indptr[1:].astype(np.int64), part.X.indices.astype(np.int32)
+                fill_dense(ends - part.X.indptr[0], columns, part.X.data, place)
+            else:
+                place[:, : part.X.shape[1]] = part.X
+        return X, y, qid
+    narrow = [sparse.csr_array(part.X) for part in parts]
+    for rows in narrow:
+        rows.resize(rows.shape[0], n_features)
+    stacked = sparse.csr_array(sparse.vstack(narrow, format="csr"))
+    stacked.eliminate_zeros()  # -0, and values too small for float32
+    return stacked, y, qid
+
+
+def _blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """Whole lines of UTF-8, the last one ended too, and how many lines came before them."""
+    n_lines, n_bytes = 0, 0
+    carried = b""
+    while True:
+        try:
+            fresh = stream.read(block_bytes)
+        except GZIP_DAMAGE as error:
+            raise FormatError(path, n_lines + 1, gzip_damage_message(error)) from error
+        text = carried + fresh
+        if n_bytes == 0 and text.startswith(UTF16_MARKS):
+            raise FormatError(path, 1, "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8")
+        stop = text.rfind(b"\n") + 1 if fresh else len(text)
+        carried = text[stop:]
+        if len(carried) > LONGEST_LINE:
+            line = n_lines + text.count(b"\n") + 1
+            raise FormatError(path, line, f"the line is longer than {LONGEST_LINE} bytes; is this a text file?")
+        whole = text[:stop]
+        if whole:
+            _check_utf8(whole, path, n_lines, n_bytes)
+            unmarked = whole.removeprefix(UTF8_MARK) if n_bytes == 0 else whole
+            yield unmarked if unmarked.endswith(b"\n") else unmarked + b"\n", n_lines
+            n_lines += whole.count(b"\n")
+            n_bytes += len(whole)
+        if not fresh:
+            return
+
+
+def _check_utf8(text: bytes, path: FilePath, lines_before: int, bytes_before: int) -> None:
+    if text.isascii():
+        return
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines_before + text.count(b"\n", 0, error.start) + 1
+        advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
+        raise decoding_error(path, line, text[error.start], bytes_before + error.start, "UTF-8", advice) from error
+
+
+def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool) -> Part:
+    most_rows = text.count(b"\n")
+    most_values = len(text) // _SHORTEST_FEATURE + 1
+    # Memory that is never written to is never taken, so room for the most there can be costs nothing.
+    grades, row_ends = np.empty(most_rows, np.int64), np.empty(most_rows, np.int64)
+    spans, runs = np.empty((most_rows, 2), np.int64), np.empty((most_rows, 4), np.int64)
+    columns, values = np.empty(most_values, np.int32), np.empty(most_values, np.float32)
+    unsettled = np.empty((most_values, 3), np.int64)
+    outcome, begin, end, line, previous, n_rows, n_runs, n_unsettled, width = parse_lines(
+        np.frombuffer(text, np.uint8),
+        LARGEST_ID if n_features is None else n_features,
+        grades,
+        row_ends,
+        spans,
+        runs,
+        columns,
+        values,
+        unsettled,
+    )
+    _settle(text, path, lines_before, values, unsettled[:n_unsettled])
+    if outcome != ALL_READ:
+        message = _problem(outcome, text[begin:end].decode("utf-8"), previous, n_features)
+        raise FormatError(path, lines_before + line, message)
+    n_values = int(row_ends[n_rows - 1]) if n_rows else 0
+    X: Matrix
+    if is_dense(n_values, n_rows, width):
+        X = np.zeros((n_rows, width), np.float32)
+        fill_dense(row_ends[:n_rows], columns, values, X)
+    else:
+        indptr = np.concatenate([[0], row_ends[:n_rows]])
+        cells = (values[:n_values].copy(), columns[:n_values].copy(), indptr)
+        X = sparse.csr_array(cells, shape=(n_rows, width))
+    run_lines = [lines_before + int(line) for line in runs[:n_runs, 1]]
+    qids = [
+        _checked_qid(text[begin:end].decode("utf-8"), path, line)
+        for (begin, end), line in zip(runs[:n_runs, 2:].tolist(), run_lines, strict=True)
+    ]
+    notes = [text[begin:end].decode("utf-8").strip() for begin, end in spans[:n_rows].tolist()] if comments else None
+    return Part(X, grades[:n_rows].copy(), runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
+
+
+def _settle(
+    text: bytes, path: FilePath, lines_before: int, values: NDArray[np.float32], unsettled: NDArray[np.int64]
+) -> None:
+    """Fill in the values that the compiled loop left to Python's ``float``."""
+    if not len(unsettled):
+        return
+    exact = np.array([float(text[begin:end]) for begin, end in unsettled[:, 1:].tolist()])
+    too_large = np.flatnonzero(np.abs(exact) > LARGEST_VALUE)
+    if too_large.size:
+        _, begin, end = unsettled[too_large[0]].tolist()
+        feature, number = text[:begin].split()[-1].decode().rstrip(":"), text[begin:end].decode()
+        line = lines_before + text.count(b"\n", 0, begin) + 1
+        raise FormatError(path, line, _wrong_value(feature, number))
+    values[unsettled[:, 0]] = exact.astype(np.float32)
+
+
+def _checked_qid(qid: str, path: FilePath, line: int) -> str:
+    if "\0" in qid:
+        raise FormatError(path, line, f"the qid {qid!r} holds a zero byte")
+    return read_id(qid, path, line, "qid")
+
+
+def _problem(outcome: int, token: str, previous: int, n_features: int | None) -> str:
+    """What is wrong with a token that the compiled loop refused."""
+    if outcome == BAD_GRADE:
+        return f"grade {token!r}; a whole number of at most 9 digits is needed"
+    if outcome == NO_QID:
+        found = f"{token!r} where the qid should be" if token else "no qid"
+        return f"{found}; {_LINE_FORM}"
+    if outcome == BAD_QID:
+        if not token:
+            return "the qid is empty; every id needs at least one character"
+        return f"the qid begins {token[:40]!r} and has more than {LONGEST_QID} bytes; is this a LETOR file?"
+    return _feature_problem(token, previous, n_features)
+
+
+def _feature_problem(token: str, previous: int, n_features: int | None) -> str:
+    key, colon, number = token.partition(":")
+    if key == "qid":
+        return f"{token!r} is out of place; qid comes once, right after the grade"
+    if not colon:
+        return f"{token!r}; features are written id:value"
+    try:
+        feature = parse_int(key, "", 0, "feature id")
+    except FormatError as error:
+        return error.message
+    if not previous < feature <= (n_features or LARGEST_ID):
+        return _wrong_id(feature, previous, n_features)
+    try:
+        value = float(number)
+    except ValueError:
+        return f"feature {key} has value {number!r}; a number is needed"
+    if not -LARGEST_VALUE <= value <= LARGEST_VALUE:  # true for nan, too
+        return _wrong_value(key, number)
+    return f"{token!r}; id:value in plain digits is needed"
+
+
+def _wrong_value(feature: str, number: str) -> str:
+    return f"feature {feature} has value {number!r}; a finite number within float32 is needed"

@@ -1,0 +1,180 @@
+"""FTRL-proximal over batches of pairs that never cross a query (Cheng et al. 2018, equation 6 and theorem 3.1)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.pairs import HINGE, LISTNET, listnet_slopes, pair_slopes
+
+
+@kernel
+def ftrl_weight(z, inverse_rate, l1):
+    """Theorem 3.1: exactly zero up to the penalty, and shrunk by it beyond."""
+    if abs(z) <= l1 or inverse_rate == 0.0:  # the latter with rho = 0 and slopes whose squares underflow
+        return 0.0
+    return ((l1 if z > 0.0 else -l1) - z) / inverse_rate  # NaN stays NaN
+
+
+@kernel
+def ftrl_step(feature, slope, t, rules, z, G, w):
+    """Take in the derivative of batch t (from 1) by one weight; without one, no weight ever changes.
+
+    With per-feature rates 1/eta_t = sqrt(rho + G_t) / rate, which only grows with slopes of its own, so a feature
+    that is absent has sigma_t = 0. With the plain rate 1/eta_t = sqrt(t) / rate grows at every step, and
+    ``-z = w/eta + sign(w) l1`` with it while w stands still: z is brought to the present when a slope comes.
+    """
+    l1, rate, rho, per_feature = rules
+    before = G[feature]
+    G[feature] = before + slope * slope
+    if per_feature:
+        inverse_rate = np.sqrt(rho + G[feature]) / rate
+        sigma = inverse_rate - np.sqrt(rho + before) / rate
+        z[feature] += slope - sigma * w[feature]
+    else:
+        inverse_rate = np.sqrt(t) / rate
+        if w[feature] == 0.0:
+            z[feature] += slope
+        else:
+            z[feature] = slope - w[feature] * inverse_rate - np.sign(w[feature]) * l1
+    w[feature] = ftrl_weight(z[feature], inverse_rate, l1)
+
+
+@kernel
+def next_pairs(grades, better, worse, size, used, is_used):
+    """Where the batch of up to ``size`` pairs from (better, worse) on ends, how many pairs it has, and how many
+    documents; these are put in ``used`` (n,) and marked in ``is_used`` (n,), which comes in without marks.
+
+    Pairs are taken in the order of the better document, then of the worse one.
+    """
+    n = grades.size
+    n_pairs, n_used = 0, 0
+    while better < n:
+        while worse < n:
+            if grades[worse] < grades[better]:
+                if n_pairs == size:
+                    return better, worse, n_pairs, n_used
+                n_pairs += 1
+                for doc in (better, worse):
+                    if not is_used[doc]:
+                        is_used[doc] = True
+                        used[n_used] = doc
+                        n_used += 1
+            worse += 1
+        better += 1
+        worse = 0
+    return better, worse, n_pairs, n_used
+
+
+@kernel
+def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
+    """Like ``pair_slopes`` for the ``n_pairs`` pairs from (better, worse) on; ``slopes`` (n,) comes in zero."""
+    n = grades.size
+    loss = 0.0
+    while n_pairs > 0:
+        while worse < n and n_pairs > 0:
+            if grades[worse] < grades[better]:
+                n_pairs -= 1
+                violation = margin - scores[better] + scores[worse]
+                if violation > 0.0:
+                    slope = 1.0 if power == HINGE else 2.0 * violation
+                    loss += violation if power == HINGE else violation * violation
+                    slopes[better] -= slope
+                    slopes[worse] += slope
+            worse += 1
+        better += 1
+        worse = 0
+    return loss
+
+
+@kernel
+def score_row(dense, indptr, indices, data, is_dense, row, w):
+    score = 0.0
+    if is_dense:
+        for f in range(w.size):
+            score += dense[row, f] * w[f]
+    else:
+        for k in range(indptr[row], indptr[row + 1]):
+            score += data[k] * w[indices[k]]
+    return score
+
+
+@kernel
+def ftrl_pass(X, sequence, queries, losses, rules, state, step):
+    """One pass over the queries ``sequence`` (n,), one step a batch; returns steps done, loss met and largest |z|.
+
+    X = (dense (n_rows, d), indptr, indices, data, is_dense): one of the two matrices is empty
+    queries = (rows, starts, grades, labels, n_grades, n_pairs), the last two per query
+    losses = (loss, margin, pairs in a batch or 0 for a whole query, whether to divide by the query's pairs)
+    rules = (l1, rate, rho, per_feature); state = (z, G, w), each (d,), changed in place; step counts those before
+    """
+    dense, indptr, indices, data, is_dense = X
+    rows, starts, grades, labels, n_grades, n_pairs = queries
+    loss, margin, batch_size, per_pair = losses
+    z, G, w = state
+    d = w.size
+    longest = 0
+    for q in sequence:
+        longest = max(longest, starts[q + 1] - starts[q])
+    scores, slopes, gradient = np.empty(longest), np.empty(longest), np.zeros(d)
+    used, is_used = np.arange(longest), np.zeros(longest, np.bool_)
+    met = np.zeros(0 if is_dense else d, np.bool_)
+    features = np.empty(0 if is_dense else d, np.int32)
+    first_step, total, largest = step, 0.0, 0.0
+    for q in sequence:
+        start, stop = starts[q], starts[q + 1]
+        n = stop - start
+        grade = grades[start:stop]
+        scale = 1.0 / n_pairs[q] if per_pair else 1.0
+        better, worse = 0, 0
+        while True:
+            n_used = n
+            if batch_size > 0:
+                next_better, next_worse, n_here, n_used = next_pairs(grade, better, worse, batch_size, used, is_used)
+                if n_here == 0:
+                    break
+            for u in range(n_used):
+                doc = used[u]
+                scores[doc] = score_row(dense, indptr, indices, data, is_dense, rows[start + doc], w)
+            if batch_size > 0:
+                slopes[:n] = 0.0
+                total += scale * batch_slopes(scores[:n], grade, better, worse, n_here, margin, loss, slopes[:n])
+            elif loss == LISTNET:
+                total += listnet_slopes(scores[:n], labels[start:stop], slopes[:n])
+            else:
+                total += scale * pair_slopes(scores[:n], grade, n_grades[q], margin, loss, slopes[:n])
+            step += 1
+            if is_dense:
+                for u in range(n_used):
+                    row, slope = rows[start + used[u]], scale * slopes[used[u]]
+                    if slope != 0.0:
+                        for f in range(d):
+                            gradient[f] += slope * dense[row, f]
+                for f in range(d):
+                    if gradient[f] != 0.0:
+                        ftrl_step(f, gradient[f], step, rules, z, G, w)
+                        largest = max(largest, abs(z[f]))
+                    gradient[f] = 0.0
+            else:
+                n_met = 0
+                for u in range(n_used):
+                    row, slope = rows[start + used[u]], scale * slopes[used[u]]
+                    if slope != 0.0:
+                        for k in range(indptr[row], indptr[row + 1]):
+                            f = indices[k]
+                            if not met[f]:
+                                met[f] = True
+                                features[n_met] = f
+                                n_met += 1
+                            gradient[f] += slope * data[k]
+                for m in range(n_met):
+                    f = features[m]
+                    if gradient[f] != 0.0:
+                        ftrl_step(f, gradient[f], step, rules, z, G, w)
+                        largest = max(largest, abs(z[f]))
+                    gradient[f] = 0.0
+                    met[f] = False
+            if batch_size == 0:
+                break
+            for u in range(n_used):
+                is_used[used[u]] = False
+            better, worse = next_better, next_worse
+    return step - first_step, total, largest

@@ -1,0 +1,250 @@
+"""Lines of LETOR text to rows of numbers: ``grade qid:id feature:value … # comment``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.decimals import (
+    LARGEST_EXACT_MANTISSA,
+    LARGEST_EXACT_POWER,
+    POWERS_OF_TEN,
+    is_digit,
+    nearest_float,
+    scan_number,
+)
+
+# What `parse_lines` stopped at.
+ALL_READ, BAD_GRADE, NO_QID, BAD_QID, BAD_FEATURE = 0, 1, 2, 3, 4
+
+LONGEST_QID = 255
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+BYTES_OF_A_FEATURE = 40
+
+_TAB, _NEWLINE, _RETURN, _BLANK = 9, 10, 13, 32
+_HASH, _PLUS, _MINUS, _POINT, _ZERO, _COLON = 35, 43, 45, 46, 48, 58
+_Q, _I, _D = 113, 105, 100
+
+
+@kernel
+def is_blank(byte):
+    """Space, tab, vertical tab, form feed or carriage return; not the newline."""
+    return byte == _BLANK or (_TAB <= byte <= _RETURN and byte != _NEWLINE)
+
+
+@kernel
+def ends_token(byte):
+    """A blank, a newline or the start of a comment."""
+    return byte in (_HASH, _NEWLINE) or is_blank(byte)
+
+
+@kernel
+def token_end(text, at):
+    """Where the token that `at` is in ends."""
+    while not ends_token(text[at]):
+        at += 1
+    return at
+
+
+@kernel
+def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, values, unsettled):
+    """Parse whole lines; blank lines and lines that hold a comment only are no rows.
+
+    text       (n_bytes,)     uint8, its last byte is a newline
+    largest_id                the largest feature id allowed
+    Filled in, with room for as many as the text can hold:
+    grades     (n_rows,)      int64
+    row_ends   (n_rows,)      how many values there are up to and with this row
+    comments   (n_rows, 2)    where the text after ``#`` begins and ends; equal when there is none
+    runs       (n_rows, 4)    for every stretch of rows with one qid: its first row, the number of that line in
+                              the text (from 1), where the qid begins and ends
+    columns    (n_values,)    feature ids less 1, of values that are not 0
+    values     (n_values,)    float32
+    unsettled  (n_values, 3)  values left to the caller, written 0: which value, where its digits begin and end
+    Returns (stopped at, begin and end of the token, its line, the id before it, rows, runs, unsettled values,
+    largest id).
+    """
+    n_rows = 0
+    n_runs = 0
+    n_values = 0
+    n_unsettled = 0
+    largest = 0
+    line = 0
+    at = 0
+    while at < text.shape[0]:
+        line += 1
+        while is_blank(text[at]):
+            at += 1
+        if text[at] == _NEWLINE or text[at] == _HASH:
+            while text[at] != _NEWLINE:
+                at += 1
+            at += 1
+            continue
+
+        token = at
+        negative = text[at] == _MINUS
+        if negative or text[at] == _PLUS:
+            at += 1
+        start = at
+        grade = 0
+        while is_digit(text[at]):
+            grade = grade * 10 + (np.int64(text[at]) - _ZERO)
+            at += 1
+        n_digits = at - start
+        if text[at] == _POINT:
+            at += 1
+            while text[at] == _ZERO:
+                at += 1
+        if negative:
+            grade = -grade
+        if n_digits == 0 or n_digits > 9 or not ends_token(text[at]):
+            return BAD_GRADE, token, token_end(text, at), line, 0, n_rows, n_runs, n_unsettled, largest
+
+        while is_blank(text[at]):
+            at += 1
+        if not (text[at] == _Q and text[at + 1] == _I and text[at + 2] == _D and text[at + 3] == _COLON):
+            return NO_QID, at, token_end(text, at), line, 0, n_rows, n_runs, n_unsettled, largest
+        start = at + 4
+        at = token_end(text, start)
+        if at == start or at - start > LONGEST_QID:
+            return BAD_QID, start, at, line, 0, n_rows, n_runs, n_unsettled, largest
+        differs = n_runs == 0 or runs[n_runs - 1, 3] - runs[n_runs - 1, 2] != at - start
+        if not differs:
+            before = runs[n_runs - 1, 2]
+            for i in range(at - start):
+                if text[before + i] != text[start + i]:
+                    differs = True
+                    break
+        if differs:
+            runs[n_runs, 0] = n_rows
+            runs[n_runs, 1] = line
+            runs[n_runs, 2] = start
+            runs[n_runs, 3] = at
+            n_runs += 1
+
+        previous = 0
+        while True:
+            while is_blank(text[at]):
+                at += 1
+            if text[at] == _NEWLINE or text[at] == _HASH:
+                break
+            token = at
+            while text[at] == _ZERO:
+                at += 1
+            start = at
+            feature = 0
+            while is_digit(text[at]):
+                feature = feature * 10 + (np.int64(text[at]) - _ZERO)
+                at += 1
+            known = at > token and at - start <= 10 and text[at] == _COLON and previous < feature <= largest_id
+            end = -1
+            if known:
+                start = at + 1
+                end, negative, mantissa, power, whole = scan_number(text, start)
+            if end < 0 or not ends_token(text[end]):
+                return BAD_FEATURE, token, token_end(text, at), line, previous, n_rows, n_runs, n_unsettled, largest
+            at = end
+            previous = feature
+            if mantissa == 0 and whole and not negative:
+                continue
+            columns[n_values] = feature - 1
+            size = nearest_float(mantissa, power) if whole and mantissa > 0 else -1.0
+            if 0 <= size <= LARGEST_FLOAT32:
+                values[n_values] = np.float32(-size if negative else size)
+            else:  # also -0, whose sign the compiler may drop
+                values[n_values] = np.float32(0)
+                unsettled[n_unsettled, 0] = n_values
+                unsettled[n_unsettled, 1] = start
+                unsettled[n_unsettled, 2] = end
+                n_unsettled += 1
+            n_values += 1
+        largest = max(largest, previous)
+
+        comments[n_rows, 0] = at
+        if text[at] == _HASH:
+            comments[n_rows, 0] = at + 1
+            while text[at] != _NEWLINE:
+                at += 1
+        comments[n_rows, 1] = at
+        at += 1
+        grades[n_rows] = grade
+        row_ends[n_rows] = n_values
+        n_rows += 1
+    return ALL_READ, 0, 0, line, 0, n_rows, n_runs, n_unsettled, largest
+
+
+@kernel
+def fill_dense(row_ends, columns, values, X):
+    """Write the values (n_values,) of rows that end at `row_ends` into the zeros of X (n_rows, n_columns)."""
+    first = 0
+    for row in range(row_ends.shape[0]):
+        for i in range(first, row_ends[row]):
+            X[row, columns[i]] = values[i]
+        first = row_ends[row]
+
+
+@kernel
+def write_whole(buffer, at, number, n_least):
+    """Write a whole number of 0 or more in at least `n_least` digits at `at`; return where it ends."""
+    n_digits = 1
+    limit = 10
+    while number >= limit and n_digits < 18:
+        limit *= 10
+        n_digits += 1
+    n_digits = max(n_digits, n_least)
+    for i in range(n_digits):
+        buffer[at + n_digits - 1 - i] = _ZERO + number % 10
+        number //= 10
+    return at + n_digits
+
+
+@kernel
+def format_rows(row, row_ends, columns, values, bits, buffer, stops):
+    """Write `` id:value`` for the values of each row, in the fewest decimals that `parse_lines` reads as the value.
+
+    row                     the first row to write
+    row_ends   (n_rows,)    how many values there are up to and with a row
+    columns    (n_values,)  feature ids less 1
+    values     (n_values,)  float32, finite; bits are the same as int32
+    Filled in:
+    buffer     (n_bytes,)   uint8, room for BYTES_OF_A_FEATURE a value
+    stops      (n_rows,)    where each row ends in it
+    Returns the first row not written: the number of rows, or one with a value that needs an exponent.
+    """
+    at = 0
+    first = row_ends[row - 1] if row > 0 else 0
+    while row < row_ends.shape[0]:
+        for i in range(first, row_ends[row]):
+            buffer[at] = _BLANK
+            at = write_whole(buffer, at + 1, np.int64(columns[i]) + 1, 1)
+            buffer[at] = _COLON
+            at += 1
+            if bits[i] < 0:
+                buffer[at] = _MINUS
+                at += 1
+            size = np.float64(abs(values[i]))
+            power = 0
+            mantissa = np.rint(size)
+            while np.float32(mantissa / POWERS_OF_TEN[power]) != np.float32(size):
+                power += 1
+                if power > LARGEST_EXACT_POWER:
+                    return row
+                mantissa = np.rint(size * POWERS_OF_TEN[power])
+                if mantissa > LARGEST_EXACT_MANTISSA:
+                    return row
+            if mantissa > LARGEST_EXACT_MANTISSA:
+                return row
+            whole = np.int64(mantissa)
+            if power == 0:
+                at = write_whole(buffer, at, whole, 1)
+                continue
+            # Written with a gap for the point, which the whole digits then move across.
+            start = at
+            at = write_whole(buffer, at + 1, whole, power + 1)
+            for j in range(start, at - 1 - power):
+                buffer[j] = buffer[j + 1]
+            buffer[at - 1 - power] = _POINT
+        stops[row] = at
+        first = row_ends[row]
+        row += 1
+    return row

@@ -1,0 +1,100 @@
+"""Normalised discounted cumulated gain of the documents of a query, and pairs weighted by their change in it.
+
+A document of grade g at rank r (from 1) adds (2^g - 1) / log2(1 + r), over what the documents add in their best order.
+"""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+
+
+@kernel
+def gains_of(grades):
+    """2^g - 1 over 2^(highest grade): NDCG is the same by any scale, and this one never overflows."""
+    highest = grades.max()
+    gains = np.empty(grades.size)
+    for i in range(grades.size):
+        gains[i] = 2.0 ** float(grades[i] - highest) - 2.0 ** float(-highest)
+    return gains
+
+
+@kernel
+def best_gain(gains, at):
+    """What the first ``at`` documents of the best order add up to."""
+    ordered = np.sort(gains)
+    total = 0.0
+    for rank in range(min(at, gains.size)):
+        total += ordered[gains.size - 1 - rank] / np.log2(2.0 + rank)
+    return total
+
+
+@kernel
+def shared_discounts(keys, grades):
+    """1 / log2(1 + rank) of each document by falling key; of equal keys the lower grade stands first.
+
+    Documents of equal key and grade share the mean of theirs, so the order of the rows does not matter.
+    """
+    n = keys.size
+    by_grade = np.argsort(grades, kind="mergesort")
+    order = by_grade[np.argsort(-keys[by_grade], kind="mergesort")]
+    discounts = np.empty(n)
+    first = 0
+    while first < n:
+        end, total = first, 0.0
+        while end < n and keys[order[end]] == keys[order[first]] and grades[order[end]] == grades[order[first]]:
+            total += 1.0 / np.log2(2.0 + end)
+            end += 1
+        for k in range(first, end):
+            discounts[order[k]] = total / (end - first)
+        first = end
+    return discounts
+
+
+@kernel
+def ndcg_pair_slopes(scores, grades, margin, is_squared, is_ideal, slopes):
+    """The loss of all pairs of one query, each times the change in NDCG were the two to change places; O(n²).
+
+    grades (n,) int32 from 0 up, two different ones among them. Places are those in the order of the scores, or with
+    ``is_ideal`` in the best order, and count as constants in the derivative that is put in ``slopes`` (n,).
+    """
+    n = scores.size
+    gains = gains_of(grades)
+    best = best_gain(gains, n)
+    discounts = shared_discounts(grades.astype(np.float64) if is_ideal else scores, grades)
+    slopes[:] = 0.0
+    loss = 0.0
+    for better in range(n):
+        for worse in range(n):
+            if grades[worse] < grades[better]:
+                violation = margin - scores[better] + scores[worse]
+                if violation > 0.0:
+                    weight = (gains[better] - gains[worse]) * abs(discounts[better] - discounts[worse]) / best
+                    slope = weight * (2.0 * violation if is_squared else 1.0)
+                    loss += weight * (violation * violation if is_squared else violation)
+                    slopes[better] -= slope
+                    slopes[worse] += slope
+    return loss
+
+
+@kernel
+def ndcg_values(scores, starts, grades, at, values):
+    """NDCG of the first ``at`` documents of each query by falling score, put in ``values`` (n_queries,).
+
+    scores, grades (n_rows,), those of query q in starts[q] … starts[q + 1]. Equal scores count by the mean over all
+    their orders, so that a feature that says nothing gains nothing by the order of the rows.
+    """
+    for q in range(starts.size - 1):
+        score = scores[starts[q] : starts[q + 1]]
+        gains = gains_of(grades[starts[q] : starts[q + 1]])
+        order = np.argsort(-score)
+        last = min(at, score.size)
+        first, total = 0, 0.0
+        while first < last:
+            end, gain = first, 0.0
+            while end < score.size and score[order[end]] == score[order[first]]:
+                gain += gains[order[end]]
+                end += 1
+            for rank in range(first, min(end, last)):
+                total += gain / (end - first) / np.log2(2.0 + rank)
+            first = end
+        values[q] = total / best_gain(gains, at)

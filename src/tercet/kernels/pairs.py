@@ -1,0 +1,180 @@
+"""Losses over the documents of one query, and how they change with each document's score.
+
+A pair is two documents of different grades; it is violated by ``margin - (score of better - score of worse)`` where
+that is positive. All pairs of n documents are looked at in O(n log n): in the order of the scores, the documents that
+violate with a given one form a growing prefix, and trees over the grades hold their number and the sum of their scores.
+"""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.ndcg import ndcg_pair_slopes
+
+HINGE = 1  # the violation
+SQUARED_HINGE = 2  # its square
+LISTNET = 3  # cross entropy of the top-one probabilities
+# Added to one of the hinges: each pair counts by the change in NDCG were the two to change places in the ranking.
+BY_PRESENT_ORDER = 4  # that of the scores
+BY_BEST_ORDER = 8  # that of the grades
+
+
+@kernel
+def tree_add(tree, place, value):
+    """Add ``value`` at ``place`` of a Fenwick tree (n + 1,); places count from 0."""
+    at = place + 1
+    while at < tree.size:
+        tree[at] += value
+        at += at & -at
+
+
+@kernel
+def tree_sum(tree, n):
+    """The sum of the first n places."""
+    total = 0.0
+    while n > 0:
+        total += tree[n]
+        n -= n & -n
+    return total
+
+
+@kernel
+def in_score_order(scores, grades, margin):
+    """Documents from the lowest score up: their order, scores, scores less the margin, and grades.
+
+    Scores are taken from the middle one, so that sums of them keep their digits where all scores are large.
+    """
+    n = scores.size
+    order = np.argsort(scores)
+    middle = scores[order[n // 2]]
+    score, lowered, grade = np.empty(n), np.empty(n), np.empty(n, np.int32)
+    for k in range(n):
+        score[k] = scores[order[k]] - middle
+        lowered[k] = score[k] - margin
+        grade[k] = grades[order[k]]
+    return order, score, lowered, grade
+
+
+@kernel
+def pair_slopes(scores, grades, n_grades, margin, power, slopes):
+    """The summed loss of all pairs of one query, and in ``slopes`` its derivative by each score.
+
+    scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1; power HINGE or SQUARED_HINGE. Where a pair reaches the
+    margin exactly, its derivative is taken as 0. With BY_PRESENT_ORDER or BY_BEST_ORDER added to the power, pairs are
+    weighted and looked at one by one.
+    """
+    n = scores.size
+    if n == 0:
+        return 0.0
+    if power > LISTNET:
+        is_squared = power % BY_PRESENT_ORDER == SQUARED_HINGE
+        return ndcg_pair_slopes(scores, grades, margin, is_squared, power >= BY_BEST_ORDER, slopes)
+    order, score, lowered, grade = in_score_order(scores, grades, margin)
+    counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
+    violation = 0.0
+    # As the better one: against the lower grades whose score is above its own less the margin.
+    upcoming = n - 1
+    for k in range(n - 1, -1, -1):
+        while upcoming >= 0 and score[upcoming] > lowered[k]:
+            tree_add(counts, grade[upcoming], 1.0)
+            tree_add(sums, grade[upcoming], score[upcoming])
+            upcoming -= 1
+        number = tree_sum(counts, grade[k])
+        violated = tree_sum(sums, grade[k]) - number * lowered[k]
+        violation += violated
+        slopes[order[k]] = -number if power == HINGE else -2.0 * violated
+    # As the worse one, against the higher grades; the same comparison, so that both sides count the same pairs.
+    counts[:] = 0.0
+    sums[:] = 0.0
+    upcoming = 0
+    for k in range(n):
+        while upcoming < n and score[k] > lowered[upcoming]:
+            tree_add(counts, n_grades - 1 - grade[upcoming], 1.0)
+            tree_add(sums, n_grades - 1 - grade[upcoming], lowered[upcoming])
+            upcoming += 1
+        higher = n_grades - 1 - grade[k]
+        number = tree_sum(counts, higher)
+        violated = number * score[k] - tree_sum(sums, higher)
+        slopes[order[k]] += number if power == HINGE else 2.0 * violated
+    if power == HINGE:
+        return violation
+    # v² = v (margin - s_better + s_worse), and the slopes hold the sums of v on either side.
+    loss = margin * violation
+    for k in range(n):
+        loss += 0.5 * score[k] * slopes[order[k]]
+    return max(loss, 0.0)
+
+
+@kernel
+def pair_curvature(scores, direction, grades, n_grades, margin):
+    """The second derivative of the summed squared hinge along ``direction`` (n,), a change of the scores."""
+    n = scores.size
+    if n == 0:
+        return 0.0
+    order, score, lowered, grade = in_score_order(scores, grades, margin)
+    counts, sums, squares = np.zeros(n_grades + 1), np.zeros(n_grades + 1), np.zeros(n_grades + 1)
+    total = 0.0
+    upcoming = n - 1
+    for k in range(n - 1, -1, -1):
+        while upcoming >= 0 and score[upcoming] > lowered[k]:
+            change = direction[order[upcoming]]
+            tree_add(counts, grade[upcoming], 1.0)
+            tree_add(sums, grade[upcoming], change)
+            tree_add(squares, grade[upcoming], change * change)
+            upcoming -= 1
+        change = direction[order[k]]
+        total += change * (change * tree_sum(counts, grade[k]) - 2.0 * tree_sum(sums, grade[k]))
+        total += tree_sum(squares, grade[k])
+    return max(2.0 * total, 0.0)
+
+
+@kernel
+def listnet_slopes(scores, labels, slopes):
+    """ListNet's loss of one query: the cross entropy of softmax(labels) and softmax(scores), and its derivative."""
+    # No loop both sums and writes: where arrays stand close to each other such a loop is run one by one instead of
+    # vectorised, and the last bits would depend on where the arrays happen to be.
+    n = scores.size
+    highest, highest_label = scores.max(), labels.max()
+    wanted = np.exp(labels - highest_label)
+    wanted /= wanted.sum()
+    given = np.exp(scores - highest)
+    total = given.sum()
+    loss = np.log(total) + highest
+    for i in range(n):
+        loss -= wanted[i] * scores[i]
+    for i in range(n):
+        slopes[i] = given[i] / total - wanted[i]
+    return loss
+
+
+@kernel
+def all_slopes(scores, queries, margin, loss, per_pair, slopes):
+    """The loss of all queries, summed, and its derivative by each score.
+
+    scores, slopes (n_rows,) in the order of ``queries`` = (rows, starts, grades, labels, n_grades, n_pairs); with
+    ``per_pair`` the loss of a query is divided by its number of pairs.
+    """
+    _, starts, grades, labels, n_grades, n_pairs = queries
+    total = 0.0
+    for q in range(starts.size - 1):
+        part = slice(starts[q], starts[q + 1])
+        if loss == LISTNET:
+            total += listnet_slopes(scores[part], labels[part], slopes[part])
+        else:
+            value = pair_slopes(scores[part], grades[part], n_grades[q], margin, loss, slopes[part])
+            if per_pair:
+                value /= n_pairs[q]
+                slopes[part] /= n_pairs[q]
+            total += value
+    return total
+
+
+@kernel
+def all_curvature(scores, direction, queries, margin, per_pair):
+    """The second derivative of the summed squared hinge of all queries along a change of the scores."""
+    _, starts, grades, _, n_grades, n_pairs = queries
+    total = 0.0
+    for q in range(starts.size - 1):
+        part = slice(starts[q], starts[q + 1])
+        value = pair_curvature(scores[part], direction[part], grades[part], n_grades[q], margin)
+        total += value / n_pairs[q] if per_pair else value
+    return total

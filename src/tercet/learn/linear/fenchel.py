@@ -1,0 +1,131 @@
+"""FenchelRank: the squared hinge over pairs within an L1 ball, one feature at a time (Lai et al. 2013)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from tercet.learn.base import COUNT, POSITIVE
+from tercet.learn.linear.base import LinearRanker
+from tercet.learn.linear.objective import PairObjective, Vector
+from tercet.learn.linear.queries import Queries
+
+
+class FenchelRanker(LinearRanker):
+    """A sparse linear ranker: the best one whose weights sum up to at most ``radius`` in size.
+
+    Minimises the mean squared hinge over all pairs within queries. Each round takes the feature with the steepest
+    slope, moves towards a ranker of that feature alone, and finds by exact line search how far. It ends when the
+    duality gap says that no ranker in the ball is better by more than ``tolerance``.
+
+    Parameters
+    ----------
+    radius : the largest sum of the sizes of the weights
+    tolerance : the duality gap to reach; without weights the loss is ``margin²``
+    max_iter : rounds at most; a ConvergenceWarning tells when they did not suffice
+    pairwise : take what is added from the feature that is least worth its weight. This reaches a small gap in far
+        fewer rounds and sets weights back to exactly zero. Otherwise, as in the paper, from all weights alike
+    normalise_pairs : let each query count the same, however many pairs it has
+    margin : by how much the better document of a pair should win
+
+    Attributes
+    ----------
+    coef_ : weights (n_features,)
+    n_iter_ : rounds
+    gap_ : the duality gap reached
+    loss_ : the loss reached
+
+    Notes
+    -----
+    A round costs O(n_rows (n_features + log n)) with n the documents of a query, not their pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> ranker = FenchelRanker(radius=0.5).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
+    >>> ranker.coef_.round(3)
+    array([0.5, 0. ])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "radius": [POSITIVE],
+        "tolerance": [POSITIVE],
+        "max_iter": [COUNT],
+        "pairwise": ["boolean"],
+        "normalise_pairs": ["boolean"],
+        "margin": [POSITIVE],
+    }
+    _told: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
+
+    def __init__(
+        self,
+        *,
+        radius: float = 1.0,
+        tolerance: float = 1e-3,
+        max_iter: int = 10_000,
+        pairwise: bool = True,
+        normalise_pairs: bool = False,
+        margin: float = 1.0,
+    ) -> None:
+        self.radius = radius
+        self.tolerance = tolerance
+        self.max_iter = max_iter
+        self.pairwise = pairwise
+        self.normalise_pairs = normalise_pairs
+        self.margin = margin
+
+    def _learn(self, X: Any, queries: Queries) -> None:
+        objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
+        radius = float(self.radius)
+        w, scores = np.zeros(objective.n_features), np.zeros(len(queries.rows))
+        loss, slopes = objective.slopes(scores)
+        for n_iter in range(self.max_iter + 1):
+            g = objective.gradient(slopes)
+            feature = int(np.abs(g).argmax())
+            gap = float(g @ w + radius * abs(g[feature]))
+            if gap <= self.tolerance or n_iter == self.max_iter:
+                break
+            aim = -radius * np.sign(g[feature])
+            change, most = -w, 1.0
+            if self.pairwise:
+                change, most = _from_the_least_worth(w, g, radius)
+            change[feature] += aim
+            moved = objective.scores(change)
+            step = objective.best_step(scores, moved, most)
+            if step == most and self.pairwise:
+                emptied = (change != 0) & (np.arange(len(w)) != feature)
+                w = w + step * change
+                w[emptied] = 0.0
+            else:
+                w = w + step * change
+            scores = objective.scores(w)
+            loss, slopes = objective.slopes(scores)
+        if gap > self.tolerance:
+            warnings.warn(
+                f"the duality gap is {gap:.3g} after {n_iter} rounds, not {self.tolerance:.3g}; "
+                "raise max_iter or tolerance",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self._keep(w)
+        self.n_iter_, self.gap_, self.loss_ = n_iter, gap, loss
+
+
+def _from_the_least_worth(w: Vector, g: Vector, radius: float) -> tuple[Vector, float]:
+    """The direction that takes from one feature's weight, or from what is left of the ball, and how far it goes.
+
+    The weights are a mixture of single features at full radius and of nothing; what is given up is the part of the
+    mixture along which the loss rises most.
+    """
+    change = np.zeros(len(w))
+    worth = np.where(w != 0, g * np.sign(w), -np.inf)
+    least = int(worth.argmax())
+    left = 1.0 - float(np.abs(w).sum()) / radius
+    if left > 1e-12 and worth[least] < 0:
+        return change, left
+    change[least] = -radius * np.sign(w[least])
+    return change, float(abs(w[least])) / radius

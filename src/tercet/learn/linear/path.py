@@ -1,0 +1,170 @@
+"""The whole trade-off between sparsity and accuracy: one ranker for each strength of the penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from tercet.errors import InputError
+from tercet.learn.linear.base import scores
+from tercet.learn.linear.ftrl import FTRLRanker
+
+
+@dataclass(frozen=True, eq=False)
+class L1Path:
+    """Rankers by falling penalty.
+
+    Attributes
+    ----------
+    l1s : penalties, falling (n,)
+    coefs : weights at each (n, n_features)
+    rankers : the same as rankers, which can be saved and learn on (n,)
+    """
+
+    l1s: NDArray[np.float64]
+    coefs: NDArray[np.float64]
+    rankers: tuple[FTRLRanker, ...]
+
+    def __len__(self) -> int:
+        return len(self.l1s)
+
+    @property
+    def n_used(self) -> NDArray[np.int64]:
+        """How many features each ranker uses (n,)."""
+        return np.count_nonzero(self.coefs, axis=1)
+
+    @property
+    def density(self) -> NDArray[np.float64]:
+        """The share of features each ranker uses, the papers' sparsity ratio (n,)."""
+        return self.n_used / self.coefs.shape[1]
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The scores of all rankers (n_rows, n)."""
+        features = X if sparse.issparse(X) else np.asarray(X)
+        if features.ndim != 2 or features.shape[1] != self.coefs.shape[1]:
+            raise InputError(f"X has shape {features.shape}, but the path has {self.coefs.shape[1]} features")
+        return scores(features, self.coefs.T)
+
+    def values(self, validation: Callable[[FTRLRanker], ArrayLike]) -> NDArray[np.float64]:
+        """What ``validation`` says of each ranker: a number (n,), or one for each query (n, n_queries)."""
+        return np.array([np.asarray(validation(ranker), dtype=np.float64) for ranker in self.rankers])
+
+    def best(self, values: ArrayLike | Callable[[FTRLRanker], ArrayLike]) -> int:
+        """The place of the ranker with the highest value, the sparser one of equals.
+
+        Parameters
+        ----------
+        values : a validation measure of each ranker (n,), or of each ranker and query (n, n_queries); or a callable
+            that gives the value or values of one ranker
+        """
+        means = self._checked(values).mean(axis=1)
+        return min(range(len(self)), key=lambda i: (-means[i], self.n_used[i], i))
+
+    def sparsest(
+        self, values: ArrayLike | Callable[[FTRLRanker], ArrayLike], *, n_errors: float = 1.0, paired: bool = False
+    ) -> int:
+        """The place of the sparsest ranker within one standard error of the best; of equally sparse ones the best.
+
+        Parameters
+        ----------
+        values : a validation measure of each ranker and query (n, n_queries), or a callable that gives those of one
+        n_errors : how many standard errors
+        paired : take the error of the difference to the best over the same queries; otherwise that of the best's
+            mean, which is the usual rule and, where queries differ more than rankers, a far wider one
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> coefs = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.5]])
+        >>> path = L1Path(np.array([4.0, 2.0, 1.0]), coefs, ())
+        >>> path.sparsest([[0.1, 0.1, 0.2], [0.3, 0.5, 0.4], [0.2, 0.6, 0.43]])
+        1
+        """
+        table = self._checked(values)
+        if table.shape[1] < 2:
+            raise InputError("a standard error needs the values of two or more queries, (n_l1s, n_queries)")
+        means, best = table.mean(axis=1), self.best(table)
+        spread = table[best] - table if paired else table[[best]]
+        error = spread.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
+        good = np.flatnonzero(means >= means[best] - n_errors * error)
+        return int(min(good, key=lambda i: (self.n_used[i], -means[i], i)))
+
+    def _checked(self, values: ArrayLike | Callable[[FTRLRanker], ArrayLike]) -> NDArray[np.float64]:
+        given = self.values(values) if callable(values) else np.asarray(values, dtype=np.float64)
+        table = given[:, None] if given.ndim == 1 else given
+        if table.ndim != 2 or len(table) != len(self) or not table.size:
+            raise InputError(f"values have shape {given.shape}; expected one row for each of {len(self)} penalties")
+        if not np.isfinite(table).all():
+            row, column = np.argwhere(~np.isfinite(table))[0]
+            raise InputError(f"values[{row}, {column}] is {table[row, column]}; every value must be finite")
+        return table
+
+
+def l1_path(
+    X: Any,
+    y: Any,
+    qid: Any = None,
+    *,
+    l1s: Sequence[float] | NDArray[Any] | None = None,
+    n_l1s: int = 30,
+    ratio: float = 1e-3,
+    ranker: FTRLRanker | None = None,
+    warm_start: bool = True,
+) -> L1Path:
+    """Fit a ranker at each of many penalties, from the strongest to the weakest.
+
+    Parameters
+    ----------
+    X, y, qid : as in ``FTRLRanker.fit``
+    l1s : penalties, or None for ``n_l1s`` of them, falling evenly by the logarithm from the weakest that leaves no
+        feature to ``ratio`` times that
+    ranker : the parameters of all but ``l1``; ``FTRLRanker()`` by default, and never changed
+    warm_start : go on from the ranker before, with its z and G. A penalty is a total over all steps, so after k
+        rankers it is taken k times, which is the ``l1`` of that ranker: it has seen the data k times. Supports stay
+        as sparse as without. Without a warm start each ranker is exactly ``FTRLRanker(l1=l1).fit(X, y, qid=qid)``
+
+    Returns
+    -------
+    L1Path
+
+    Notes
+    -----
+    Costs ``epochs`` passes for each penalty, and one more to find the first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((40, 5))
+    >>> path = l1_path(X, X[:, 1] > 0.5, np.arange(40) // 8, n_l1s=4)
+    >>> path.n_used.tolist()[0], path.coefs.shape
+    (0, (4, 5))
+    """
+    pattern = clone(FTRLRanker() if ranker is None else ranker)
+    pattern._check_params()
+    features, queries = pattern._rows_to_learn(X, y, qid)
+    if l1s is None:
+        if n_l1s < 1 or not 0 < ratio <= 1:
+            raise InputError(f"n_l1s must be at least 1 and ratio in (0, 1]; got {n_l1s} and {ratio}")
+        most = pattern._strongest(features, queries)
+        penalties = np.concatenate([[most], most * np.geomspace(1.0, ratio, n_l1s)[1:]])
+    else:
+        penalties = np.sort(np.asarray(l1s, dtype=np.float64).ravel())[::-1]
+        if not penalties.size or not np.isfinite(penalties).all() or penalties[-1] < 0:
+            raise InputError("l1s must be one or more finite numbers, none below 0")
+    rankers: list[FTRLRanker] = []
+    for k, l1 in enumerate(penalties, start=1):
+        each = clone(pattern).set_params(l1=float(k * l1 if warm_start else l1))
+        each._note_features(pattern)
+        if warm_start and rankers:
+            each._learn_after(rankers[-1]._state, features, queries)
+        else:
+            each._learn(features, queries)
+        rankers.append(each)
+    return L1Path(penalties, np.stack([each.coef_ for each in rankers]), tuple(rankers))

@@ -1,0 +1,156 @@
+"""Rows grouped by their query, as the kernels over pairs want them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.errors import InputError
+
+_FEW_GRADES = 32
+_HIGHEST_GAIN = 31
+
+# (rows, starts, grades, labels, n_grades, n_pairs)
+KernelQueries = tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """The queries that have pairs, in the order of their first rows; a query without pairs teaches nothing.
+
+    rows (n,) row numbers, those of a query together and in their order; starts (n_queries + 1,) where each begins;
+    grades (n,) 0, 1, … by rising label; labels (n,) as given; n_grades, n_pairs (n_queries,)
+    """
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    grades: NDArray[np.int32]
+    labels: NDArray[np.float64]
+    n_grades: NDArray[np.int64]
+    n_pairs: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.n_pairs)
+
+    def arrays(self) -> KernelQueries:
+        return self.rows, self.starts, self.grades, self.labels, self.n_grades, self.n_pairs
+
+    @classmethod
+    def of(cls, y: NDArray[Any], qid: Any) -> Queries:
+        """Group the rows of labels ``y`` by their query id; ``qid=None`` means they are all of one query."""
+        labels = np.asarray(y, dtype=np.float64)
+        query, n_queries = _query_numbers(qid, len(labels))
+        if (np.diff(query) < 0).any():
+            rows = np.argsort(query, kind="stable")
+            query, labels = query[rows], labels[rows]
+        else:
+            rows = np.arange(len(labels))
+        grades, n_grades = _grades(labels, query, n_queries)
+        sizes = np.bincount(query, minlength=n_queries)
+        offsets = np.concatenate([[0], np.cumsum(n_grades)])
+        per_grade = np.bincount(offsets[query] + grades, minlength=offsets[-1])
+        same = np.add.reduceat(per_grade * per_grade, offsets[:-1])
+        n_pairs = (sizes * sizes - same) // 2
+        keep = n_pairs > 0
+        if not keep.all():
+            kept = keep[query]
+            rows, grades, labels = rows[kept], grades[kept], labels[kept]
+            sizes, n_grades, n_pairs = sizes[keep], n_grades[keep], n_pairs[keep]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(rows, starts, grades, labels, n_grades, n_pairs)
+
+    def by_gain(self) -> Queries:
+        """The same queries with grades g that stand for gains of 2^g - 1.
+
+        Labels are such grades where all of the query are whole numbers from 0 to 31, as in LETOR files. Those of
+        another query are counted from 0 up by their order, whatever the other queries have.
+        """
+        if not len(self):
+            return self
+        is_grade = (self.labels == np.floor(self.labels)) & (self.labels >= 0) & (self.labels <= _HIGHEST_GAIN)
+        fits = np.logical_and.reduceat(is_grade, self.starts[:-1])
+        grades = np.where(np.repeat(fits, np.diff(self.starts)), self.labels, 0.0).astype(np.int32)
+        for q in np.flatnonzero(~fits):
+            part = slice(self.starts[q], self.starts[q + 1])
+            grades[part] = np.unique(self.labels[part], return_inverse=True)[1]
+        n_grades = np.maximum.reduceat(grades, self.starts[:-1]).astype(np.int64) + 1
+        return replace(self, grades=grades, n_grades=n_grades)
+
+    def mixed(self, rng: np.random.Generator) -> Queries:
+        """The same queries with the rows of each in a random order."""
+        lengths = np.diff(self.starts)
+        query = np.repeat(np.arange(len(self)), lengths)
+        order = np.lexsort((rng.random(len(self.rows)), query))
+        return Queries(
+            self.rows[order], self.starts, self.grades[order], self.labels[order], self.n_grades, self.n_pairs
+        )
+
+
+def _query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:
+    """Each row's query as a number from 0 up, in the order of first appearance, and how many there are."""
+    if qid is None:
+        return np.zeros(n_rows, dtype=np.int64), 1
+    given = qid.to_numpy() if hasattr(qid, "to_numpy") else qid
+    if isinstance(given, np.ndarray):
+        if given.ndim != 1:
+            raise InputError(f"qid must have one id per row; got an array of shape {given.shape}")
+    elif isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InputError(f"qid must have one id per row; got {type(qid).__name__}")
+    else:
+        given = given if isinstance(given, Sequence) else list(given)
+    if len(given) != n_rows:
+        raise InputError(f"qid has {len(given)} ids, but there are {n_rows} rows; expected one id per row")
+    if not isinstance(given, np.ndarray) or given.dtype.kind == "O":
+        # Not made an array first: that would take 1 and "1" for the same id.
+        return _numbered(given)
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise InputError(f"qid[{int(np.isnan(given).argmax())}] is nan; every row needs a query id")
+    first = np.flatnonzero(np.concatenate([[True], given[1:] != given[:-1]]))  # of each run of equal ids
+    numbers, n_queries = _numbered(given[first].tolist())
+    return np.repeat(numbers, np.diff(np.append(first, n_rows))), n_queries
+
+
+def _numbered(ids: Sequence[Hashable] | NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    known: dict[Hashable, int] = {}
+    numbers = np.empty(len(ids), dtype=np.int64)
+    for row, name in enumerate(ids):
+        if name is None or name != name:
+            raise InputError(f"qid[{row}] is {name}; every row needs a query id")
+        try:
+            numbers[row] = known.setdefault(name, len(known))
+        except TypeError:
+            raise InputError(f"qid[{row}] is a {type(name).__name__}, which cannot be an id: not hashable") from None
+    return numbers, len(known)
+
+
+def _grades(
+    labels: NDArray[np.float64], query: NDArray[np.int64], n_queries: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Numbers from 0 up that stand in the order of the labels within each query, and how many each may have."""
+    lowest, highest = labels.min(), labels.max()
+    if highest - lowest < _FEW_GRADES:
+        whole = (labels - lowest).astype(np.int32)
+        if (whole == labels - lowest).all():
+            return whole, np.full(n_queries, int(highest - lowest) + 1)
+    order = np.lexsort((labels, query))
+    ordered, owner = labels[order], query[order]
+    new_query = np.concatenate([[True], owner[1:] != owner[:-1]])
+    rises = np.concatenate([[False], ordered[1:] != ordered[:-1]]) & ~new_query
+    height = np.cumsum(rises)
+    rank = height - height[new_query][owner]
+    grades = np.empty(len(labels), dtype=np.int32)
+    grades[order] = rank
+    n_grades = np.zeros(n_queries, dtype=np.int64)
+    n_grades[owner] = rank + 1  # the last, and highest, of each query stays
+    return grades, n_grades

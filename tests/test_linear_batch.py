@@ -1,0 +1,209 @@
+"""FenchelRanker and ProximalRanker: they end where the conditions of an optimum hold, recomputed pair by pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import check_grad, minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
+
+import oracles
+from tercet.errors import DivergedError, ParameterError
+from tercet.learn.linear import FenchelRanker, ProximalRanker
+from tercet.learn.linear.objective import PairObjective
+from tercet.learn.linear.queries import Queries
+
+
+def made_rows(seed: int, n: int = 50, d: int = 6, n_queries: int = 5):
+    """Grades that follow the first two features, with noise; queries stand apart."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.8)
+    y = np.digitize(X[:, 0] - 0.5 * X[:, 1] + rng.normal(size=n), [-0.5, 0.7])
+    return X, y, rng.integers(0, n_queries, n)
+
+
+def objective_of(X, y, qid, margin=1.0, normalise_pairs=False) -> PairObjective:
+    return PairObjective(X, Queries.of(y, qid), margin, normalise_pairs=normalise_pairs)
+
+
+# -- the objective --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 10**6), margin=st.sampled_from([0.5, 1.0]), form=st.sampled_from([np.array, sparse.csr_array])
+)
+def test_value_and_gradient_are_those_of_all_pairs(seed, margin, form):
+    X, y, qid = made_rows(seed)
+    w = np.random.default_rng(seed).normal(size=X.shape[1])
+    objective = objective_of(form(X), y, qid, margin)
+    value, slopes = objective.slopes(objective.scores(w))
+    wanted, gradient = oracles.mean_pair_loss(w, X, y, qid, margin)
+    assert value == pytest.approx(wanted)
+    np.testing.assert_allclose(objective.gradient(slopes), gradient, atol=1e-10)
+
+
+def test_a_query_can_count_the_same_however_many_pairs_it_has():
+    X, y, qid = made_rows(4)
+    w = np.random.default_rng(4).normal(size=X.shape[1])
+    objective = objective_of(X, y, qid, normalise_pairs=True)
+
+    def mean_of_means(w):
+        return np.mean([oracles.mean_pair_loss(w, X[qid == q], y[qid == q], qid[qid == q])[0] for q in range(5)])
+
+    def gradient(w):
+        return objective.gradient(objective.slopes(objective.scores(w))[1])
+
+    assert objective.slopes(objective.scores(w))[0] == pytest.approx(mean_of_means(w))
+    assert check_grad(mean_of_means, gradient, w) < 1e-5
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), most=st.sampled_from([0.01, 1.0, 50.0]))
+def test_the_line_search_finds_the_minimum(seed, most):
+    X, y, qid = made_rows(seed)
+    rng = np.random.default_rng(seed)
+    objective = objective_of(X, y, qid)
+    scores = objective.scores(rng.normal(size=X.shape[1]))
+    change = objective.scores(rng.normal(size=X.shape[1]))
+
+    def value(step):
+        return objective.slopes(scores + step * change)[0]
+
+    if objective.slopes(scores)[1] @ change > 0:
+        change = -change
+    step = objective.best_step(scores, change, most)
+    assert 0 <= step <= most
+    slow = minimize_scalar(value, bounds=(0, most), method="bounded", options={"xatol": 1e-9})
+    assert value(step) <= slow.fun + 1e-9
+    if step < most:
+        start, end = (abs(objective.slopes(scores + at * change)[1] @ change) for at in (0.0, step))
+        assert end <= 1e-10 * max(1.0, start)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6))
+def test_the_lipschitz_constant_is_just_above_the_largest_curvature(seed):
+    X, y, qid = made_rows(seed)
+    differences = [
+        X[i] - X[j]
+        for q in range(5)
+        for i, j in oracles.query_pairs(np.where(qid == q, y, -9))
+        if qid[j] == q == qid[i]
+    ]
+    exact = 2 * np.linalg.eigvalsh(np.array(differences).T @ np.array(differences) / len(differences))[-1]
+    assert exact <= objective_of(X, y, qid).lipschitz() <= 1.02 * exact
+
+
+# -- FenchelRanker --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairwise", [True, False])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), radius=st.sampled_from([0.05, 0.3, 1.0]))
+def test_no_ranker_of_the_ball_is_better_by_more_than_the_gap(pairwise, seed, radius):
+    X, y, qid = made_rows(seed)
+    ranker = FenchelRanker(radius=radius, tolerance=3e-3, pairwise=pairwise).fit(X, y, qid=qid)
+    value, gradient = oracles.mean_pair_loss(ranker.coef_, X, y, qid)
+    assert np.abs(ranker.coef_).sum() <= radius * (1 + 1e-12)
+    assert ranker.loss_ == pytest.approx(value)
+    assert ranker.gap_ == pytest.approx(gradient @ ranker.coef_ + radius * np.abs(gradient).max(), abs=1e-9)
+    assert ranker.gap_ <= 3e-3
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        other = rng.dirichlet(np.ones(X.shape[1])) * rng.choice([-radius, radius], X.shape[1])
+        assert oracles.mean_pair_loss(other, X, y, qid)[0] >= value - ranker.gap_ - 1e-12
+
+
+def test_a_small_ball_holds_the_steepest_feature_alone():
+    X, y, qid = made_rows(2)
+    ranker = FenchelRanker(radius=0.01).fit(X, y, qid=qid)
+    _, gradient = oracles.mean_pair_loss(np.zeros(6), X, y, qid)
+    assert np.flatnonzero(ranker.coef_).tolist() == [np.abs(gradient).argmax()]
+
+
+def test_pairwise_steps_set_weights_back_to_zero_and_need_fewer_rounds():
+    rng = np.random.default_rng(0)
+    causes = rng.normal(size=(150, 3))
+    blurred = causes.sum(axis=1, keepdims=True) * 0.5 + rng.normal(size=(150, 1)) * 0.4
+    X = np.hstack([causes, blurred, rng.normal(size=(150, 4))])
+    y = np.digitize(causes.sum(axis=1) + 0.3 * rng.normal(size=150), [-1, 1])
+    fast, slow = (
+        FenchelRanker(radius=3.0, pairwise=pairwise).fit(X, y, qid=np.arange(150) % 5) for pairwise in (True, False)
+    )
+    assert fast.n_iter_ < slow.n_iter_ / 10
+    assert set(np.flatnonzero(fast.coef_)) < set(np.flatnonzero(slow.coef_))
+    assert fast.loss_ == pytest.approx(slow.loss_, abs=1e-3)
+
+
+def test_rounds_that_do_not_suffice_are_told():
+    X, y, qid = made_rows(0)
+    with pytest.warns(ConvergenceWarning, match="duality gap is .* after 2 rounds"):
+        assert FenchelRanker(tolerance=1e-12, max_iter=2).fit(X, y, qid=qid).n_iter_ == 2
+    with pytest.warns(ConvergenceWarning, match="optimality conditions are violated by .* after 2 rounds"):
+        assert ProximalRanker(tolerance=1e-12, max_iter=2).fit(X, y, qid=qid).n_iter_ == 2
+
+
+# -- ProximalRanker -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accelerate", [True, False])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), l1=st.sampled_from([0.0, 0.02, 0.2]))
+def test_the_optimality_conditions_hold(accelerate, seed, l1):
+    X, y, qid = made_rows(seed)
+    ranker = ProximalRanker(l1=l1, accelerate=accelerate, tolerance=1e-6).fit(X, y, qid=qid)
+    w = ranker.coef_
+    value, gradient = oracles.mean_pair_loss(w, X, y, qid)
+    steepest = np.abs(oracles.mean_pair_loss(np.zeros(6), X, y, qid)[1]).max()
+    assert (np.abs(gradient[w == 0]) <= l1 + 1e-6 * steepest + 1e-10).all()
+    np.testing.assert_allclose(gradient[w != 0], -l1 * np.sign(w[w != 0]), atol=1e-6 * steepest + 1e-10)
+    assert ranker.loss_ == pytest.approx(value)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_the_penalty_at_which_nothing_is_left(seed):
+    X, y, qid = made_rows(seed)
+    steepest = np.abs(oracles.mean_pair_loss(np.zeros(6), X, y, qid)[1]).max()
+    assert not ProximalRanker(l1=steepest * 1.001).fit(X, y, qid=qid).coef_.any()
+    assert ProximalRanker(l1=steepest * 0.98).fit(X, y, qid=qid).coef_.any()
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), l1=st.sampled_from([0.05, 0.2]))
+def test_ball_and_penalty_are_two_sides_of_one_problem(seed, l1):
+    X, y, qid = made_rows(seed)
+    penalised = ProximalRanker(l1=l1, tolerance=1e-8).fit(X, y, qid=qid)
+    radius = np.abs(penalised.coef_).sum()
+    if radius > 0:
+        held = FenchelRanker(radius=radius, tolerance=1e-5).fit(X, y, qid=qid)
+        assert held.loss_ == pytest.approx(penalised.loss_, abs=1e-4)
+
+
+def test_a_constant_of_its_own_is_used_and_too_small_a_one_is_told():
+    X, y, qid = made_rows(5)
+    bound = ProximalRanker().fit(X, y, qid=qid).lipschitz_
+    shorter = ProximalRanker(lipschitz=0.7 * bound, accelerate=False).fit(X, y, qid=qid)
+    assert shorter.lipschitz_ == 0.7 * bound
+    assert shorter.n_iter_ < ProximalRanker(accelerate=False).fit(X, y, qid=qid).n_iter_
+    with pytest.raises(DivergedError, match="ProximalRanker needs smaller steps"):
+        ProximalRanker(lipschitz=1e-3 * bound, accelerate=False).fit(X, y, qid=qid)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "message"),
+    [
+        (FenchelRanker(radius=0.0), "'radius' parameter of FenchelRanker"),
+        (FenchelRanker(tolerance=0.0), "'tolerance' parameter of FenchelRanker"),
+        (ProximalRanker(l1=-0.1), "'l1' parameter of ProximalRanker"),
+        (ProximalRanker(lipschitz=0.0), "'lipschitz' parameter of ProximalRanker"),
+    ],
+)
+def test_wrong_parameters_are_refused(ranker, message):
+    X, y, qid = made_rows(0)
+    with pytest.raises(ParameterError, match=message):
+        ranker.fit(X, y, qid=qid)
