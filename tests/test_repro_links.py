@@ -649,8 +649,8 @@ def test_standard_errors_of_the_rank_loss_count_queries_not_tuples(plan_file):
     query = np.repeat(np.arange(20), 50)
     results.tested["wiki", 0] = query
     failing = query < 5  # all tuples of a quarter of the queries
-    cell = {"error": 0.25, "wrong": np.flatnonzero(failing).tolist(), "n_preferences": 1000}
-    none = {"error": 0.0, "wrong": [], "n_preferences": 1000}
+    cell = {"error": 0.25, "wrong": np.flatnonzero(failing).tolist()}
+    none = {"error": 0.0, "wrong": []}
     results.fits["wiki", "tfidf"] = [{"models": {"tfidf": cell}}]
     results.fits["wiki", "slow"] = [{"models": {"slow": none}}]
     by_query = np.r_[np.ones(5), np.zeros(15)]

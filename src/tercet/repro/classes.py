@@ -63,7 +63,6 @@ class ClassTask(Task):
             "error": float(wrong.mean()),
             "average_precision": precision.tolist(),
             "wrong": np.flatnonzero(wrong).tolist(),
-            "n_preferences": len(prefs),
         }
 
     def wrong(self, scorer: Scorer, prefs: Preferences) -> NDArray[np.bool_]:

@@ -172,7 +172,6 @@ class LinkTask(Task):
             "average_precision": precision[:, 0].tolist(),
             "precision_at_10": precision[:, 1].tolist(),
             "wrong": np.flatnonzero(wrong).tolist(),
-            "n_preferences": len(prefs),
         }
 
     def wrong(self, scorer: Scorer, prefs: Preferences) -> NDArray[np.bool_]:

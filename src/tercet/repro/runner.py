@@ -128,7 +128,7 @@ def reproduce(
         else:
             run.curve(item, task)
     if not results.data:
-        looked = "; ".join(results.missing.values())
+        looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
         raise InputError(f"none of the data sets is below {data_home}: {looked}")
     return results
 
