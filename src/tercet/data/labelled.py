@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
+from tercet.data.archives import archive_members
 from tercet.data.lines import FilePath, decoding_error, open_bytes
 from tercet.errors import FormatError, InputError
 
@@ -17,7 +16,6 @@ NEWSGROUPS_TEST = "20news-bydate-test"
 # The largest real post has 160 kB and all posts 36 MB; these bound what a hostile archive can make us hold.
 LARGEST_POST = 1 << 24
 LARGEST_ARCHIVE = 1 << 30
-_DRAIN_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -152,39 +150,29 @@ def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
             read_labelled_folder(root / NEWSGROUPS_TRAIN, encoding="latin-1"),
             read_labelled_folder(root / NEWSGROUPS_TEST, encoding="latin-1"),
         )
-    with open_bytes(path) as stream:
-        posts = _posts_in_archive(stream, path)
+    posts = _posts_in_archive(path)
     for part, found in posts.items():
         if not found:
             raise FormatError(path, None, f"the archive has no posts {part}/<group>/<file>")
     return _gather(posts[NEWSGROUPS_TRAIN], path), _gather(posts[NEWSGROUPS_TEST], path)
 
 
-def _posts_in_archive(stream: BinaryIO, path: FilePath) -> dict[str, list[tuple[str, str, str]]]:
+def _posts_in_archive(path: FilePath) -> dict[str, list[tuple[str, str, str]]]:
     posts: dict[str, list[tuple[str, str, str]]] = {NEWSGROUPS_TRAIN: [], NEWSGROUPS_TEST: []}
     seen: set[tuple[str, ...]] = set()
     total = 0
-    try:
-        # As a stream: one member after the other, nothing is sought and nothing written.
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                parts = PurePosixPath(member.name).parts
-                if member.isdir() or len(parts) != 3 or parts[0] not in posts or parts[2].startswith("."):
-                    continue
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is None:
-                    raise FormatError(path, None, f"{member.name} in the archive is not an ordinary file")
-                total += member.size
-                if member.size > LARGEST_POST or total > LARGEST_ARCHIVE:
-                    message = f"{member.name} in the archive brings it beyond any real copy of 20 Newsgroups"
-                    raise FormatError(path, None, message)
-                if parts in seen:
-                    raise FormatError(path, None, f"{member.name} is in the archive twice")
-                seen.add(parts)
-                posts[parts[0]].append((parts[1], parts[2], content.read().decode("latin-1")))
-    except tarfile.TarError as error:
-        message = f"the tar archive is broken ({error}); fetch it again"
-        raise FormatError(path, None, message) from error
-    while stream.read(_DRAIN_CHUNK):  # the gzip checksum is only compared at the very end
-        pass
+    for member, content in archive_members(path):
+        parts = PurePosixPath(member.name).parts
+        if member.isdir() or len(parts) != 3 or parts[0] not in posts or parts[2].startswith("."):
+            continue
+        if content is None:
+            raise FormatError(path, None, f"{member.name} in the archive is not an ordinary file")
+        total += member.size
+        if member.size > LARGEST_POST or total > LARGEST_ARCHIVE:
+            message = f"{member.name} in the archive brings it beyond any real copy of 20 Newsgroups"
+            raise FormatError(path, None, message)
+        if parts in seen:
+            raise FormatError(path, None, f"{member.name} is in the archive twice")
+        seen.add(parts)
+        posts[parts[0]].append((parts[1], parts[2], content.read().decode("latin-1")))
     return posts

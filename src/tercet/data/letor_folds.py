@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
+from tercet.data.archives import archive_members
 from tercet.data.letor import LetorData, assemble, check_found
 from tercet.data.letor_text import Part, is_dense, read_parts, width_of
 from tercet.data.lines import FilePath, open_bytes
@@ -15,7 +15,6 @@ from tercet.errors import FormatError
 
 PARTS_OF_A_FOLD = ("train", "vali", "test")
 _FOLD_NAME = re.compile(r"Fold(\d+)", re.ASCII)
-_DRAIN_CHUNK = 1 << 20
 _LAYOUT = "a set of folds holds Fold1, Fold2, … with train.txt, vali.txt and test.txt in each"
 
 
@@ -98,23 +97,14 @@ def _folds_of_folder(root: Path, comments: bool) -> dict[str, dict[str, list[Par
 
 def _folds_of_archive(path: FilePath, comments: bool) -> dict[str, dict[str, list[Part]]]:
     found: dict[str, dict[str, list[Part]]] = {}
-    with open_bytes(path) as stream:
-        try:
-            # As a stream: one member after the other, nothing is sought and nothing written.
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for member in archive:
-                    fold, part = fold_member(member.name)
-                    if not member.isfile() or part is None:
-                        continue
-                    members = found.setdefault(fold, {})
-                    if part in members:
-                        raise FormatError(path, None, f"{fold}/{part}.txt is in the archive twice")
-                    content = cast(BinaryIO, archive.extractfile(member))
-                    members[part] = _parts_of(content, f"{path}/{member.name}", comments)
-        except tarfile.TarError as error:
-            raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
-        while stream.read(_DRAIN_CHUNK):  # the gzip checksum is only compared at the very end
-            pass
+    for member, content in archive_members(path):
+        fold, part = fold_member(member.name)
+        if content is None or part is None:
+            continue
+        members = found.setdefault(fold, {})
+        if part in members:
+            raise FormatError(path, None, f"{fold}/{part}.txt is in the archive twice")
+        members[part] = _parts_of(cast(BinaryIO, content), f"{path}/{member.name}", comments)
     return found
 
 

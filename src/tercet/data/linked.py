@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data.archives import archive_members
 from tercet.data.labelled import decode_text
 from tercet.data.lines import FilePath, id_problem, open_bytes
 from tercet.errors import FormatError
@@ -23,7 +22,6 @@ LAYOUT = f"Wikispeedia is {WIKISPEEDIA_ARCHIVE}, or a folder with {TEXTS}/*.txt 
 # The largest real file has 3 MB and all of them 110 MB; these bound what a hostile copy can make us hold.
 LARGEST_FILE = 1 << 26
 LARGEST_COLLECTION = 1 << 30
-_DRAIN_CHUNK = 1 << 20
 
 # What begins and ends every article, apart from the title.
 _FIRST = "#copyright"
@@ -189,34 +187,21 @@ def _files_in_folder(root: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _files_in_archive(path: Path) -> Iterator[tuple[Path, bytes]]:
-    with open_bytes(path) as stream:
-        yield from _members(stream, path)
-        while stream.read(_DRAIN_CHUNK):  # the gzip checksum is only compared at the very end
-            pass
-
-
-def _members(stream: BinaryIO, path: Path) -> Iterator[tuple[Path, bytes]]:
     seen: set[tuple[str, ...]] = set()
     total = 0
-    try:
-        # As a stream: one member after the other, nothing is sought and nothing written.
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                parts = PurePosixPath(member.name).parts
-                if member.isdir() or len(parts) != 2 or not _is_wanted(parts):
-                    continue
-                where = path.joinpath(*parts)
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is None:
-                    raise FormatError(where, None, "this member of the archive is not an ordinary file")
-                total += member.size
-                _check_size(member.size, total, where)
-                if parts in seen:
-                    raise FormatError(where, None, "this member is in the archive twice")
-                seen.add(parts)
-                yield where, content.read()
-    except tarfile.TarError as error:
-        raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
+    for member, content in archive_members(path):
+        parts = PurePosixPath(member.name).parts
+        if member.isdir() or len(parts) != 2 or not _is_wanted(parts):
+            continue
+        where = path.joinpath(*parts)
+        if content is None:
+            raise FormatError(where, None, "this member of the archive is not an ordinary file")
+        total += member.size
+        _check_size(member.size, total, where)
+        if parts in seen:
+            raise FormatError(where, None, "this member is in the archive twice")
+        seen.add(parts)
+        yield where, content.read()
 
 
 def _is_wanted(parts: tuple[str, ...]) -> bool:
