@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from tercet.errors import DivergedError, ParameterError
-from tercet.learn.linear import FenchelRanker, ProximalRanker
+from tercet.kernels.pairs import all_curvature
+from tercet.learn.linear import FenchelRanker, NonconvexRanker, ProximalRanker
 from tercet.learn.linear.objective import PairObjective
 from tercet.learn.linear.queries import Queries
 
@@ -82,6 +83,30 @@ def test_the_line_search_finds_the_minimum(seed, most):
     if step < most:
         start, end = (abs(objective.slopes(scores + at * change)[1] @ change) for at in (0.0, step))
         assert end <= 1e-10 * max(1.0, start)
+
+
+@pytest.mark.parametrize("normalise_pairs", [True, False])
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6))
+def test_curvature_is_how_fast_the_derivative_along_a_line_changes(normalise_pairs, seed):
+    _, y, qid = made_rows(seed)
+    rng = np.random.default_rng(seed)
+    queries = Queries.of(y, qid)
+    scores, change = rng.normal(size=(2, len(queries.rows)))
+    below, above = (
+        derivative_along(scores + step * change, change, queries, normalise_pairs) for step in (-1e-7, 1e-7)
+    )
+    found = all_curvature(scores, change, queries.arrays(), 1.0, normalise_pairs)
+    assert found == pytest.approx((above - below) / 2e-7, rel=1e-5)
+
+
+def derivative_along(scores, change, queries, normalise_pairs) -> float:
+    total = 0.0
+    for q in range(len(queries)):
+        part = slice(queries.starts[q], queries.starts[q + 1])
+        pairs = oracles.query_pairs(queries.labels[part])
+        total += oracles.pair_loss(scores[part], pairs)[1] @ change[part] / (len(pairs) if normalise_pairs else 1)
+    return total
 
 
 @settings(max_examples=20)
@@ -192,6 +217,20 @@ def test_a_constant_of_its_own_is_used_and_too_small_a_one_is_told():
     assert shorter.n_iter_ < ProximalRanker(accelerate=False).fit(X, y, qid=qid).n_iter_
     with pytest.raises(DivergedError, match="ProximalRanker needs smaller steps"):
         ProximalRanker(lipschitz=1e-3 * bound, accelerate=False).fit(X, y, qid=qid)
+
+
+@pytest.mark.parametrize("make", [ProximalRanker, NonconvexRanker])
+def test_features_that_tell_no_two_documents_apart_get_no_weights(make):
+    _, y, qid = made_rows(3)
+    same_in_a_query = np.column_stack([np.ones(len(y)), 0.1 * qid, 1e5 / (qid + 3)])
+    assert not make(l1=0.0).fit(same_in_a_query, y, qid=qid).coef_.any()
+
+
+@pytest.mark.parametrize("make", [ProximalRanker, NonconvexRanker])
+def test_features_beyond_what_squares_hold_are_told(make):
+    X, y, qid = made_rows(3)
+    with pytest.raises(DivergedError, match="features of a smaller scale"):
+        make().fit(X * 1e160, y, qid=qid)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_a_penalty_large_enough_leaves_nothing_and_absent_features_stay_zero(par
 @given(seed=st.integers(0, 10**6), per_feature=st.booleans())
 def test_a_warm_start_carries_what_was_summed_up_and_not_the_weights(seed, per_feature):
     X, y, qid = made_rows(seed)
+    X[qid != qid[0], 1] = 0  # last met long before the warm start, while the plain rate went on
     params = {"per_feature": per_feature, "l1": 3.0}
     ranker = made(params).fit(X, y, qid=qid)
     _, z, G, t = expected(X, y, qid, params)
@@ -163,6 +164,14 @@ def test_a_shuffle_is_told_by_its_seed_alone(batch_size):
     assert (first != made({"epochs": 2, "batch_size": batch_size}).fit(X, y, qid=qid).coef_).any()
 
 
+def test_a_shuffle_mixes_the_pairs_of_a_query_where_batches_cut_it():
+    X, y, _ = made_rows(3)
+    mixed, in_order = (made({"shuffle": shuffle, "batch_size": 40}).fit(X, y).coef_ for shuffle in (True, False))
+    assert (mixed != in_order).any()
+    whole, again = (made({"shuffle": shuffle}).fit(X, y).coef_ for shuffle in (True, False))
+    np.testing.assert_array_equal(whole, again)  # one query and one batch: there is nothing to mix
+
+
 def test_mixed_rows_stay_in_their_query():
     from tercet.learn.linear.queries import Queries
 
@@ -185,10 +194,20 @@ def test_the_loss_it_tells_is_the_mean_of_those_met():
     assert made({"l1": 1e9, "batch_size": 3}).fit(X, y, qid=qid).loss_ == pytest.approx(np.mean(pairs))
 
 
-def test_weights_beyond_all_numbers_are_told():
+@pytest.mark.parametrize("params", [{}, {"weight_pairs": "ndcg"}, {"batch_size": 3}, {"loss": "listnet"}], ids=str)
+def test_weights_beyond_all_numbers_are_told(params):
     X, y, qid = made_rows(1)
     with pytest.raises(DivergedError, match="needs smaller steps"):
-        FTRLRanker(l1=0.0, rate=1e300, per_feature=False, epochs=5).fit(X * 1e100, y, qid=qid)
+        FTRLRanker(l1=0.0, rate=1e300, per_feature=False, epochs=5, **params).fit(X * 1e100, y, qid=qid)
+
+
+@pytest.mark.parametrize("params", [{}, {"weight_pairs": "ndcg"}, {"batch_size": 3}], ids=str)
+def test_scores_beyond_all_numbers_are_told_though_the_weights_are_finite(params):
+    X = np.array([[1.0, 1.0], [0.0, 0.0], [1.7e308, -1.7e308], [1.7e308, -1.7e308]])
+    ranker = FTRLRanker(l1=0.0, rate=2.0, rho=0.0, **params).fit(X[:2], [1, 0])
+    np.testing.assert_allclose(ranker.coef_, [2.0, 2.0])  # so the next two scores are equal and not finite
+    with pytest.raises(DivergedError, match="smaller scale"):
+        ranker.partial_fit(X[2:], [1, 0])
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,24 @@ def test_loss_and_slopes_are_those_of_the_loop(query, power):
         np.testing.assert_allclose(slopes, wanted_slopes, rtol=1e-9, atol=1e-8)
 
 
+@settings(max_examples=50)
+@given(
+    seed=st.integers(0, 10**6),
+    widest=st.sampled_from([0, 40, 63, 64, 65, 200]),  # in 64ths of the margin
+    n_grades=st.sampled_from([2, 5, 8, 9, 25]),
+    power=st.sampled_from([1, 2]),
+)
+def test_scores_within_the_margin_or_just_beyond_are_those_of_the_loop(seed, widest, n_grades, power):
+    rng = np.random.default_rng(seed)
+    scores = np.append(rng.integers(0, widest + 1, 20), [0, widest]) / 64 - 3.0
+    grades = rng.integers(0, n_grades, 22).astype(np.int32)
+    slopes = np.full(22, np.nan)
+    value = pair_slopes(scores, grades, n_grades, 1.0, power, slopes)
+    wanted, wanted_slopes = oracles.pair_loss(scores, oracles.query_pairs(grades), 1.0, power)
+    assert value == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(slopes, wanted_slopes, rtol=1e-12, atol=1e-12)
+
+
 @settings(max_examples=30)
 @given(query=one_query(n_grades=25), power=st.sampled_from([1, 2]))
 def test_slopes_of_a_query_sum_to_zero(query, power):
@@ -123,6 +141,13 @@ def test_queries_hold_every_row_that_has_pairs(seed, kind):
         assert oracles.query_pairs(queries.grades[part]) == pairs
         assert queries.n_pairs[q] == len(pairs)
         assert queries.grades[part].max() < queries.n_grades[q]
+
+
+@pytest.mark.parametrize("labels", [[-1e308, 1e308, 0.0], [1 + 2**-52, 1.0, -30.0], [0.1, 1.1, 31.1]], ids=str)
+def test_labels_of_any_size_keep_their_order(labels):
+    queries = Queries.of(np.array(labels), None)
+    assert oracles.query_pairs(queries.grades) == oracles.query_pairs(labels)
+    assert queries.n_pairs.tolist() == [3]
 
 
 def test_one_and_the_word_one_are_two_queries():

@@ -135,6 +135,12 @@ def test_listnet_ends_where_its_gradient_is_zero(seed, l2, form):
     assert ranker.loss_ == pytest.approx(listnet_value(w, X, y, qid, 0.0))
 
 
+def test_listnet_tells_when_the_search_did_not_get_going():
+    X, y, qid = made_rows(0)
+    with pytest.warns(ConvergenceWarning, match="after 0 rounds, .*; bring the features to a smaller scale"):
+        ListNetRanker().fit(X * 1e100, y, qid=qid)
+
+
 # -- AdaRank --------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +166,13 @@ def test_a_feature_that_is_always_right_is_enough():
     assert ranker.coef_.tolist() == [0, 0, 0, -1, 0, 0]
     assert (ranker.n_iter_, ranker.ndcg_) == (1, pytest.approx(1.0))
     assert AdaRankRanker(both_ways=False).fit(X, y, qid=qid).coef_.min() >= 0
+
+
+def test_scores_beyond_all_numbers_are_told():
+    rng = np.random.default_rng(0)
+    X, y = 1e308 * rng.choice([-1.0, 1.0], size=(40, 6)), rng.integers(0, 3, 40)
+    with np.errstate(invalid="ignore"), pytest.raises(DivergedError, match="score of a document"):
+        AdaRankRanker().fit(X, y, qid=np.arange(40) // 8)  # scikit-learn's own check sums up all of X
 
 
 def test_a_feature_chosen_again_and_again_ends_the_rounds():
@@ -195,6 +208,16 @@ def test_ranksvm_is_a_support_vector_machine_of_all_pairs(seed, l2, form):
     assert value(ranker.coef_) - ranker.gap_ <= least + 1e-9
     assert ranker.gap_ <= 1e-5
     assert ranker.loss_ == pytest.approx(np.maximum(0, 1 - pairs @ ranker.coef_).mean())
+
+
+@pytest.mark.parametrize("scale", [1e7, 1e10])
+def test_ranksvm_does_not_take_rounding_errors_for_a_bound(scale):
+    X, y, qid = made_rows(0)
+    with pytest.warns(ConvergenceWarning, match="smaller scale"):
+        ranker = RankSVMRanker(max_iter=100).fit(X * scale, y, qid=qid)
+    # The direction of the ranker for rows of size 1 has this loss at any scale.
+    w = RankSVMRanker(l2=1e-6, max_iter=5000).fit(X, y, qid=qid).coef_
+    assert ranker.loss_ - ranker.gap_ <= np.maximum(0, 1 - differences(X, y, qid) @ w).mean()
 
 
 @settings(max_examples=10)

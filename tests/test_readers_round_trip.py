@@ -107,7 +107,7 @@ def test_preferences(rows: list[tuple[str, str, str]], given: set[str], name: st
     rows=st.lists(
         st.tuples(
             SCORES,
-            SOLID_IDS.filter(lambda text: "#" not in text),
+            SOLID_IDS.filter(lambda text: "#" not in text and "\0" not in text),
             st.dictionaries(st.integers(1, 40), st.floats(width=32, allow_nan=False, allow_infinity=False)),
         ),
         min_size=1,

@@ -10,10 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tercet.data.letor_text import BLOCK_BYTES, Matrix, Part, is_dense, read_parts, stack, width_of
+from tercet.data.letor_text import (
+    BLOCK_BYTES,
+    Matrix,
+    Part,
+    check_found,
+    check_n_features,
+    is_dense,
+    read_parts,
+    stack,
+    width_of,
+)
 from tercet.data.lines import FilePath, id_problem, open_bytes
-from tercet.data.svmlight import LARGEST_ID
-from tercet.errors import FormatError, InputError
+from tercet.data.sampling import check_seed
+from tercet.errors import InputError
 
 CHUNK_BYTES = 32 << 20
 
@@ -132,7 +142,7 @@ def read_letor(
     """
     if scattered not in ("error", "group"):
         raise InputError(f"scattered must be 'error' or 'group'. Got {scattered!r} instead.")
-    _check_n_features(n_features)
+    check_n_features(n_features)
     with open_bytes(path) as stream:
         parts = list(read_parts(stream, path, n_features, comments=comments, scattered=scattered == "group"))
     check_found(parts, n_features, path)
@@ -173,7 +183,7 @@ def iter_letor(
     """
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes must be 1 or more. Got {chunk_bytes!r} instead.")
-    _check_n_features(n_features)
+    check_n_features(n_features)
     block_bytes = min(chunk_bytes, BLOCK_BYTES)
     if n_features is None:
         n_rows, n_values = 0, 0
@@ -244,25 +254,49 @@ def gathered(qid: NDArray[Any]) -> NDArray[np.int64]:
     return np.argsort(first[group], kind="stable")
 
 
-def _check_n_features(n_features: int | None) -> None:
-    if n_features is not None and not 1 <= n_features <= LARGEST_ID:
-        raise InputError(f"n_features must be a whole number from 1 to {LARGEST_ID}. Got {n_features!r} instead.")
+def query_folds(
+    qid: ArrayLike, n_folds: int = 5, random_state: int = 0
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Deal queries into folds at random, for cross-validation that never splits a query.
 
+    Parameters
+    ----------
+    qid : (n_rows,) the query id of each row, strings or integers; rows of a query need not stand together
+    n_folds : how many folds, from 2 to the number of queries; their numbers of queries differ by one at most
+    random_state : seed of the deal
 
-def check_found(parts: list[Part], n_features: int | None, path: FilePath) -> None:
-    """Refuse what no learner could use: no rows, or no features."""
-    if not parts:
-        raise FormatError(path, None, "the file holds no rows")
-    if not (n_features or width_of(parts)):
-        raise FormatError(path, None, "no line has a feature; features are written id:value")
+    Returns
+    -------
+    (rows to learn from, rows to test on) for each fold, rising. scikit-learn takes it as ``cv=``.
+
+    Examples
+    --------
+    >>> for train, test in query_folds(["a", "a", "b", "c", "c"], n_folds=3):
+    ...     print(train, test)
+    [0 1 2] [3 4]
+    [2 3 4] [0 1]
+    [0 1 3 4] [2]
+    """
+    seed = check_seed(random_state)
+    ids = np.asarray(qid)
+    if ids.ndim != 1 or (ids.dtype.kind not in "iuU" and ids.size):
+        raise InputError(f"qid must hold strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}.")
+    names, query = np.unique(ids, return_inverse=True)
+    whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
+    if not whole or not 2 <= n_folds <= len(names):
+        raise InputError(f"n_folds must be a whole number from 2 to the {len(names)} queries. Got {n_folds!r} instead.")
+    fold_of_query = np.empty(len(names), np.int64)
+    fold_of_query[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % n_folds
+    fold = fold_of_query[query]
+    return [(np.flatnonzero(fold != each), np.flatnonzero(fold == each)) for each in range(n_folds)]
 
 
 def _checked_matrix(X: ArrayLike | sparse.spmatrix | sparse.sparray) -> Matrix:
+    with np.errstate(over="ignore"):  # told below
+        rows = sparse.csr_array(X, dtype=np.float32) if sparse.issparse(X) else np.ascontiguousarray(X, np.float32)
     if sparse.issparse(X):
-        rows = sparse.csr_array(X, dtype=np.float32)
         finite = np.isfinite(rows.data).all()
     else:
-        rows = np.ascontiguousarray(X, dtype=np.float32)
         if rows.ndim != 2:
             raise InputError(f"X must be a (rows, features) array. Got shape {rows.shape}.")
         finite = np.isfinite(rows.min(initial=0)) and np.isfinite(rows.max(initial=0))  # NaN passes through both
@@ -281,6 +315,10 @@ def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
         if broken.any():
             row = int(broken.argmax())
             raise InputError(f"y[{row}] is {grades[row]}; grades are whole numbers.")
+    if grades.dtype == np.uint64 and grades.max(initial=0) > np.iinfo(np.int64).max:
+        raise InputError(
+            f"y[{int(grades.argmax())}] is {grades.max()}; grades are whole numbers within 64 bits, signed."
+        )
     return grades.astype(np.int64)
 
 

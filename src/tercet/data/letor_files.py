@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.letor import LetorData
+from tercet.data.letor_text import LARGEST_ID
 from tercet.data.lines import FilePath, writable_id, write_atomically
 from tercet.errors import BundleError, DamagedBundleError, InputError
-from tercet.kernels.letor import BYTES_OF_A_FEATURE, LONGEST_QID, format_rows
+from tercet.kernels.letor import BYTES_OF_A_FEATURE, LONGEST_GRADE, LONGEST_QID, format_rows
 from tercet.store import Bundle, check_destination, read_bundle, take_array, write_bundle
 
 INDEX_KIND = "letor-chunks"
@@ -160,6 +161,12 @@ def _in_order(chunks: Iterable[LetorData], path: FilePath) -> Iterator[tuple[boo
 
 
 def _check_writable(data: LetorData, path: FilePath) -> None:
+    if not 1 <= data.n_features <= LARGEST_ID:
+        raise InputError(f"{path}: cannot write: {data.n_features} features; a file holds from 1 to {LARGEST_ID}")
+    too_long = np.abs(data.y) >= 10**LONGEST_GRADE
+    if too_long.any():
+        row = int(too_long.argmax())
+        raise InputError(f"{path}: cannot write: y[{row}] is {data.y[row]}; grades have at most {LONGEST_GRADE} digits")
     for qid in data.qids.tolist():
         writable_id(qid, path, "qid", blanks=False)
         if "#" in qid or "\0" in qid or len(qid.encode()) > LONGEST_QID:

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from tercet.data.archives import archive_members
-from tercet.data.letor import LetorData, assemble, check_found
-from tercet.data.letor_text import Part, is_dense, read_parts, width_of
+from tercet.data.letor import LetorData, assemble
+from tercet.data.letor_text import Part, check_found, is_dense, read_parts, width_of
 from tercet.data.lines import FilePath, open_bytes
 from tercet.errors import FormatError
 
@@ -68,6 +68,11 @@ def read_letor_folds(path: FilePath, *, dense: bool | None = None, comments: boo
         train, vali, test = (assemble(found[name][part], n_features, dense) for part in PARTS_OF_A_FOLD)
         folds.append(LetorFold(name, train, vali, test))
     return tuple(folds)
+
+
+def is_fold_name(name: str) -> bool:
+    """Whether a folder of that name is a fold: ``Fold1``, ``Fold2``, …"""
+    return _FOLD_NAME.fullmatch(name) is not None
 
 
 def is_fold(folder: Path) -> bool:

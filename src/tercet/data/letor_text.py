@@ -1,4 +1,4 @@
-"""How LETOR text is read: blocks of whole lines, parsed by a compiled loop, put together as rows of queries.
+"""How LETOR and SVMlight text is read: blocks of whole lines, parsed by a compiled loop, put together as rows.
 
 The loop settles every decimal that one exact multiplication or division settles; the others go through Python's
 own ``float``. Whatever it refuses is looked at again here, only to say what is wrong with it.
@@ -22,21 +22,24 @@ from tercet.data.lines import (
     FilePath,
     decoding_error,
     gzip_damage_message,
+    parse_float,
     parse_int,
     read_id,
 )
-from tercet.data.svmlight import LARGEST_ID, LARGEST_VALUE, _wrong_id
-from tercet.errors import FormatError, MemoryLimitError
+from tercet.errors import FormatError, InputError, MemoryLimitError
 from tercet.kernels.letor import (
     ALL_READ,
     BAD_GRADE,
     BAD_QID,
+    LONGEST_GRADE,
     LONGEST_QID,
     NO_QID,
     fill_dense,
     parse_lines,
 )
 
+LARGEST_ID = np.iinfo(np.int32).max
+LARGEST_VALUE = float(np.finfo(np.float32).max)
 BLOCK_BYTES = 4 << 20
 # At a quarter of all cells, CSR saves half of the memory and costs more than that in time.
 LOWEST_DENSE_SHARE = 0.25
@@ -51,9 +54,9 @@ class Part:
     """Consecutive rows. Its matrix is as wide as its own largest feature id."""
 
     X: Matrix
-    y: NDArray[np.int64]
+    y: NDArray[Any]  # int64 grades, or float64 targets
     run_starts: list[int]  # first row of every stretch of rows with one qid
-    run_qids: list[str]
+    run_qids: list[str]  # empty where lines have none
     run_lines: list[int]
     comments: list[str] | None
     n_values: int  # that are not 0
@@ -84,12 +87,16 @@ def read_parts(
     comments: bool,
     scattered: bool,
     block_bytes: int = BLOCK_BYTES,
+    is_svmlight: bool = False,
 ) -> Iterator[Part]:
-    """Yield the rows of a stream as they are read; unless `scattered`, a query that comes back is an error."""
+    """Yield the rows of a stream as they are read; unless `scattered`, a query that comes back is an error.
+
+    In SVMlight text, targets need not be whole and lines need no qid.
+    """
     first_line_of: dict[str, int] = {}
     current: str | None = None
     for text, lines_before in _blocks(stream, path, block_bytes):
-        part = _parse(text, path, lines_before, n_features, comments)
+        part = _parse(text, path, lines_before, n_features, comments, is_svmlight)
         for qid, line in zip(part.run_qids, part.run_lines, strict=True):
             if qid != current and qid in first_line_of and not scattered:
                 raise FormatError(
@@ -104,6 +111,21 @@ def read_parts(
             yield part
 
 
+def check_n_features(n_features: int | None) -> None:
+    """Refuse a number of columns that is none."""
+    whole = isinstance(n_features, int | np.integer) and not isinstance(n_features, bool)
+    if n_features is not None and not (whole and 1 <= n_features <= LARGEST_ID):
+        raise InputError(f"n_features must be a whole number from 1 to {LARGEST_ID}. Got {n_features!r} instead.")
+
+
+def check_found(parts: list[Part], n_features: int | None, path: FilePath) -> None:
+    """Refuse what no learner could use: no rows, or no features."""
+    if not parts:
+        raise FormatError(path, None, "the file holds no rows")
+    if not (n_features or width_of(parts)):
+        raise FormatError(path, None, "no line has a feature; features are written id:value")
+
+
 def width_of(parts: Iterable[Part]) -> int:
     """The largest feature id."""
     return max((part.X.shape[1] for part in parts), default=0)
@@ -114,7 +136,7 @@ def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
     return n_values >= LOWEST_DENSE_SHARE * n_rows * n_features
 
 
-def stack(parts: Sequence[Part], n_features: int, dense: bool) -> tuple[Matrix, NDArray[np.int64], NDArray[Any]]:
+def stack(parts: Sequence[Part], n_features: int, dense: bool) -> tuple[Matrix, NDArray[Any], NDArray[Any]]:
     """X, y and qid of all the rows."""
     y = np.concatenate([part.y for part in parts])
     bounds = np.cumsum([0, *(len(part.y) for part in parts)])
@@ -184,7 +206,9 @@ def _check_utf8(text: bytes, path: FilePath, lines_before: int, bytes_before: in
         raise decoding_error(path, line, text[error.start], bytes_before + error.start, "UTF-8", advice) from error
 
 
-def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool) -> Part:
+def _parse(
+    text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool, is_svmlight: bool
+) -> Part:
     most_rows = text.count(b"\n")
     most_values = len(text) // _SHORTEST_FEATURE + 1
     # Memory that is never written to is never taken, so room for the most there can be costs nothing.
@@ -192,10 +216,13 @@ def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | Non
     spans, runs = np.empty((most_rows, 2), np.int64), np.empty((most_rows, 4), np.int64)
     columns, values = np.empty(most_values, np.int32), np.empty(most_values, np.float32)
     unsettled = np.empty((most_values, 3), np.int64)
-    outcome, begin, end, line, previous, n_rows, n_runs, n_unsettled, width = parse_lines(
+    odd_grades = np.empty((most_rows if is_svmlight else 0, 3), np.int64)
+    outcome, begin, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, width = parse_lines(
         np.frombuffer(text, np.uint8),
         LARGEST_ID if n_features is None else n_features,
+        not is_svmlight,
         grades,
+        odd_grades,
         row_ends,
         spans,
         runs,
@@ -204,8 +231,12 @@ def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | Non
         unsettled,
     )
     _settle(text, path, lines_before, values, unsettled[:n_unsettled])
+    y: NDArray[Any] = grades[:n_rows].copy()
+    if is_svmlight:
+        y = y.astype(np.float64)
+        _settle_targets(text, path, lines_before, y, odd_grades[:n_odd])
     if outcome != ALL_READ:
-        message = _problem(outcome, text[begin:end].decode("utf-8"), previous, n_features)
+        message = _problem(outcome, text[begin:end].decode("utf-8"), previous, n_features, is_svmlight)
         raise FormatError(path, lines_before + line, message)
     n_values = int(row_ends[n_rows - 1]) if n_rows else 0
     X: Matrix
@@ -218,11 +249,11 @@ def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | Non
         X = sparse.csr_array(cells, shape=(n_rows, width))
     run_lines = [lines_before + int(line) for line in runs[:n_runs, 1]]
     qids = [
-        _checked_qid(text[begin:end].decode("utf-8"), path, line)
+        _checked_qid(text[begin:end].decode("utf-8"), path, line) if end > begin else ""
         for (begin, end), line in zip(runs[:n_runs, 2:].tolist(), run_lines, strict=True)
     ]
     notes = [text[begin:end].decode("utf-8").strip() for begin, end in spans[:n_rows].tolist()] if comments else None
-    return Part(X, grades[:n_rows].copy(), runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
+    return Part(X, y, runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
 
 
 def _settle(
@@ -241,16 +272,30 @@ def _settle(
     values[unsettled[:, 0]] = exact.astype(np.float32)
 
 
+def _settle_targets(
+    text: bytes, path: FilePath, lines_before: int, targets: NDArray[np.float64], odd: NDArray[np.int64]
+) -> None:
+    """Fill in the targets that the compiled loop left to Python's ``float``."""
+    for row, begin, end in odd.tolist():
+        try:
+            target = parse_float(text[begin:end].decode("utf-8"), path, 0, "target")
+        except FormatError as error:
+            line = lines_before + text.count(b"\n", 0, begin) + 1
+            raise FormatError(path, line, error.message) from None
+        if row < len(targets):  # else its line was refused further on
+            targets[row] = target
+
+
 def _checked_qid(qid: str, path: FilePath, line: int) -> str:
     if "\0" in qid:
         raise FormatError(path, line, f"the qid {qid!r} holds a zero byte")
     return read_id(qid, path, line, "qid")
 
 
-def _problem(outcome: int, token: str, previous: int, n_features: int | None) -> str:
+def _problem(outcome: int, token: str, previous: int, n_features: int | None, is_svmlight: bool) -> str:
     """What is wrong with a token that the compiled loop refused."""
     if outcome == BAD_GRADE:
-        return f"grade {token!r}; a whole number of at most 9 digits is needed"
+        return f"grade {token!r}; a whole number of at most {LONGEST_GRADE} digits is needed"
     if outcome == NO_QID:
         found = f"{token!r} where the qid should be" if token else "no qid"
         return f"{found}; {_LINE_FORM}"
@@ -258,13 +303,13 @@ def _problem(outcome: int, token: str, previous: int, n_features: int | None) ->
         if not token:
             return "the qid is empty; every id needs at least one character"
         return f"the qid begins {token[:40]!r} and has more than {LONGEST_QID} bytes; is this a LETOR file?"
-    return _feature_problem(token, previous, n_features)
+    return _feature_problem(token, previous, n_features, "target" if is_svmlight else "grade")
 
 
-def _feature_problem(token: str, previous: int, n_features: int | None) -> str:
+def _feature_problem(token: str, previous: int, n_features: int | None, first: str) -> str:
     key, colon, number = token.partition(":")
     if key == "qid":
-        return f"{token!r} is out of place; qid comes once, right after the grade"
+        return f"{token!r} is out of place; qid comes once, right after the {first}"
     if not colon:
         return f"{token!r}; features are written id:value"
     try:
@@ -280,6 +325,18 @@ def _feature_problem(token: str, previous: int, n_features: int | None) -> str:
     if not -LARGEST_VALUE <= value <= LARGEST_VALUE:  # true for nan, too
         return _wrong_value(key, number)
     return f"{token!r}; id:value in plain digits is needed"
+
+
+def _wrong_id(feature: int, previous: int, n_features: int | None) -> str:
+    if feature < 1:
+        return f"feature id {feature}; ids start at 1"
+    if feature == previous:
+        return f"feature id {feature} occurs twice"
+    if feature < previous:
+        return f"feature id {feature} after {previous}; ids must ascend within a line"
+    if n_features is None:
+        return f"feature id {feature}; the largest possible is {LARGEST_ID}"
+    return f"feature id {feature}; n_features={n_features} was asked for"
 
 
 def _wrong_value(feature: str, number: str) -> str:

@@ -74,7 +74,7 @@ def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
             if grades[worse] < grades[better]:
                 n_pairs -= 1
                 violation = margin - scores[better] + scores[worse]
-                if violation > 0.0:
+                if not violation <= 0.0:  # NaN stays NaN
                     slope = 1.0 if power == HINGE else 2.0 * violation
                     loss += violation if power == HINGE else violation * violation
                     slopes[better] -= slope
@@ -86,15 +86,30 @@ def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
 
 
 @kernel
-def score_row(dense, indptr, indices, data, is_dense, row, w):
-    score = 0.0
+def score_docs(X, rows, docs, w, scores):
+    """Put the score of each of the documents ``docs`` (n,), whose rows of X are ``rows[docs]``, in ``scores[docs]``."""
+    dense, indptr, indices, data, is_dense = X
     if is_dense:
-        for f in range(w.size):
-            score += dense[row, f] * w[f]
-    else:
+        # Four at a time: one sum alone waits for itself at every feature. The last one is taken again where there are
+        # fewer, so that every row is summed the same way and equal rows have equal scores.
+        last = docs.size - 1
+        for u in range(0, docs.size, 4):
+            doc0, doc1, doc2, doc3 = docs[u], docs[min(u + 1, last)], docs[min(u + 2, last)], docs[min(u + 3, last)]
+            x0, x1, x2, x3 = dense[rows[doc0]], dense[rows[doc1]], dense[rows[doc2]], dense[rows[doc3]]
+            sum0, sum1, sum2, sum3 = 0.0, 0.0, 0.0, 0.0
+            for f in range(w.size):
+                sum0 += x0[f] * w[f]
+                sum1 += x1[f] * w[f]
+                sum2 += x2[f] * w[f]
+                sum3 += x3[f] * w[f]
+            scores[doc0], scores[doc1], scores[doc2], scores[doc3] = sum0, sum1, sum2, sum3
+        return
+    for u in range(docs.size):
+        row = rows[docs[u]]
+        score = 0.0
         for k in range(indptr[row], indptr[row + 1]):
             score += data[k] * w[indices[k]]
-    return score
+        scores[docs[u]] = score
 
 
 @kernel
@@ -131,9 +146,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, state, step):
                 next_better, next_worse, n_here, n_used = next_pairs(grade, better, worse, batch_size, used, is_used)
                 if n_here == 0:
                     break
-            for u in range(n_used):
-                doc = used[u]
-                scores[doc] = score_row(dense, indptr, indices, data, is_dense, rows[start + doc], w)
+            score_docs(X, rows[start:stop], used[:n_used], w, scores)
             if batch_size > 0:
                 slopes[:n] = 0.0
                 total += scale * batch_slopes(scores[:n], grade, better, worse, n_here, margin, loss, slopes[:n])

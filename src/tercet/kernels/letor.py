@@ -1,4 +1,4 @@
-"""Lines of LETOR text to rows of numbers: ``grade qid:id feature:value … # comment``."""
+"""Lines of LETOR or SVMlight text to rows of numbers: ``grade qid:id feature:value … # comment``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tercet.kernels.decimals import (
 # What `parse_lines` stopped at.
 ALL_READ, BAD_GRADE, NO_QID, BAD_QID, BAD_FEATURE = 0, 1, 2, 3, 4
 
-LONGEST_QID = 255
+LONGEST_GRADE, LONGEST_QID = 9, 255  # digits, bytes
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 BYTES_OF_A_FEATURE = 40
 
@@ -47,13 +47,16 @@ def token_end(text, at):
 
 
 @kernel
-def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, values, unsettled):
+def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comments, runs, columns, values, unsettled):
     """Parse whole lines; blank lines and lines that hold a comment only are no rows.
 
     text       (n_bytes,)     uint8, its last byte is a newline
     largest_id                the largest feature id allowed
+    needs_qid                 whether a line without qid is refused; otherwise its qid is empty
     Filled in, with room for as many as the text can hold:
     grades     (n_rows,)      int64
+    odd_grades (n_odd, 3)     grades left to the caller, since they are not whole or too long: which row, where the
+                              token begins and ends. With no room for one, it is refused
     row_ends   (n_rows,)      how many values there are up to and with this row
     comments   (n_rows, 2)    where the text after ``#`` begins and ends; equal when there is none
     runs       (n_rows, 4)    for every stretch of rows with one qid: its first row, the number of that line in
@@ -61,10 +64,11 @@ def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, val
     columns    (n_values,)    feature ids less 1, of values that are not 0
     values     (n_values,)    float32
     unsettled  (n_values, 3)  values left to the caller, written 0: which value, where its digits begin and end
-    Returns (stopped at, begin and end of the token, its line, the id before it, rows, runs, unsettled values,
-    largest id).
+    Returns (stopped at, begin and end of the token, its line, the id before it, rows, odd grades, runs, unsettled
+    values, largest id).
     """
     n_rows = 0
+    n_odd = 0
     n_runs = 0
     n_values = 0
     n_unsettled = 0
@@ -97,17 +101,25 @@ def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, val
                 at += 1
         if negative:
             grade = -grade
-        if n_digits == 0 or n_digits > 9 or not ends_token(text[at]):
-            return BAD_GRADE, token, token_end(text, at), line, 0, n_rows, n_runs, n_unsettled, largest
+        if n_digits == 0 or n_digits > LONGEST_GRADE or not ends_token(text[at]):
+            at = token_end(text, at)
+            if n_odd == odd_grades.shape[0]:
+                return BAD_GRADE, token, at, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+            odd_grades[n_odd, 0] = n_rows
+            odd_grades[n_odd, 1] = token
+            odd_grades[n_odd, 2] = at
+            n_odd += 1
 
         while is_blank(text[at]):
             at += 1
-        if not (text[at] == _Q and text[at + 1] == _I and text[at + 2] == _D and text[at + 3] == _COLON):
-            return NO_QID, at, token_end(text, at), line, 0, n_rows, n_runs, n_unsettled, largest
-        start = at + 4
-        at = token_end(text, start)
-        if at == start or at - start > LONGEST_QID:
-            return BAD_QID, start, at, line, 0, n_rows, n_runs, n_unsettled, largest
+        start = at
+        if text[at] == _Q and text[at + 1] == _I and text[at + 2] == _D and text[at + 3] == _COLON:
+            start = at + 4
+            at = token_end(text, start)
+            if at == start or at - start > LONGEST_QID:
+                return BAD_QID, start, at, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+        elif needs_qid:
+            return NO_QID, at, token_end(text, at), line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
         differs = n_runs == 0 or runs[n_runs - 1, 3] - runs[n_runs - 1, 2] != at - start
         if not differs:
             before = runs[n_runs - 1, 2]
@@ -142,7 +154,8 @@ def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, val
                 start = at + 1
                 end, negative, mantissa, power, whole = scan_number(text, start)
             if end < 0 or not ends_token(text[end]):
-                return BAD_FEATURE, token, token_end(text, at), line, previous, n_rows, n_runs, n_unsettled, largest
+                end = token_end(text, at)
+                return BAD_FEATURE, token, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, largest
             at = end
             previous = feature
             if mantissa == 0 and whole and not negative:
@@ -170,7 +183,7 @@ def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, val
         grades[n_rows] = grade
         row_ends[n_rows] = n_values
         n_rows += 1
-    return ALL_READ, 0, 0, line, 0, n_rows, n_runs, n_unsettled, largest
+    return ALL_READ, 0, 0, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
 
 
 @kernel

@@ -41,7 +41,9 @@ def shared_discounts(keys, grades):
     first = 0
     while first < n:
         end, total = first, 0.0
-        while end < n and keys[order[end]] == keys[order[first]] and grades[order[end]] == grades[order[first]]:
+        while end == first or (
+            end < n and keys[order[end]] == keys[order[first]] and grades[order[end]] == grades[order[first]]
+        ):  # at least one, which NaN is not equal to
             total += 1.0 / np.log2(2.0 + end)
             end += 1
         for k in range(first, end):
@@ -67,7 +69,7 @@ def ndcg_pair_slopes(scores, grades, margin, is_squared, is_ideal, slopes):
         for worse in range(n):
             if grades[worse] < grades[better]:
                 violation = margin - scores[better] + scores[worse]
-                if violation > 0.0:
+                if not violation <= 0.0:  # NaN stays NaN
                     weight = (gains[better] - gains[worse]) * abs(discounts[better] - discounts[worse]) / best
                     slope = weight * (2.0 * violation if is_squared else 1.0)
                     loss += weight * (violation * violation if is_squared else violation)
@@ -91,7 +93,7 @@ def ndcg_values(scores, starts, grades, at, values):
         first, total = 0, 0.0
         while first < last:
             end, gain = first, 0.0
-            while end < score.size and score[order[end]] == score[order[first]]:
+            while end == first or (end < score.size and score[order[end]] == score[order[first]]):
                 gain += gains[order[end]]
                 end += 1
             for rank in range(first, min(end, last)):

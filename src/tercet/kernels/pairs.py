@@ -16,11 +16,19 @@ LISTNET = 3  # cross entropy of the top-one probabilities
 # Added to one of the hinges: each pair counts by the change in NDCG were the two to change places in the ranking.
 BY_PRESENT_ORDER = 4  # that of the scores
 BY_BEST_ORDER = 8  # that of the grades
+SMALL_TREE = 9  # up to 8 grades
 
 
 @kernel
 def tree_add(tree, place, value):
-    """Add ``value`` at ``place`` of a Fenwick tree (n + 1,); places count from 0."""
+    """Add ``value`` at ``place`` of a Fenwick tree (n + 1,); places count from 0.
+
+    A small one holds the sums themselves: a few additions cost less than a walk whose length nobody can foresee.
+    """
+    if tree.size <= SMALL_TREE:
+        for n in range(tree.size):
+            tree[n] += value if n > place else 0.0
+        return
     at = place + 1
     while at < tree.size:
         tree[at] += value
@@ -30,6 +38,8 @@ def tree_add(tree, place, value):
 @kernel
 def tree_sum(tree, n):
     """The sum of the first n places."""
+    if tree.size <= SMALL_TREE:
+        return tree[n]
     total = 0.0
     while n > 0:
         total += tree[n]
@@ -55,6 +65,36 @@ def in_score_order(scores, grades, margin):
 
 
 @kernel
+def slopes_within_margin(scores, grades, n_grades, margin, power, slopes):
+    """``pair_slopes`` where no two scores are a margin apart: every pair is violated, and no order is needed."""
+    n = scores.size
+    lowest = scores.min()
+    # Of all grades below: how many documents, and the sum of their scores.
+    counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
+    for i in range(n):
+        counts[grades[i] + 1] += 1.0
+        sums[grades[i] + 1] += scores[i] - lowest
+    for g in range(1, n_grades + 1):
+        counts[g] += counts[g - 1]
+        sums[g] += sums[g - 1]
+    loss = 0.0
+    for i in range(n):
+        score, grade = scores[i] - lowest, grades[i]
+        n_lower, n_higher = counts[grade], counts[n_grades] - counts[grade + 1]
+        # What this one violates by as the better one and as the worse one, summed.
+        as_better = sums[grade] - n_lower * (score - margin)
+        as_worse = n_higher * (score + margin) - (sums[n_grades] - sums[grade + 1])
+        if power == HINGE:
+            slopes[i] = n_higher - n_lower
+            loss += as_better
+        else:
+            slopes[i] = 2.0 * (as_worse - as_better)
+            # v² = v (margin - s_better + s_worse)
+            loss += margin * as_better + score * (as_worse - as_better)
+    return max(loss, 0.0)
+
+
+@kernel
 def pair_slopes(scores, grades, n_grades, margin, power, slopes):
     """The summed loss of all pairs of one query, and in ``slopes`` its derivative by each score.
 
@@ -68,6 +108,8 @@ def pair_slopes(scores, grades, n_grades, margin, power, slopes):
     if power > LISTNET:
         is_squared = power % BY_PRESENT_ORDER == SQUARED_HINGE
         return ndcg_pair_slopes(scores, grades, margin, is_squared, power >= BY_BEST_ORDER, slopes)
+    if scores.max() - scores.min() < margin:
+        return slopes_within_margin(scores, grades, n_grades, margin, power, slopes)
     order, score, lowered, grade = in_score_order(scores, grades, margin)
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
     violation = 0.0

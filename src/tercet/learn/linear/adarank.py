@@ -91,7 +91,11 @@ class AdaRankRanker(LinearRanker):
                 w[feature] = way
             else:
                 w[feature] += way * np.log(float(importance @ (1.0 + alone[chosen])) / missed) / 2
-            values = ranked.values(scores(ranked.X, w))
+            with np.errstate(over="ignore", invalid="ignore"):  # told below
+                summed = scores(ranked.X, w)
+            if not np.isfinite(summed).all():
+                raise self._diverged("the score of a document is not a finite number")
+            values = ranked.values(summed)
             if values.mean() > reached:
                 best, reached = w.copy(), float(values.mean())
             before, importance = importance, np.exp(-values) / np.exp(-values).sum()

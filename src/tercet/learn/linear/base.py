@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import InvalidParameterError
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from tercet.errors import DamagedBundleError, DivergedError, InputError, ParameterError
-from tercet.learn.base import KIND
+from tercet.errors import DivergedError, InputError
+from tercet.learn.features import FeatureRanker
 from tercet.learn.linear.queries import Queries
-from tercet.store import Fields, take_array, write_bundle
+from tercet.store import take_array
 
 # (dense, indptr, indices, data, is_dense); one of the two matrices is empty
 KernelFeatures = tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int32], NDArray[Any], bool]
@@ -24,16 +21,12 @@ KernelFeatures = tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int32], NDArr
 _BYTES_AT_ONCE = 2**25
 
 
-class LinearRanker(BaseEstimator):
+class LinearRanker(FeatureRanker):
     """A ranker of feature vectors whose score is ``x · coef_``.
 
     Subclasses learn in ``_learn(X, queries)`` and call ``_keep``. Learned: ``coef_`` (n_features,), in double
     precision, and ``n_features_in_``.
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
-    _added_parameters: ClassVar[dict[str, Any]] = {}  # as in TermPairRanker
-    _told: ClassVar[dict[str, type]] = {}  # numbers learned beside the weights: name without "_", int or float
 
     coef_: NDArray[np.float64]
 
@@ -63,22 +56,17 @@ class LinearRanker(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
-
     def _keep(self, weights: NDArray[np.float64]) -> None:
         """Make these the learned weights."""
         if not np.isfinite(weights).all():
-            self._forget()
             feature = int((~np.isfinite(weights)).argmax())
-            raise DivergedError(
-                f"the weight of feature {feature} is {weights[feature]}; {type(self).__name__} needs smaller steps, "
-                "or features of a smaller scale"
-            )
+            raise self._diverged(f"the weight of feature {feature} is {weights[feature]}")
         self.coef_ = weights
+
+    def _diverged(self, found: str) -> DivergedError:
+        """The error for what no number can hold any more; nothing learned is left behind."""
+        self._forget()
+        return DivergedError(f"{found}; {type(self).__name__} needs smaller steps, or features of a smaller scale")
 
     def _forget(self) -> None:
         """Count as not fitted until something is learned."""
@@ -88,65 +76,14 @@ class LinearRanker(BaseEstimator):
 
     # -- saving -------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
-        check_is_fitted(self)
-        params = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params(deep=False).items()
-        }
-        added = self._added_parameters
-        params = {name: value for name, value in params.items() if name not in added or value != added[name]}
-        names = getattr(self, "feature_names_in_", None)
-        meta = {
-            "class": type(self).__name__,
-            "params": params,
-            "feature_names": None if names is None else [str(name) for name in names],
-            "state": self._state_meta(),
-        }
-        write_bundle(path, kind=KIND, meta=meta, arrays={"coef": self.coef_, **self._state_arrays()})
+    def _weights(self) -> dict[str, NDArray[Any]]:
+        return {"coef": self.coef_}
 
-    def _state_meta(self) -> dict[str, Any]:
-        """What is needed beside the arrays to learn on, and what is told of the learning."""
-        return {name: getattr(self, f"{name}_") for name in self._told}
-
-    def _state_arrays(self) -> dict[str, NDArray[Any]]:
-        """What is needed beside the weights to learn on."""
-        return {}
-
-    def _restore(self, fields: Fields, arrays: dict[str, NDArray[Any]]) -> None:
-        """The inverse of ``_state_meta`` and ``_state_arrays``; ``coef_`` is there already."""
-        for name, kind in self._told.items():
-            setattr(self, f"{name}_", fields.take(name, kind))
-
-    @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        ranker = cls(**params)
-        try:
-            ranker._check_params()
-        except ParameterError as error:
-            raise DamagedBundleError(f"{fields.where}: {error}") from error
-        ranker.coef_ = take_array(arrays, "coef", np.float64, 1, where=fields.where).copy()
-        ranker.n_features_in_ = ranker.coef_.size
-        names = fields.take("feature_names", list | None)
-        if names is not None:
-            if len(names) != ranker.n_features_in_ or not all(isinstance(name, str) for name in names):
-                raise DamagedBundleError(f"{fields.where}: expected {ranker.n_features_in_} feature names")
-            ranker.feature_names_in_ = np.array(names, dtype=object)
-        state = Fields(fields.take("state", dict), f"{fields.where} state")
-        ranker._restore(state, arrays)
-        state.done()
-        if {"coef", *ranker._state_arrays()} != arrays.keys():
-            raise DamagedBundleError(f"{fields.where}: the arrays are not those of a {cls.__name__}")
-        return ranker
+    def _take_weights(self, arrays: dict[str, NDArray[Any]], where: str) -> None:
+        self.coef_ = take_array(arrays, "coef", np.float64, 1, where=where).copy()
+        self.n_features_in_ = self.coef_.size
 
     # -- checking -----------------------------------------------------------------------------------------------
-
-    def _check_params(self) -> None:
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise ParameterError(str(error)) from None
 
     def _rows_to_learn(self, X: Any, y: Any, qid: Any) -> tuple[Any, Queries]:
         features, queries = self._check_rows(X, y, qid, reset=True)
@@ -157,23 +94,9 @@ class LinearRanker(BaseEstimator):
             )
         return features, queries
 
-    def _note_features(self, other: LinearRanker) -> None:
-        """Take the number and the names of the features from another ranker."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(other, name):
-                setattr(self, name, getattr(other, name))
-
     def _check_rows(self, X: Any, y: Any, qid: Any, *, reset: bool) -> tuple[Any, Queries]:
         features, labels = self._validated(X, y, reset=reset, y_numeric=True)
         return features, Queries.of(labels, qid)
-
-    def _validated(self, *given: Any, **how: Any) -> Any:
-        try:
-            return validate_data(self, *given, accept_sparse="csr", dtype=(np.float64, np.float32), order="C", **how)
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(str(error)) from None
 
 
 def scores(X: Any, coefs: NDArray[np.float64]) -> NDArray[np.float64]:

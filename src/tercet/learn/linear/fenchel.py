@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tercet.learn.base import COUNT, POSITIVE
-from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
+from tercet.learn.linear.proximal import ProximalRanker
 from tercet.learn.linear.queries import Queries
+from tercet.learn.linear.sparse import SparseLinearRanker
 
 
-class FenchelRanker(LinearRanker):
+class FenchelRanker(SparseLinearRanker):
     """A sparse linear ranker: the best one whose weights sum up to at most ``radius`` in size.
 
     Minimises the mean squared hinge over all pairs within queries. Each round takes the feature with the steepest
@@ -60,6 +61,8 @@ class FenchelRanker(LinearRanker):
         "margin": [POSITIVE],
     }
     _told: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
+    _dial = "radius"
+    _fewer_when_larger = False
 
     def __init__(
         self,
@@ -78,10 +81,11 @@ class FenchelRanker(LinearRanker):
         self.normalise_pairs = normalise_pairs
         self.margin = margin
 
-    def _learn(self, X: Any, queries: Queries) -> None:
+    def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
         radius = float(self.radius)
-        w, scores = np.zeros(objective.n_features), np.zeros(len(queries.rows))
+        w = np.zeros(objective.n_features) if before is None else before.coef_.copy()
+        scores = objective.scores(w)
         loss, slopes = objective.slopes(scores)
         for n_iter in range(self.max_iter + 1):
             g = objective.gradient(slopes)
@@ -113,6 +117,12 @@ class FenchelRanker(LinearRanker):
             )
         self._keep(w)
         self.n_iter_, self.gap_, self.loss_ = n_iter, gap, loss
+
+    def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
+        """``ratio`` times the radius of the ranker whose penalty is ``ratio`` times that which leaves no feature."""
+        penalised = ProximalRanker(normalise_pairs=self.normalise_pairs, margin=self.margin)
+        penalised.set_params(l1=ratio * penalised._sparse_end(X, queries, ratio))._learn(X, queries)
+        return ratio * float(np.abs(penalised.coef_).sum() or 1.0)  # where nothing can be learned, any will do
 
 
 def _from_the_least_worth(w: Vector, g: Vector, radius: float) -> tuple[Vector, float]:

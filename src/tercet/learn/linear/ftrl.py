@@ -13,8 +13,9 @@ from tercet.errors import DamagedBundleError, ParameterError
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
-from tercet.learn.linear.base import LinearRanker, kernel_features
+from tercet.learn.linear.base import kernel_features
 from tercet.learn.linear.queries import Queries
+from tercet.learn.linear.sparse import SparseLinearRanker
 from tercet.store import Fields, take_array
 
 LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
@@ -74,7 +75,7 @@ class FTRLState:
         self.w = -np.divide(shrunk, self.inverse_rates(), out=np.zeros_like(shrunk), where=shrunk != 0)
 
 
-class FTRLRanker(LinearRanker):
+class FTRLRanker(SparseLinearRanker):
     """A sparse linear ranker learned in one pass: MinBatSRank.
 
     After each batch t of pairs, with g its gradient and all starting at 0::
@@ -141,12 +142,14 @@ class FTRLRanker(LinearRanker):
         "shuffle": ["boolean"],
         "random_state": [SEED],
     }
+    _dial_is_total = True
+    _state: FTRLState
 
     def __init__(
         self,
         *,
         l1: float = 1.0,
-        rate: float = 0.03,
+        rate: float = 0.125,
         rho: float = 1.0,
         per_feature: bool = True,
         batch_size: int | None = None,
@@ -192,8 +195,9 @@ class FTRLRanker(LinearRanker):
     def _rules(self) -> Rules:
         return Rules(float(self.l1), float(self.rate), float(self.rho), bool(self.per_feature))
 
-    def _learn(self, X: Any, queries: Queries) -> None:
-        self._state = FTRLState.start(X.shape[1], self._rules())
+    def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
+        self._state = FTRLState.start(X.shape[1], self._rules()) if before is None else before._state.copy()
+        self._state.follow(self._rules())
         self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, qid: Any = None) -> Self:
@@ -211,12 +215,6 @@ class FTRLRanker(LinearRanker):
         self._state.follow(self._rules())
         self._advance(features, queries, 1, shuffle=False)
         return self
-
-    def _learn_after(self, state: FTRLState, X: Any, queries: Queries) -> None:
-        """Learn as in ``fit``, but on from a copy of what another ranker has summed up."""
-        self._state = state.copy()
-        self._state.follow(self._rules())
-        self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def _advance(self, X: Any, queries: Queries, epochs: int, *, shuffle: bool) -> float:
         """Passes over the data; returns the largest |z| met."""
@@ -242,7 +240,7 @@ class FTRLRanker(LinearRanker):
         self.loss_ = loss / max(len(queries), 1)
         return most
 
-    def _strongest(self, X: Any, queries: Queries) -> float:
+    def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         """The smallest ``l1`` at which ``fit`` leaves every weight at zero throughout."""
         self._state = FTRLState.start(X.shape[1], replace(self._rules(), l1=np.inf))
         return self._advance(X, queries, self.epochs, shuffle=self.shuffle)

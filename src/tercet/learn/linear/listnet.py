@@ -15,6 +15,8 @@ from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
 
+_NEAR = 0.01  # of the largest derivative without weights
+
 
 class ListNetRanker(LinearRanker):
     """A dense linear ranker that learns from whole lists.
@@ -68,7 +70,8 @@ class ListNetRanker(LinearRanker):
             loss, g = objective.look(w)
             return loss + l2 / 2 * float(w @ w), g + l2 * w
 
-        enough = self.tolerance * float(np.abs(objective.look(start)[1]).max())
+        steepest_at_start = float(np.abs(objective.look(start)[1]).max())
+        enough = self.tolerance * steepest_at_start
         result = minimize(
             penalised,
             start,
@@ -77,11 +80,12 @@ class ListNetRanker(LinearRanker):
             options={"maxiter": self.max_iter, "maxfun": 20 * self.max_iter, "gtol": enough, "ftol": 0.0},
         )
         steepest = float(np.abs(result.jac).max())
-        # A search that can go no further for rounding errors has arrived; only the count of rounds can cut it short.
-        if steepest > enough and result.status == 1:
+        # A search that rounding errors ended has arrived if it came near; else only the count of rounds cuts it short.
+        cut_short = result.status == 1
+        if steepest > (enough if cut_short else max(enough, _NEAR * steepest_at_start)):
             warnings.warn(
                 f"a derivative of {steepest:.3g} is left after {result.nit} rounds, not {enough:.3g}; "
-                "raise max_iter or tolerance",
+                + ("raise max_iter or tolerance" if cut_short else "bring the features to a smaller scale"),
                 ConvergenceWarning,
                 stacklevel=3,
             )

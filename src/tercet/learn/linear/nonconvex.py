@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
-from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
-from tercet.learn.linear.proximal import Place, descend, warn_of_violation
+from tercet.learn.linear.proximal import Place, beginning, descend, warn_of_violation, weakest_that_leaves_nothing
 from tercet.learn.linear.queries import Queries
+from tercet.learn.linear.sparse import SparseLinearRanker
 
 
-class NonconvexRanker(LinearRanker):
+class NonconvexRanker(SparseLinearRanker):
     """A sparse linear ranker: the mean squared hinge over all pairs within queries plus a penalty that eases off.
 
     For a weight of size t the penalty grows by ``l1 (1 - t / reach)`` and not at all beyond ``reach`` ("mcp"), or by
@@ -89,25 +89,31 @@ class NonconvexRanker(LinearRanker):
         self.normalise_pairs = normalise_pairs
         self.margin = margin
 
-    def _learn(self, X: Any, queries: Queries) -> None:
+    def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
-        lipschitz = objective.lipschitz()
-        place = Place.of(objective, np.zeros(objective.n_features))
-        enough = self.tolerance * float(np.abs(place.g).max())
         n_iter = n_rounds = 0
-        growth = self._growth(place.w)
-        while place.violation(growth) > enough and n_iter < self.max_iter:
-            # Closer than asked for, or the last rounds would never meet the conditions they leave behind.
-            place, n_steps = descend(
-                objective, growth, lipschitz, place, 0.1 * enough, self.max_iter - n_iter, accelerate=True
-            )
-            n_iter, n_rounds = n_iter + n_steps, n_rounds + 1
+        with np.errstate(over="ignore", invalid="ignore"):  # too large features: told below
+            lipschitz = objective.lipschitz()
+            place, enough = beginning(objective, self.tolerance)
+            place = place if before is None else Place.of(objective, before.coef_)
             growth = self._growth(place.w)
-        violation = place.violation(growth)
+            while place.violation(growth) > enough and n_iter < self.max_iter:
+                # Closer than asked for, or the last rounds would never meet the conditions they leave behind.
+                place, n_steps = descend(
+                    objective, growth, lipschitz, place, 0.1 * enough, self.max_iter - n_iter, accelerate=True
+                )
+                n_iter, n_rounds = n_iter + n_steps, n_rounds + 1
+                growth = self._growth(place.w)
+            violation = place.violation(growth)
+        if not np.isfinite(violation):
+            raise self._diverged(f"the optimality conditions are violated by {violation}")
         if violation > enough:
             warn_of_violation(violation, enough, n_iter)
         self._keep(place.w)
         self.n_iter_, self.n_rounds_, self.violation_, self.loss_ = n_iter, n_rounds, violation, place.loss
+
+    def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
+        return weakest_that_leaves_nothing(PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs))
 
     def _growth(self, w: Vector) -> Vector:
         """How fast the penalty of each weight grows with its size."""

@@ -56,6 +56,10 @@ class PairObjective:
         """The derivative by each weight."""
         return np.asarray(self.X.T @ slopes, dtype=np.float64)
 
+    def rounding(self) -> float:
+        """How large a derivative without weights may be by rounding errors alone."""
+        return 1e-14 * self._margin * max(float(self.X.max()), -float(self.X.min()))
+
     def best_step(self, scores: Vector, change: Vector, most: float) -> float:
         """The step in [0, most] along a change of the scores that minimises the squared hinge, exactly.
 

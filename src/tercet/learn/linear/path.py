@@ -14,22 +14,23 @@ from sklearn.base import clone
 from tercet.errors import InputError
 from tercet.learn.linear.base import scores
 from tercet.learn.linear.ftrl import FTRLRanker
+from tercet.learn.linear.sparse import SparseLinearRanker
 
 
 @dataclass(frozen=True, eq=False)
 class L1Path:
-    """Rankers by falling penalty.
+    """Rankers from few features to many.
 
     Attributes
     ----------
-    l1s : penalties, falling (n,)
+    l1s : penalties, falling (n,); of ``FenchelRanker`` the radii, rising
     coefs : weights at each (n, n_features)
     rankers : the same as rankers, which can be saved and learn on (n,)
     """
 
     l1s: NDArray[np.float64]
     coefs: NDArray[np.float64]
-    rankers: tuple[FTRLRanker, ...]
+    rankers: tuple[SparseLinearRanker, ...]
 
     def __len__(self) -> int:
         return len(self.l1s)
@@ -51,11 +52,11 @@ class L1Path:
             raise InputError(f"X has shape {features.shape}, but the path has {self.coefs.shape[1]} features")
         return scores(features, self.coefs.T)
 
-    def values(self, validation: Callable[[FTRLRanker], ArrayLike]) -> NDArray[np.float64]:
+    def values(self, validation: Callable[[SparseLinearRanker], ArrayLike]) -> NDArray[np.float64]:
         """What ``validation`` says of each ranker: a number (n,), or one for each query (n, n_queries)."""
         return np.array([np.asarray(validation(ranker), dtype=np.float64) for ranker in self.rankers])
 
-    def best(self, values: ArrayLike | Callable[[FTRLRanker], ArrayLike]) -> int:
+    def best(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> int:
         """The place of the ranker with the highest value, the sparser one of equals.
 
         Parameters
@@ -67,7 +68,11 @@ class L1Path:
         return min(range(len(self)), key=lambda i: (-means[i], self.n_used[i], i))
 
     def sparsest(
-        self, values: ArrayLike | Callable[[FTRLRanker], ArrayLike], *, n_errors: float = 1.0, paired: bool = False
+        self,
+        values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike],
+        *,
+        n_errors: float = 1.0,
+        paired: bool = False,
     ) -> int:
         """The place of the sparsest ranker within one standard error of the best; of equally sparse ones the best.
 
@@ -95,7 +100,7 @@ class L1Path:
         good = np.flatnonzero(means >= means[best] - n_errors * error)
         return int(min(good, key=lambda i: (self.n_used[i], -means[i], i)))
 
-    def _checked(self, values: ArrayLike | Callable[[FTRLRanker], ArrayLike]) -> NDArray[np.float64]:
+    def _checked(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> NDArray[np.float64]:
         given = self.values(values) if callable(values) else np.asarray(values, dtype=np.float64)
         table = given[:, None] if given.ndim == 1 else given
         if table.ndim != 2 or len(table) != len(self) or not table.size:
@@ -114,7 +119,7 @@ def l1_path(
     l1s: Sequence[float] | NDArray[Any] | None = None,
     n_l1s: int = 30,
     ratio: float = 1e-3,
-    ranker: FTRLRanker | None = None,
+    ranker: SparseLinearRanker | None = None,
     warm_start: bool = True,
 ) -> L1Path:
     """Fit a ranker at each of many penalties, from the strongest to the weakest.
@@ -124,10 +129,13 @@ def l1_path(
     X, y, qid : as in ``FTRLRanker.fit``
     l1s : penalties, or None for ``n_l1s`` of them, falling evenly by the logarithm from the weakest that leaves no
         feature to ``ratio`` times that
-    ranker : the parameters of all but ``l1``; ``FTRLRanker()`` by default, and never changed
-    warm_start : go on from the ranker before, with its z and G. A penalty is a total over all steps, so after k
-        rankers it is taken k times, which is the ``l1`` of that ranker: it has seen the data k times. Supports stay
-        as sparse as without. Without a warm start each ranker is exactly ``FTRLRanker(l1=l1).fit(X, y, qid=qid)``
+    ranker : the parameters of all but ``l1``: an ``FTRLRanker``, which is the default, ``ProximalRanker``,
+        ``NonconvexRanker``, or a ``FenchelRanker``, whose ``radius`` takes the place of ``l1`` and rises, up to that
+        of the ``ProximalRanker`` at the weakest penalty. It is never changed
+    warm_start : go on from the ranker before: from its z and G, or else from its weights. A penalty of FTRL is a
+        total over all steps, so after k rankers it is taken k times, which is the ``l1`` of that ranker: it has seen
+        the data k times. Supports stay as sparse as without. Where the optimum is the same from every start, a warm
+        one only gets there in fewer rounds. Without, each ranker is exactly ``FTRLRanker(l1=l1).fit(X, y, qid=qid)``
 
     Returns
     -------
@@ -135,7 +143,7 @@ def l1_path(
 
     Notes
     -----
-    Costs ``epochs`` passes for each penalty, and one more to find the first.
+    FTRL costs ``epochs`` passes for each penalty, and one more to find the first.
 
     Examples
     --------
@@ -146,25 +154,31 @@ def l1_path(
     >>> path.n_used.tolist()[0], path.coefs.shape
     (0, (4, 5))
     """
+    if ranker is not None and not isinstance(ranker, SparseLinearRanker):
+        raise InputError(
+            f"{type(ranker).__name__} has no path; expected an FTRLRanker, ProximalRanker, NonconvexRanker or "
+            "FenchelRanker"
+        )
     pattern = clone(FTRLRanker() if ranker is None else ranker)
     pattern._check_params()
     features, queries = pattern._rows_to_learn(X, y, qid)
     if l1s is None:
         if n_l1s < 1 or not 0 < ratio <= 1:
             raise InputError(f"n_l1s must be at least 1 and ratio in (0, 1]; got {n_l1s} and {ratio}")
-        most = pattern._strongest(features, queries)
-        penalties = np.concatenate([[most], most * np.geomspace(1.0, ratio, n_l1s)[1:]])
+        first = pattern._sparse_end(features, queries, ratio)
+        values = first * np.geomspace(1.0, ratio if pattern._fewer_when_larger else 1 / ratio, n_l1s)
+        values[0] = first
     else:
-        penalties = np.sort(np.asarray(l1s, dtype=np.float64).ravel())[::-1]
-        if not penalties.size or not np.isfinite(penalties).all() or penalties[-1] < 0:
+        values = np.sort(np.asarray(l1s, dtype=np.float64).ravel())
+        if not values.size or not np.isfinite(values).all() or values[0] < 0:
             raise InputError("l1s must be one or more finite numbers, none below 0")
-    rankers: list[FTRLRanker] = []
-    for k, l1 in enumerate(penalties, start=1):
-        each = clone(pattern).set_params(l1=float(k * l1 if warm_start else l1))
+        values = values[::-1] if pattern._fewer_when_larger else values
+    rankers: list[SparseLinearRanker] = []
+    for k, value in enumerate(values, start=1):
+        times = k if warm_start and pattern._dial_is_total else 1
+        each = clone(pattern).set_params(**{pattern._dial: float(times * value)})
+        each._check_params()
         each._note_features(pattern)
-        if warm_start and rankers:
-            each._learn_after(rankers[-1]._state, features, queries)
-        else:
-            each._learn(features, queries)
+        each._learn_after(rankers[-1] if warm_start and rankers else None, features, queries)
         rankers.append(each)
-    return L1Path(penalties, np.stack([each.coef_ for each in rankers]), tuple(rankers))
+    return L1Path(values, np.stack([each.coef_ for each in rankers]), tuple(rankers))

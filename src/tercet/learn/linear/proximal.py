@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
-from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
+from tercet.learn.linear.sparse import SparseLinearRanker
 
 
-class ProximalRanker(LinearRanker):
+class ProximalRanker(SparseLinearRanker):
     """A sparse linear ranker: the least mean squared hinge over all pairs within queries plus ``l1 |w|₁``.
 
     Each round takes a step of ``1 / lipschitz`` down the gradient and shrinks every weight by ``l1 / lipschitz``,
@@ -64,6 +64,7 @@ class ProximalRanker(LinearRanker):
         "margin": [POSITIVE],
     }
     _told: ClassVar[dict[str, type]] = {"n_iter": int, "lipschitz": float, "violation": float, "loss": float}
+    lipschitz_: float
 
     def __init__(
         self,
@@ -84,21 +85,26 @@ class ProximalRanker(LinearRanker):
         self.normalise_pairs = normalise_pairs
         self.margin = margin
 
-    def _learn(self, X: Any, queries: Queries) -> None:
+    def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
-        lipschitz = float(self.lipschitz or objective.lipschitz())
-        start = Place.of(objective, np.zeros(objective.n_features))
-        enough = self.tolerance * float(np.abs(start.g).max())
         penalty = np.full(objective.n_features, float(self.l1))
-        with np.errstate(over="ignore", invalid="ignore"):  # too small a constant: told below
+        with np.errstate(over="ignore", invalid="ignore"):  # too small a constant, or too large features: told below
+            lipschitz = float(self.lipschitz or (objective.lipschitz() if before is None else before.lipschitz_))
+            start, enough = beginning(objective, self.tolerance)
+            start = start if before is None else Place.of(objective, before.coef_)
             place, n_iter = descend(
                 objective, penalty, lipschitz, start, enough, self.max_iter, accelerate=self.accelerate
             )
             violation = place.violation(penalty)
+        if not np.isfinite(violation):
+            raise self._diverged(f"the optimality conditions are violated by {violation}")
         if violation > enough:
             warn_of_violation(violation, enough, n_iter)
-        self._keep(place.w if np.isfinite(violation) else place.g)  # weights without a gradient are no better
+        self._keep(place.w)
         self.n_iter_, self.lipschitz_, self.violation_, self.loss_ = n_iter, lipschitz, violation, place.loss
+
+    def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
+        return weakest_that_leaves_nothing(PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +119,29 @@ class Place:
     def of(cls, objective: PairObjective, w: Vector) -> Place:
         return cls(w, *objective.look(w))
 
+    @property
+    def steepest(self) -> float:
+        return float(np.abs(self.g).max())
+
     def violation(self, penalty: Vector) -> float:
         """How far zero is from the subgradients of the loss with its penalty, by the worst feature."""
         at_zero = np.maximum(np.abs(self.g) - penalty, 0.0)
         return float(np.where(self.w == 0, at_zero, np.abs(self.g + penalty * np.sign(self.w))).max())
+
+
+def weakest_that_leaves_nothing(objective: PairObjective) -> float:
+    """The smallest ``l1`` with which no weight leaves zero."""
+    return Place.of(objective, np.zeros(objective.n_features)).steepest
+
+
+def beginning(objective: PairObjective, tolerance: float) -> tuple[Place, float]:
+    """No weights, and how far from met the optimality conditions may be in the end.
+
+    That is the share ``tolerance`` of the steepest derivative there, but no less than rounding makes of features that
+    are the same for all documents of a query.
+    """
+    start = Place.of(objective, np.zeros(objective.n_features))
+    return start, max(tolerance * start.steepest, objective.rounding())
 
 
 def descend(

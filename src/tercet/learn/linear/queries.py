@@ -50,7 +50,7 @@ class Queries:
     def of(cls, y: NDArray[Any], qid: Any) -> Queries:
         """Group the rows of labels ``y`` by their query id; ``qid=None`` means they are all of one query."""
         labels = np.asarray(y, dtype=np.float64)
-        query, n_queries = _query_numbers(qid, len(labels))
+        query, n_queries = query_numbers(qid, len(labels))
         if (np.diff(query) < 0).any():
             rows = np.argsort(query, kind="stable")
             query, labels = query[rows], labels[rows]
@@ -97,7 +97,7 @@ class Queries:
         )
 
 
-def _query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:
+def query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:
     """Each row's query as a number from 0 up, in the order of first appearance, and how many there are."""
     if qid is None:
         return np.zeros(n_rows, dtype=np.int64), 1
@@ -138,10 +138,10 @@ def _grades(
     labels: NDArray[np.float64], query: NDArray[np.int64], n_queries: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Numbers from 0 up that stand in the order of the labels within each query, and how many each may have."""
-    lowest, highest = labels.min(), labels.max()
+    lowest, highest = float(labels.min()), float(labels.max())
     if highest - lowest < _FEW_GRADES:
         whole = (labels - lowest).astype(np.int32)
-        if (whole == labels - lowest).all():
+        if (whole + lowest == labels).all():  # not whole == labels - lowest, which may have been rounded
             return whole, np.full(n_queries, int(highest - lowest) + 1)
     order = np.lexsort((labels, query))
     ordered, owner = labels[order], query[order]

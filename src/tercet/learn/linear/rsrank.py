@@ -109,7 +109,7 @@ class RSRanker(LinearRanker):
                 for q in order:
                     scores, slopes = np.asarray(features[q] @ w, dtype=np.float64), np.empty(features[q].shape[0])
                     if not np.isfinite(scores).all():
-                        self._keep(np.full_like(w, np.nan))  # raises
+                        raise self._diverged("the score of a document is not a finite number")
                     loss = pair_slopes(scores, queries.grades[parts[q]], queries.n_grades[q], margin, kind, slopes)
                     total += loss / sums[q]
                     step += 1

@@ -18,6 +18,7 @@ from tercet.learn.linear.queries import Queries
 _IDLE_ROUNDS = 30  # a plane not used for so long is dropped
 _SEARCH_STEPS = 8
 _TOWARDS_MODEL = 0.1
+_ROUNDING = 1e-13  # of a sum, as a share of the sum of its terms' sizes
 
 
 class RankSVMRanker(LinearRanker):
@@ -100,7 +101,7 @@ class RankSVMRanker(LinearRanker):
         if gap > enough:
             warnings.warn(
                 f"the value may miss the least one by {gap:.3g} after {n_iter} rounds, not {enough:.3g}; "
-                "raise max_iter, tolerance or l2",
+                "raise max_iter, tolerance or l2, or bring the features to a smaller scale",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -135,6 +136,7 @@ class _Planes:
     def __init__(self, n_features: int, l2: float) -> None:
         self._l2 = l2
         self._slopes, self._heights = np.empty((0, n_features)), np.empty(0)
+        self._doubts = np.empty(0)  # by how much rounding may have raised each height
         self._gram, self._mixture, self._idle = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
 
     def add(self, loss: float, g: Vector, w: Vector) -> None:
@@ -143,6 +145,7 @@ class _Planes:
         self._gram = np.block([[self._gram, products[:, None]], [products[None, :], corner]])
         self._slopes = np.vstack([self._slopes, g])
         self._heights = np.append(self._heights, loss - g @ w)
+        self._doubts = np.append(self._doubts, _ROUNDING * (loss + np.abs(g) @ np.abs(w)))
         self._mixture = np.append(self._mixture, 0.0 if self._mixture.size else 1.0)
         self._idle = np.append(self._idle, 0)
 
@@ -151,10 +154,10 @@ class _Planes:
         best_mixture(self._gram, self._heights, self._mixture, tolerance, 20 * self._mixture.size + 1000)
         self._mixture /= self._mixture.sum()
         w = -(self._mixture @ self._slopes) / self._l2
-        floor = float(self._mixture @ self._heights) - self._l2 / 2 * float(w @ w)
+        floor = float(self._mixture @ (self._heights - self._doubts)) - self._l2 / 2 * float(w @ w) * (1 + _ROUNDING)
         self._idle = np.where(self._mixture > 0, 0, self._idle + 1)
         keep = self._idle < _IDLE_ROUNDS
         if not keep.all():
             self._slopes, self._heights, self._gram = self._slopes[keep], self._heights[keep], self._gram[keep][:, keep]
-            self._mixture, self._idle = self._mixture[keep], self._idle[keep]
+            self._mixture, self._idle, self._doubts = self._mixture[keep], self._idle[keep], self._doubts[keep]
         return w, floor

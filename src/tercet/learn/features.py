@@ -1,0 +1,127 @@
+"""What every ranker of feature vectors can do, whatever its score is made of: checks, saving and loading."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.learn.base import KIND
+from tercet.store import Fields, write_bundle
+
+
+class FeatureRanker(BaseEstimator):
+    """A ranker of rows of features, dense or CSR, each of which belongs to a query.
+
+    Subclasses say which arrays are their weights (``_weights``, ``_take_weights``) and what else they have learned.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+    _added_parameters: ClassVar[dict[str, Any]] = {}  # as in TermPairRanker
+    _told: ClassVar[dict[str, type]] = {}  # numbers learned beside the weights: name without "_", int or float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
+        meta, arrays = self.to_state()
+        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """JSON-able meta and named arrays, as ``save`` writes them."""
+        check_is_fitted(self)
+        added = self._added_parameters
+        params = {
+            name: value for name, value in self._saved_params().items() if name not in added or value != added[name]
+        }
+        names = getattr(self, "feature_names_in_", None)
+        meta = {
+            "class": type(self).__name__,
+            "params": params,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "state": self._state_meta(),
+        }
+        return meta, {**self._weights(), **self._state_arrays()}
+
+    def _saved_params(self) -> dict[str, Any]:
+        return {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params(deep=False).items()
+        }
+
+    @abstractmethod
+    def _weights(self) -> dict[str, NDArray[Any]]:
+        """The arrays that scores are made of, by the names they have in a file."""
+
+    @abstractmethod
+    def _take_weights(self, arrays: dict[str, NDArray[Any]], where: str) -> None:
+        """The inverse of ``_weights``; sets ``n_features_in_`` too."""
+
+    def _state_meta(self) -> dict[str, Any]:
+        """What is needed beside the arrays to learn on, and what is told of the learning."""
+        return {name: getattr(self, f"{name}_") for name in self._told}
+
+    def _state_arrays(self) -> dict[str, NDArray[Any]]:
+        """What is needed beside the weights to learn on."""
+        return {}
+
+    def _restore(self, fields: Fields, arrays: dict[str, NDArray[Any]]) -> None:
+        """The inverse of ``_state_meta`` and ``_state_arrays``; the weights are there already."""
+        for name, kind in self._told.items():
+            setattr(self, f"{name}_", fields.take(name, kind))
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        ranker = cls(**params)
+        try:
+            ranker._check_params()
+        except ParameterError as error:
+            raise DamagedBundleError(f"{fields.where}: {error}") from error
+        ranker._take_weights(arrays, fields.where)
+        names = fields.take("feature_names", list | None)
+        if names is not None:
+            if len(names) != ranker.n_features_in_ or not all(isinstance(name, str) for name in names):
+                raise DamagedBundleError(f"{fields.where}: expected {ranker.n_features_in_} feature names")
+            ranker.feature_names_in_ = np.array(names, dtype=object)
+        state = Fields(fields.take("state", dict), f"{fields.where} state")
+        ranker._restore(state, arrays)
+        state.done()
+        if {*ranker._weights(), *ranker._state_arrays()} != arrays.keys():
+            raise DamagedBundleError(f"{fields.where}: the arrays are not those of a {cls.__name__}")
+        return ranker
+
+    # -- checking -----------------------------------------------------------------------------------------------
+
+    def _check_params(self) -> None:
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise ParameterError(str(error)) from None
+
+    def _note_features(self, other: FeatureRanker) -> None:
+        """Take the number and the names of the features from another ranker."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(other, name):
+                setattr(self, name, getattr(other, name))
+
+    def _validated(self, *given: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
+        """X, or X and y, checked as scikit-learn does: a C-ordered array or a CSR matrix of that type."""
+        try:
+            return validate_data(self, *given, accept_sparse="csr", dtype=dtype, order="C", **how)
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(str(error)) from None
