@@ -306,6 +306,34 @@ def sgd_two_tasks(U_F, U_E, V_E, first, second, rates, margin=1.0):
     return U_F, U_E, V_E
 
 
+# -- text of feature vectors ----------------------------------------------------------------------------------------
+
+
+def svmlight_rows(text):
+    """(target, qid or None, {feature id: value}, comment) of each line of ASCII; ValueError where one is wrong."""
+    rows = []
+    for line in text.split("\n"):
+        body, _, comment = line.partition("#")
+        tokens = body.split()
+        if not tokens:
+            continue
+        target = float(tokens.pop(0))
+        qid = tokens.pop(0)[4:] if tokens and tokens[0].startswith("qid:") else None
+        ids, values = [], []
+        for token in tokens:
+            key, value = token.split(":")
+            if key != key.strip("+-"):
+                raise ValueError(f"{token} has a sign")
+            ids.append(int(key))
+            values.append(float(value))
+        if ids != sorted(set(ids)) or min(ids, default=1) < 1 or qid == "" or not np.isfinite([target, *values]).all():
+            raise ValueError(line)
+        rows.append((target, qid, dict(zip(ids, values, strict=True)), comment.strip()))
+    if len({qid is None for _, qid, _, _ in rows}) > 1:
+        raise ValueError("some lines have a qid and some have none")
+    return rows
+
+
 # -- linear rankers of feature vectors ------------------------------------------------------------------------------
 
 
@@ -454,3 +482,67 @@ def truncated_gradient(X, y, qid, l1, rate, epochs, every, threshold, margin=1.0
                         w[f] = min(0.0, w[f] + gravity)
                 gravity = 0.0
     return w
+
+
+# -- RankRLS, by the equations of Tsivtsivadze et al. 2008 ----------------------------------------------------------
+
+
+def kernel_matrix(A, B, name, gamma=1.0, degree=3, coef0=1.0):
+    """One pair of rows after another."""
+    pair = {
+        "linear": lambda a, b: a @ b,
+        "gaussian": lambda a, b: np.exp(-gamma * ((a - b) ** 2).sum()),
+        "polynomial": lambda a, b: (gamma * (a @ b) + coef0) ** degree,
+        "cosine": lambda a, b: a @ b / np.sqrt((a @ a) * (b @ b)) if a.any() and b.any() else 0.0,
+    }[name]
+    return np.array([[pair(a, b) for b in B] for a in A])
+
+
+def query_laplacian(qid):
+    """Equation 5: L = D - W, where W joins all rows of a query."""
+    W = np.array([[float(a == b) for b in qid] for a in qid])
+    return np.diag(W.sum(axis=1)) - W
+
+
+def edge_laplacian(better, worse, weight, margin, n_rows):
+    """L of weighted pairs, and in the place of L y the sum of ``weight margin (e_better - e_worse)``."""
+    L, right = np.zeros((n_rows, n_rows)), np.zeros(n_rows)
+    for b, w, how_much, by in zip(better, worse, weight, margin, strict=True):
+        e = np.zeros(n_rows)
+        e[b], e[w] = 1.0, -1.0
+        L += how_much * np.outer(e, e)
+        right += how_much * by * e
+    return L, right
+
+
+def solved(A, b):
+    """A dense solution, made better by what is left of b in more than double precision."""
+    x = np.linalg.solve(A, b)
+    for _ in range(3):
+        left = b.astype(np.longdouble) - A.astype(np.longdouble) @ x.astype(np.longdouble)
+        x = x + np.linalg.solve(A, left.astype(np.float64))
+    return x
+
+
+def rank_rls(K, L, Ly, l2):
+    """Equation 7, multiplied by K's inverse from the left so that K need not have one."""
+    return solved(L @ K + l2 * np.eye(len(K)), Ly)
+
+
+def sparse_rank_rls(K, R, L, Ly, l2):
+    """Equation 8."""
+    return solved(K[R] @ L @ K[:, R] + l2 * K[np.ix_(R, R)], K[R] @ Ly)
+
+
+def disagreement_error(scores, y):
+    """Equation 1 for one query, over pairs i ≠ j."""
+    n = len(y)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+    return sum(abs(np.sign(y[i] - y[j]) - np.sign(scores[i] - scores[j])) for i, j in pairs) / (2 * len(pairs))
+
+
+def concordance_index(scores, y):
+    """The share of pairs of different grades in the right order, ties of scores a half; NaN without such pairs."""
+    pairs = [(i, j) for i in range(len(y)) for j in range(len(y)) if y[i] > y[j]]
+    right = sum((scores[i] > scores[j]) + 0.5 * (scores[i] == scores[j]) for i, j in pairs)
+    return right / len(pairs) if pairs else float("nan")

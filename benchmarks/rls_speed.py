@@ -1,0 +1,221 @@
+"""RankRLS at the paper's size, 10,000 rows and 2,500 basis vectors with a Gaussian kernel on 50 features, beside the
+one matrix product that it cannot avoid; what a path of 50 penalties adds; memory; and the direct solution of equation 7
+that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Made-up data, one thread on all sides.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from sklearn.metrics.pairwise import rbf_kernel
+
+from common import (
+    Clock,
+    machine_facts,
+    parse_arguments,
+    peak_memory,
+    print_facts,
+    print_table,
+    say_if_disturbed,
+    verdict,
+    write_json,
+)
+from tercet.learn.rls import RankRLS
+from tercet.learn.rls.columns import KernelColumns
+from tercet.learn.rls.comparisons import ByQuery
+from tercet.learn.rls.kernel import Kernel
+from tercet.learn.rls.solving import SparseProblem
+
+N_FEATURES, N_OF_QUERY = 50, 20
+GAMMA = 1 / N_FEATURES
+PRODUCT_TARGET, MEMORY_TARGET = 1.5, 600 * 2**20
+PATH_TARGET, N_PATH = 1.3, 50
+BASIC_TARGET, SPARSE_TARGET = 3.0, 20.0
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Rows:
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    qid: NDArray[np.int64]
+
+
+def made_rows(n: int, seed: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, N_FEATURES))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=n)
+    return Rows(X, y, np.arange(n) // N_OF_QUERY)
+
+
+def ranker(n_basis: Any) -> RankRLS:
+    return RankRLS(kernel="gaussian", gamma=GAMMA, l2=1.0, n_basis=n_basis)
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, Clock]:
+    with (clock := Clock()).running():
+        result = work()
+    return result, clock
+
+
+# -- the paper's size ---------------------------------------------------------------------------------------------
+
+
+def one_round(rows: Rows, basis: NDArray[np.int64], K: NDArray[np.float64]) -> dict[str, Clock]:
+    n, kernel, clocks = len(rows.y), Kernel("gaussian", GAMMA), {}
+    _, clocks["product"] = timed(lambda: K.T @ K)
+    columns = KernelColumns(kernel, rows.X, rows.X[basis])
+    compared = ByQuery(rows.y, np.arange(n), np.append(np.arange(0, n, N_OF_QUERY), n))
+    problem, clocks["moments"] = timed(lambda: SparseProblem(columns, compared))
+    _, clocks["cholesky"] = timed(lambda: problem.solve(1.0))
+    _, clocks["one point"] = timed(lambda: problem.spectrum.coefficients(np.array([1.0])))
+    fitted, clocks["fit"] = timed(lambda: ranker(basis).fit(rows.X, rows.y, qid=rows.qid))
+    l2s = np.geomspace(1e-3, 1e3, N_PATH)
+    _, clocks["path"] = timed(lambda: fitted.path(l2s))
+    return clocks
+
+
+def paper_size(n: int, n_basis: int, seed: int) -> dict[str, Any]:
+    rows = made_rows(n, seed)
+    basis = np.sort(np.random.default_rng(seed).choice(n, n_basis, replace=False))
+    K = Kernel("gaussian", GAMMA).between(rows.X, rows.X[basis])
+    rounds = [one_round(rows, basis, K) for _ in range(ROUNDS)]
+    seconds = {name: min(clocks[name].wall for clocks in rounds) for name in rounds[0]}
+    over = {name: taken / seconds["product"] for name, taken in seconds.items()}
+    table = [
+        ["K'K of a kernel matrix that is there (K.T @ K, which is syrk)", "product", ""],
+        [
+            "kernel, differences, Z'Z, Z't and K_RR",
+            "moments",
+            f"≤ {PRODUCT_TARGET:g}: {verdict(over['moments'], PRODUCT_TARGET, at_most=True)}",
+        ],
+        ["Cholesky decomposition and solution", "cholesky", ""],
+        ["RankRLS.fit: the two before", "fit", ""],
+        ["eigendecomposition and one solution", "one point", ""],
+        [f"eigendecomposition and {N_PATH} solutions", "path", ""],
+    ]
+    print_table(
+        f"{n:,} rows, {n_basis:,} basis vectors, {N_FEATURES} features; the fastest of {ROUNDS} rounds",
+        ["", "s", "over K'K", "target"],
+        [[title, f"{seconds[name]:.2f}", f"{over[name]:.2f}", target] for title, name, target in table],
+    )
+    ratio = (seconds["moments"] + seconds["path"]) / (seconds["moments"] + seconds["one point"])
+    print(
+        f"A path of {N_PATH} over a single fit that includes the eigendecomposition: {ratio:.2f}, target ≤ "
+        f"{PATH_TARGET:g}: {verdict(ratio, PATH_TARGET, at_most=True)}"
+    )
+    say_if_disturbed([clock for clocks in rounds for clock in clocks.values()])
+    return {"seconds": seconds, "over_product": over, "path_ratio": ratio}
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
+def one_fit(n: int, n_basis: int, seed: int, with_path: bool) -> None:
+    """Fit and print what it took as JSON; a process of its own, so that its memory can be told."""
+    rows = made_rows(n, seed)
+    before = peak_memory()
+    fitted = ranker(n_basis).fit(rows.X, rows.y, qid=rows.qid)
+    if with_path:
+        fitted.path(np.geomspace(1e-3, 1e3, N_PATH))
+    print(json.dumps({"before": before, "peak": peak_memory()}))
+
+
+def memory(n: int, n_basis: int, seed: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, with_path in (("fit", 0), (f"fit and a path of {N_PATH}", 1)):
+        options = {"rows": n, "basis": n_basis, "seed": seed, "path": with_path}
+        command = [sys.executable, __file__]
+        command += [part for key, value in options.items() for part in (f"--{key}", str(value))]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        found[name] = json.loads(run.stdout.splitlines()[-1])
+    print_table(
+        f"Memory of a process of its own, {n:,} rows and {n_basis:,} basis vectors; K alone would have "
+        f"{8 * n * n_basis / 2**20:.0f} MiB",
+        ["", "MiB before", "MiB at most", "target"],
+        [
+            [
+                name,
+                f"{each['before'] / 2**20:.0f}",
+                f"{each['peak'] / 2**20:.0f}",
+                f"≤ {MEMORY_TARGET / 2**20:.0f}: {verdict(each['peak'], MEMORY_TARGET, at_most=True)}",
+            ]
+            for name, each in found.items()
+        ],
+    )
+    return found
+
+
+# -- against a direct solution ------------------------------------------------------------------------------------
+
+
+def direct(rows: Rows) -> NDArray[np.float64]:
+    """Equation 7 as one would write it: a kernel matrix, a Laplacian, a dense solution."""
+    K = rbf_kernel(rows.X, gamma=GAMMA)
+    W = (rows.qid[:, None] == rows.qid).astype(np.float64)
+    L = np.diag(W.sum(axis=1)) - W
+    KL = K @ L
+    return linalg.solve(KL @ K + K, KL @ rows.y, assume_a="pos")
+
+
+def against_direct(n: int, n_basis: int, seed: int) -> dict[str, Any]:
+    rows = made_rows(n, seed)
+    works: dict[str, Callable[[], Any]] = {
+        "direct": lambda: direct(rows),
+        "RankRLS": lambda: ranker(None).fit(rows.X, rows.y, qid=rows.qid),
+        f"RankRLS, n_basis = {n_basis}": lambda: ranker(n_basis).fit(rows.X, rows.y, qid=rows.qid),
+    }
+    clocks: dict[str, list[Clock]] = {name: [] for name in works}
+    results: dict[str, Any] = {}
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            results[name], clock = timed(work)
+            clocks[name].append(clock)
+    seconds = {name: min(clock.wall for clock in found) for name, found in clocks.items()}
+    solution, *ours = seconds.values()
+    new = made_rows(1000, seed + 1)
+    expected = rbf_kernel(new.X, rows.X, gamma=GAMMA) @ results["direct"]
+    apart = np.abs(results["RankRLS"].predict(new.X) - expected).max() / np.abs(expected).max()
+    table = [["direct solution of equation 7", f"{solution:.3f}", "", ""]]
+    for name, taken, target in zip(list(works)[1:], ours, (BASIC_TARGET, SPARSE_TARGET), strict=True):
+        ratio = solution / taken
+        table.append([name, f"{taken:.3f}", f"{ratio:.1f}", f"≥ {target:g}: {verdict(ratio, target)}"])
+    print_table(
+        f"{n:,} rows, {N_FEATURES} features; the fastest of {ROUNDS} rounds", ["", "s", "faster", "target"], table
+    )
+    print(f"Scores of 1,000 new rows: RankRLS and the direct solution differ by at most {apart:.1e} of the largest.")
+    say_if_disturbed([clock for found in clocks.values() for clock in found])
+    return {"seconds": seconds, "difference": apart}
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__, needs_data=False, rows=int, basis=int, path=int)
+    if arguments.rows:
+        one_fit(arguments.rows, arguments.basis, arguments.seed, bool(arguments.path))
+        return
+    facts = machine_facts("scikit-learn")
+    print_facts(facts)
+    n, n_basis, n_direct, few = (1_000, 250, 600, 60) if arguments.quick else (10_000, 2_500, 3_000, 300)
+    results = {
+        "paper_size": paper_size(n, n_basis, arguments.seed),
+        "memory": memory(n, n_basis, arguments.seed),
+        "against_direct": against_direct(n_direct, few, arguments.seed),
+    }
+    write_json(arguments.output, {"machine": facts, **results})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""How two orders of the rows of a query agree, by pairs, in O(n log n)."""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+
+
+@kernel
+def count_inversions(values, spare):
+    """Pairs of which the earlier value is greater; sorts ``values`` (n,) in place, ``spare`` (n,) is overwritten."""
+    n, inversions, width = values.size, 0, 1
+    while width < n:
+        for left in range(0, n, 2 * width):
+            middle, end = min(left + width, n), min(left + 2 * width, n)
+            i, j = left, middle
+            for k in range(left, end):
+                if i < middle and (j >= end or values[i] <= values[j]):
+                    spare[k] = values[i]
+                    i += 1
+                else:
+                    spare[k] = values[j]
+                    j += 1
+                    inversions += middle - i
+        values[:] = spare
+        width *= 2
+    return inversions
+
+
+@kernel
+def count_pairs(y, scores, starts, counts):
+    """Compare the order of scores with that of grades in every query.
+
+    y, scores (n,), rows of a query together, by rising grade, of equal ones by rising score; starts (n_queries + 1,);
+    counts (n_queries, 5) receives pairs in all, in opposite order, equal in grade, equal in score, equal in both
+    """
+    spare = np.empty(scores.size)
+    for q in range(starts.size - 1):
+        first, last = starts[q], starts[q + 1]
+        n = last - first
+        counts[q, 0] = n * (n - 1) // 2
+        counts[q, 2:] = 0
+        same, both = 0, 0  # rows so far that are equal to the one before
+        for i in range(first + 1, last):
+            same = same + 1 if y[i] == y[i - 1] else 0
+            both = both + 1 if same > 0 and scores[i] == scores[i - 1] else 0
+            counts[q, 2] += same
+            counts[q, 4] += both
+        ordered = scores[first:last].copy()
+        counts[q, 1] = count_inversions(ordered, spare[first:last])
+        same = 0
+        for i in range(1, n):
+            same = same + 1 if ordered[i] == ordered[i - 1] else 0
+            counts[q, 3] += same

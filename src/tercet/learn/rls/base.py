@@ -1,0 +1,328 @@
+"""What RankRLS and the regression beside it share; they only differ in which rows are compared."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.letor import query_folds
+from tercet.errors import DamagedBundleError, InputError
+from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
+from tercet.learn.features import FeatureRanker
+from tercet.learn.rls.basis import WAYS, chosen_rows, given_rows
+from tercet.learn.rls.columns import Columns, FeatureColumns, GivenColumns, KernelColumns, Shared
+from tercet.learn.rls.comparisons import Comparisons, parts_of
+from tercet.learn.rls.held_out import held_out_scores
+from tercet.learn.rls.inputs import Places, check_kernel_matrix, check_memory, checked_folds, saved_basis
+from tercet.learn.rls.kernel import NAMES, Kernel, Matrix
+from tercet.learn.rls.path import RLSPath, checked_l2s
+from tercet.learn.rls.solving import FullProblem, Problem, SparseProblem
+from tercet.store import take_array
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a fitted ranker keeps to give more answers about the same rows; never saved.
+
+    query : the number of each row's query (n_rows,), or None where rows have no queries
+    """
+
+    X: Any
+    basis: Places | None
+    problem: Problem
+    query: Places | None
+
+
+class KernelLeastSquares(FeatureRanker):
+    """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernel": [StrOptions(set(NAMES)), callable],
+        "gamma": [POSITIVE, None],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [NOT_NEGATIVE],
+        "l2": [Interval(Real, 0, None, closed="neither")],
+        "n_basis": [COUNT, "array-like", None],
+        "basis": [StrOptions(set(WAYS))],
+        "random_state": [SEED],
+    }
+
+    coef_: NDArray[np.float64]
+    dual_coef_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "linear",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        l2: float = 1.0,
+        n_basis: Any = None,
+        basis: str = "random",
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.l2 = l2
+        self.n_basis = n_basis
+        self.basis = basis
+        self.random_state = random_state
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, qid: Any = None) -> Self:
+        """Learn from graded rows.
+
+        Parameters
+        ----------
+        X : features, dense or CSR, one row per document of a query. With ``kernel="precomputed"``, the kernel of all
+            rows with all rows; where ``n_basis`` gives rows, that of all rows with these is enough
+        y : one number per row
+        qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
+        """
+        rows, _, comparisons, query = self._prepared(X, y, qid)
+        self._learn(rows, comparisons, query)
+        return self
+
+    def _prepared(self, X: Any, y: Any, qid: Any) -> tuple[Any, NDArray[np.float64], Comparisons, Places]:
+        """What was given, checked: rows, grades, which rows are compared, the number of each row's query."""
+        self._check_params()
+        self._forget()
+        rows, labels = self._validated(X, y, reset=True, dtype=np.float64, y_numeric=True)
+        grades = np.asarray(labels, dtype=np.float64)
+        return rows, grades, *self._compared(grades, qid)
+
+    @abstractmethod
+    def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
+        """Which rows are compared, and the number of each row's query."""
+
+    def _learn(self, X: Any, comparisons: Comparisons, query: Places | None) -> None:
+        training = self._posed(X, comparisons, query)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and named
+            coefficients = training.problem.solve(float(self.l2))
+        self._keep(training, self._learned(training, coefficients[None])[0])
+
+    def _posed(self, X: Any, comparisons: Comparisons, query: Places | None, shared: Shared | None = None) -> Training:
+        """The problem, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            basis, columns = self._columns(X, shared)
+            is_full = basis is not None and self.n_basis is None
+            check_memory(columns.n_columns, 1 if is_full else 3)
+            problem = (FullProblem if is_full else SparseProblem)(columns, comparisons)
+        return Training(X, basis, problem, query)
+
+    def _columns(self, X: Any, shared: Shared | None) -> tuple[Places | None, Columns]:
+        """The rows that are basis vectors, None in the primal, and the columns of the kernel."""
+        kernel, n_rows = self._kernel(X.shape[1]), X.shape[0]
+        given = None if np.ndim(self.n_basis) == 0 else given_rows(self.n_basis, n_rows)
+        if kernel.name == "precomputed":
+            check_kernel_matrix(X, given)
+        basis: Places | None = given
+        if self.n_basis is None:
+            if kernel.name == "linear" and X.shape[1] < n_rows:
+                return None, FeatureColumns(X)
+            basis = np.arange(n_rows)
+        elif basis is None:
+            basis = chosen_rows(self.basis, int(self.n_basis), kernel, X, int(self.random_state))
+        if kernel.name == "precomputed":
+            return basis, GivenColumns(X, self._places_of(X, basis), basis)
+        vectors = X if self.n_basis is None else X[basis]
+        if shared is not None:
+            return basis, shared.columns(kernel, X, vectors)
+        return basis, KernelColumns(kernel, X, vectors)
+
+    def _places_of(self, K: Any, basis: Places) -> Places:
+        """Which columns of a given kernel matrix are those of the basis."""
+        return basis if K.shape[1] == K.shape[0] else np.arange(len(basis))
+
+    def _kernel(self, n_features: int) -> Kernel:
+        name = "callable" if callable(self.kernel) else self.kernel
+        gamma = 1.0 / n_features if self.gamma is None else float(self.gamma)
+        function = self.kernel if callable(self.kernel) else None
+        return Kernel(name, gamma, int(self.degree), float(self.coef0), function)
+
+    def _learned(self, training: Training, coefficients: Matrix) -> Matrix:
+        """What the learned coefficients of a problem are to a user: with a linear kernel always those of features."""
+        if self.kernel != "linear" or training.basis is None:
+            return coefficients
+        vectors = training.X if self.n_basis is None else training.X[training.basis]
+        return np.ascontiguousarray((vectors.T @ coefficients.T).T)
+
+    def _keep(self, training: Training, learned: NDArray[np.float64]) -> None:
+        """Make these the learned coefficients."""
+        self._training, X, basis = training, training.X, training.basis
+        if basis is not None and self.n_basis is not None:
+            self.basis_rows_ = basis
+        if self.kernel == "linear":
+            self.coef_ = learned
+            return
+        self.dual_coef_ = learned
+        if self.kernel == "precomputed":
+            assert basis is not None
+            self._places = self._places_of(X, basis)
+        else:
+            # A copy in any case: scores must not change when the caller changes X.
+            self.basis_ = X.copy() if self.n_basis is None else X[basis]
+
+    def _forget(self) -> None:
+        for name in ("coef_", "dual_coef_", "basis_", "basis_rows_", "_places", "_training"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    # -- using --------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The score of each row; within a query, the highest stands first."""
+        check_is_fitted(self)
+        if hasattr(self, "coef_"):
+            return self._scores(X, self.coef_)
+        return self._scores(X, self.dual_coef_)
+
+    def _scores(self, X: Any, learned: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of coefficients (n,) or several (n, n_l2s)."""
+        features = self._validated(X, reset=False, dtype=np.float64)
+        if hasattr(self, "coef_"):
+            return np.asarray(features @ learned, dtype=np.float64)
+        if self.kernel == "precomputed":
+            columns: Columns = GivenColumns(features, self._places, self._places)
+        else:
+            columns = KernelColumns(self._kernel(self.n_features_in_), features, self.basis_)
+        parts = parts_of(features.shape[0], len(learned))
+        return np.concatenate([columns.block(part) @ learned for part in parts])
+
+    def path(self, l2s: ArrayLike) -> RLSPath:
+        """The solution for every one of these l2, of the rows it was fitted to.
+
+        The first call decomposes, O(n_basis³); from then on an l2 costs O(n_basis²). ``l2s`` may be in any order.
+        """
+        training, penalties = self._known_training("path"), checked_l2s(l2s)
+        learned = self._learned(training, training.problem.spectrum.coefficients(penalties))
+        return RLSPath(penalties, learned, self, partial(self._with, training))
+
+    def _with(self, training: Training, l2: float, learned: NDArray[np.float64]) -> Self:
+        """The ranker that ``fit`` with this l2 gives."""
+        ranker = clone(self).set_params(l2=l2)
+        ranker._note_features(self)
+        ranker._keep(training, learned.copy())
+        return ranker
+
+    def leave_query_out(self, l2s: ArrayLike) -> Matrix:
+        """Scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
+
+        The basis stays: its vectors are no examples. Costs O(n_rows n_basis²) once and then for each l2
+        O(Σ n_q² n_basis + n_q³) over queries of n_q rows.
+        """
+        training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
+        return self._held_out(training, self._fold_of(training, None), penalties)
+
+    def cross_validated(self, l2s: ArrayLike, folds: int | ArrayLike = 10) -> Matrix:
+        """Scores of every training row under the ranker learned without its fold, for each l2 (n_rows, n_l2s).
+
+        Parameters
+        ----------
+        l2s : penalties
+        folds : how many, dealt as ``query_folds`` does with ``random_state``; or the fold of each row, which must be
+            the same for all rows of a query
+        """
+        training, penalties = self._known_training("cross_validated"), checked_l2s(l2s)
+        return self._held_out(training, self._fold_of(training, folds), penalties)
+
+    def _fold_of(self, training: Training, folds: Any) -> Places:
+        """What each row is left out with; its query where ``folds`` is None."""
+        query = self._known_queries(training)
+        if folds is None:
+            return query
+        if np.ndim(folds) > 0:
+            return checked_folds(folds, query)
+        n_queries = int(query.max()) + 1
+        if not isinstance(folds, Integral) or not 2 <= int(folds) <= n_queries:
+            raise InputError(f"folds must be a whole number from 2 to the {n_queries} queries; got {folds!r}")
+        fold = np.empty(len(query), dtype=np.int64)
+        for number, (_, rows) in enumerate(query_folds(query, int(folds), int(self.random_state))):
+            fold[rows] = number
+        return fold
+
+    def _held_out(self, training: Training, group: Places, l2s: NDArray[np.float64]) -> Matrix:
+        """Every row without those of its group."""
+        if (group == group[0]).all():
+            raise InputError("there is one query, or fold, only; without it there is nothing to learn from")
+        rows = training.problem.comparisons.rows
+        order = np.argsort(group[rows], kind="stable")
+        blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
+        found = held_out_scores(training.problem, blocks, l2s)
+        scores = np.empty_like(found)
+        scores[rows] = found
+        return scores
+
+    def _known_training(self, what: str) -> Training:
+        check_is_fitted(self)
+        if not hasattr(self, "_training"):
+            raise InputError(f"{what} needs the training rows, which are not saved with a ranker; fit it again")
+        return self._training
+
+    def _known_queries(self, training: Training) -> Places:
+        if training.query is None:
+            raise InputError("preferences between rows have no queries that could be left out")
+        return training.query
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_") or hasattr(self, "dual_coef_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = super()._saved_params()
+        if callable(self.kernel):
+            raise InputError("a ranker with a kernel of your own cannot be saved; use kernel='precomputed'")
+        if isinstance(params["n_basis"], np.ndarray):
+            params["n_basis"] = params["n_basis"].tolist()
+        return params
+
+    def _weights(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {"n_features": np.array([self.n_features_in_])}
+        for name in ("coef_", "dual_coef_", "basis_rows_", "_places"):
+            if hasattr(self, name):
+                arrays[name.strip("_")] = getattr(self, name)
+        if hasattr(self, "basis_"):
+            if sparse.issparse(self.basis_):
+                arrays |= {f"basis_{part}": getattr(self.basis_, part) for part in ("data", "indices", "indptr")}
+            else:
+                arrays["basis"] = self.basis_
+        return arrays
+
+    def _take_weights(self, arrays: dict[str, NDArray[Any]], where: str) -> None:
+        (n_features,) = take_array(arrays, "n_features", np.int64, (1,), where=where)
+        self.n_features_in_ = int(n_features)
+        if self.n_features_in_ < 1:
+            raise DamagedBundleError(f"{where}: n_features is {n_features}; expected 1 or more")
+        n_learned = self.n_features_in_ if self.kernel == "linear" else None
+        name = "coef_" if self.kernel == "linear" else "dual_coef_"
+        learned = take_array(arrays, name.strip("_"), np.float64, (n_learned,), where=where).copy()
+        setattr(self, name, learned)
+        if self.n_basis is not None:
+            n_rows = None if self.kernel == "linear" else len(learned)
+            self.basis_rows_ = take_array(arrays, "basis_rows", np.int64, (n_rows,), where=where).copy()
+        if self.kernel == "precomputed":
+            self._places = take_array(arrays, "places", np.int64, (len(learned),), where=where).copy()
+            if self._places.min(initial=0) < 0 or self._places.max(initial=0) >= self.n_features_in_:
+                raise DamagedBundleError(f"{where}: places must be from 0 to {self.n_features_in_ - 1}")
+        elif self.kernel != "linear":
+            self.basis_ = saved_basis(arrays, (len(learned), self.n_features_in_), where)

@@ -1,0 +1,154 @@
+"""Which training rows are basis vectors: drawn at random, near the centres of k-means, or by leverage scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, optimize
+
+from tercet.errors import InputError, ParameterError
+from tercet.learn.rls.columns import Columns, GivenColumns, KernelColumns
+from tercet.learn.rls.comparisons import Alone, Vector, parts_of
+from tercet.learn.rls.kernel import Kernel, squared_norms, unit_rows
+
+Places = NDArray[np.int64]
+
+WAYS = ("random", "k-means", "leverage")
+
+
+def given_rows(n_basis: Any, n_rows: int) -> Places:
+    """Row numbers that were given for a basis, checked; repeats stay."""
+    rows = np.asarray(n_basis)
+    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu":
+        raise InputError(
+            f"n_basis must be a number, or row numbers, at least one; got shape {rows.shape} of dtype {rows.dtype}"
+        )
+    wrong = (rows < 0) | (rows >= n_rows)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(f"n_basis[{at}] is row {rows[at]}, but X has {n_rows} rows (0 to {n_rows - 1})")
+    return rows.astype(np.int64)
+
+
+def chosen_rows(way: str, n_basis: int, kernel: Kernel, X: Any, seed: int) -> Places:
+    """So many rows in rising order.
+
+    Parameters
+    ----------
+    way : one of ``WAYS``; k-means costs O(n_rows n_basis n_features), leverage O(n_rows n_basis²)
+    """
+    n_rows = X.shape[0]
+    if n_basis > n_rows:
+        raise InputError(f"n_basis is {n_basis}, but X has {n_rows} rows (n_samples={n_rows}); None takes them all")
+    rng = np.random.default_rng(seed)
+    if way == "random" or n_basis == n_rows:
+        return np.sort(rng.choice(n_rows, n_basis, replace=False))
+    if way == "k-means":
+        return _near_centres(n_basis, kernel, X, rng)
+    return _by_leverage(n_basis, kernel, X, rng)
+
+
+def _near_centres(n_basis: int, kernel: Kernel, X: Any, rng: np.random.Generator) -> Places:
+    if kernel.name == "precomputed":
+        raise ParameterError("basis='k-means' needs features; with kernel='precomputed' use 'random' or 'leverage'")
+    from sklearn.cluster import MiniBatchKMeans  # brings much with it that others need not wait for
+
+    points = unit_rows(X) if kernel.name == "cosine" else X
+    seed = int(rng.integers(2**31))
+    means = MiniBatchKMeans(
+        n_basis, random_state=seed, n_init=1, batch_size=max(1024, 2 * n_basis), reassignment_ratio=0.0
+    )
+    label = means.fit(points).labels_
+    # The nearest row of each centre. Centres without rows of their own leave some to be drawn.
+    order = np.argsort(label, kind="stable")
+    norms = squared_norms(points)
+    first = []
+    for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+        nearness = 2.0 * (points[members] @ means.cluster_centers_[label[members[0]]]) - norms[members]
+        first.append(members[int(nearness.argmax())])
+    others = np.setdiff1d(np.arange(X.shape[0]), first)
+    return np.sort(np.concatenate([np.array(first), rng.choice(others, n_basis - len(first), replace=False)]))
+
+
+def _by_leverage(n_basis: int, kernel: Kernel, X: Any, rng: np.random.Generator) -> Places:
+    """Rows drawn with chances by their ridge leverage, which is how much of the kernel only they and their like say.
+
+    Leverage is found from what a few rows tell of the kernel: first of rows drawn at random, then of rows drawn by the
+    leverage that these gave, so that small groups of rows which the first did not see are known at last.
+    """
+    n_rows = X.shape[0]
+    rows = np.sort(rng.choice(n_rows, n_basis, replace=False))
+    own = np.asarray(X.diagonal(), dtype=np.float64) if kernel.name == "precomputed" else kernel.diagonal(X)
+    for is_last in (False, True):
+        columns: Columns
+        if kernel.name == "precomputed":
+            columns = GivenColumns(X, rows, rows)
+        else:
+            columns = KernelColumns(kernel, X, X[rows])
+        # What is not known is counted in full for every row that has it, though rows may share it: first only.
+        rows = _drawn(_leverage(columns, None if is_last else own, n_rows), n_basis, rng)
+    return rows
+
+
+def _leverage(columns: Columns, own: Vector | None, n_rows: int) -> Vector:
+    """The ridge leverage of each row, as far as these columns know the kernel.
+
+    The ridge is such that it adds up to half of as many functions as the columns can tell apart. With the kernel's
+    diagonal ``own`` comes what the columns do not know, at most 1 for a row.
+    """
+    values, V = linalg.eigh(columns.gram(), check_finite=False)
+    good = values > 1e-8 * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
+    if not good.any():
+        raise InputError("the kernel of the rows drawn for a basis is 0; there is nothing to tell rows apart by")
+    root = V[:, good] / np.sqrt(values[good])  # K root are orthonormal functions of the rows
+    lower, _ = Alone(np.zeros(n_rows), np.arange(n_rows)).moments(columns)
+    gram = lower + np.tril(lower, -1).T
+    values, V = linalg.eigh(root.T @ gram @ root, check_finite=False)
+    values = np.maximum(values, 0.0)
+    ridge = _ridge_of(values, len(values) / 2)
+    ridged = root @ (V / np.sqrt(values + ridge))
+    leverage = np.empty(n_rows)
+    for part in parts_of(n_rows, columns.n_columns):
+        block = columns.block(part)
+        leverage[part] = np.minimum(((block @ ridged) ** 2).sum(axis=1), 1.0)
+        if own is not None:
+            unknown = own[part] - ((block @ root) ** 2).sum(axis=1)
+            leverage[part] += np.clip(unknown / ridge, 0.0, 1.0)
+    return leverage
+
+
+def _drawn(leverage: Vector, n: int, rng: np.random.Generator) -> Places:
+    """So many different rows, with chances that are proportional to leverage but at most 1.
+
+    Rows are taken where a ladder of even steps meets the sum of the chances up to them: of every run of rows as many
+    as their chances add up to, but for one.
+    """
+    weight = leverage + 1e-9 * float(leverage.max())
+    chance = np.zeros(len(weight))
+    while True:  # rows that are certain leave the others more
+        certain = chance >= 1.0
+        left = n - int(certain.sum())
+        chance = np.where(certain, 1.0, weight * (left / max(float(weight[~certain].sum()), np.finfo(np.float64).tiny)))
+        if not ((chance >= 1.0) & ~certain).any():
+            break
+    steps = np.floor(np.cumsum(chance) - rng.random()).astype(np.int64)
+    drawn = np.flatnonzero(np.diff(steps, prepend=-1) > 0)[:n]
+    # Rounding of the sum can leave one too few.
+    others = np.setdiff1d(np.arange(len(weight)), drawn)
+    return np.sort(np.concatenate([drawn, rng.choice(others, n - len(drawn), replace=False)]))
+
+
+def _ridge_of(values: Vector, dimension: float) -> float:
+    """The ridge with which the sum of ``v / (v + ridge)`` is this dimension, or as little as rounding allows."""
+    largest = float(values.max(initial=0.0))
+    least = 1e-12 * max(largest, np.finfo(np.float64).tiny)
+
+    def beyond(log_ridge: float) -> float:
+        return float((values / (values + np.exp(log_ridge))).sum()) - dimension
+
+    low, high = np.log(least), np.log(least) + 60.0
+    if beyond(low) <= 0.0:
+        return least
+    return float(np.exp(optimize.brentq(beyond, low, high)))

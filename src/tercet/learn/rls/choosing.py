@@ -1,0 +1,127 @@
+"""A grid over kernel parameters and l2, by what rankers say of queries they have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from tercet.errors import ParameterError
+from tercet.learn.linear.queries import query_numbers
+from tercet.learn.rls.base import KernelLeastSquares
+from tercet.learn.rls.columns import Shared
+from tercet.learn.rls.kernel import Matrix
+from tercet.learn.rls.orders import disagreement, pair_counts
+from tercet.learn.rls.path import checked_l2s
+from tercet.learn.rls.ranker import RankRLS
+
+_PARAMETERS = ("gamma", "degree", "coef0")
+
+
+@dataclass(frozen=True, eq=False)
+class RLSGrid:
+    """What a grid found; made by :func:`choose_rls`.
+
+    Attributes
+    ----------
+    settings : kernel parameters, one dict each (n_settings,)
+    l2s : penalties (n_l2s,)
+    errors : the disagreement error of each held-out query (n_settings, n_l2s, n_queries)
+    ranker : the best one, fitted to all rows
+    """
+
+    settings: tuple[dict[str, float], ...]
+    l2s: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    ranker: Any
+
+    @property
+    def means(self) -> Matrix:
+        """The mean error over queries (n_settings, n_l2s)."""
+        return self.errors.mean(axis=2)
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """The places of the best setting and l2; of equals the larger l2, then the earlier setting."""
+        return _best(self.means, self.l2s)
+
+
+def choose_rls(
+    X: Any,
+    y: Any,
+    qid: Any = None,
+    *,
+    l2s: ArrayLike,
+    parameters: Mapping[str, Sequence[float]] | None = None,
+    folds: int | ArrayLike | None = None,
+    ranker: KernelLeastSquares | None = None,
+) -> RLSGrid:
+    """Choose kernel parameters and l2 by the disagreement error of held-out queries.
+
+    Parameters
+    ----------
+    X, y, qid : as in ``RankRLS.fit``
+    l2s : penalties to try
+    parameters : values to try of ``gamma``, ``degree`` and ``coef0``, in all combinations
+    folds : None leaves out one query after another, in closed form; or as in ``RankRLS.cross_validated``
+    ranker : the other parameters; ``RankRLS()`` by default, and never changed. The basis is chosen once
+
+    Returns
+    -------
+    RLSGrid
+
+    Notes
+    -----
+    For each setting one decomposition serves all l2. What all settings share, squared distances or inner products of
+    the rows with the basis, is kept where there is more than one: n_rows × n_basis numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(60, 2)), np.repeat(np.arange(12), 5)
+    >>> grid = choose_rls(
+    ...     X, np.sin(3 * X[:, 0]), qid, l2s=[0.01, 1.0], parameters={"gamma": [0.01, 3.0]},
+    ...     ranker=RankRLS(kernel="gaussian", n_basis=30),
+    ... )
+    >>> grid.ranker.gamma, grid.errors.shape
+    (3.0, (2, 2, 12))
+    """
+    pattern = clone(RankRLS() if ranker is None else ranker)
+    settings, penalties = _combinations(parameters), checked_l2s(l2s)
+    rows, labels, comparisons, queries = pattern._prepared(X, y, qid)
+    query, n_queries = query_numbers(qid, len(labels))  # a regression's rows may stand alone; errors are of queries
+    # The rows that leverage chooses depend on the kernel.
+    can_share = len(settings) > 1 and (pattern.basis != "leverage" or np.ndim(pattern.n_basis) > 0)
+    shared = Shared() if can_share else None
+    errors = []
+    for setting in settings:
+        each = clone(pattern).set_params(**setting)
+        each._check_params()
+        training = each._posed(rows, comparisons, queries, shared)
+        scores = each._held_out(training, each._fold_of(training, folds), penalties)
+        errors.append([disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T])
+    found = np.array(errors)
+    at, place = _best(found.mean(axis=2), penalties)
+    chosen = clone(pattern).set_params(**settings[at], l2=float(penalties[place]))
+    return RLSGrid(settings, penalties, found, chosen.fit(X, y, qid=qid))
+
+
+def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
+    """The places of the lowest error; of equals the larger l2, then the earlier setting."""
+    return min(np.ndindex(*means.shape), key=lambda at: (means[at], -l2s[at[1]], at[0]))
+
+
+def _combinations(parameters: Mapping[str, Sequence[float]] | None) -> tuple[dict[str, float], ...]:
+    given = {} if parameters is None else dict(parameters)
+    for name, values in given.items():
+        if name not in _PARAMETERS:
+            raise ParameterError(f"parameters has {name!r}; expected some of {', '.join(_PARAMETERS)}")
+        if np.ndim(values) != 1 or not len(values):
+            raise ParameterError(f"parameters[{name!r}] must be one or more values in a list; got {values!r}")
+    return tuple(dict(zip(given, chosen, strict=True)) for chosen in product(*given.values()))

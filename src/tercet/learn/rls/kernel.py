@@ -1,0 +1,168 @@
+"""Kernels between rows of features, in two steps: what pairs of rows share, and what a kernel makes of it.
+
+The first step, inner products or squared distances, is one matrix product and the same for all parameters of a kernel;
+a grid over these keeps it. The second changes the numbers in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import InputError
+
+Matrix = NDArray[np.float64]
+
+NAMES = ("linear", "gaussian", "polynomial", "cosine", "precomputed")
+_NUMBERS_AT_ONCE = 2**16  # of a block, so that what is done to them in turn finds them in a cache
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its parameters.
+
+    Parameters
+    ----------
+    name : one of ``NAMES``, or "callable"
+    gamma : the Gaussian's ``exp(-gamma |a - b|²)``, the factor of the polynomial's inner product
+    degree, coef0 : of the polynomial ``(gamma a·b + coef0) ** degree``
+    function : for "callable": takes two matrices of rows, returns (n_a, n_b)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Kernel("gaussian", gamma=1.0).between(np.array([[0.0], [1.0]]), np.array([[0.0]])).round(3).tolist()
+    [[1.0], [0.368]]
+    """
+
+    name: str
+    gamma: float = 1.0
+    degree: int = 3
+    coef0: float = 1.0
+    function: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def has_two_steps(self) -> bool:
+        """Whether ``shared`` can be kept for other parameters."""
+        return self.name in ("gaussian", "polynomial")
+
+    def between(self, A: Any, B: Any) -> Matrix:
+        """The kernel of all rows of A with all rows of B, a new array (n_a, n_b)."""
+        return Against(self, B)(A)
+
+    def finish(self, shared: Matrix) -> Matrix:
+        """The kernel from what pairs of rows share, in place."""
+        if self.name not in ("gaussian", "polynomial"):
+            return shared
+        rows = max(1, _NUMBERS_AT_ONCE // max(1, shared.shape[1]))
+        for start in range(0, len(shared), rows):
+            part = shared[start : start + rows]
+            part *= self.gamma
+            if self.name == "gaussian":
+                np.minimum(part, 0.0, out=part)  # a distance that rounding made negative
+                np.exp(part, out=part)
+            else:
+                part += self.coef0
+                with np.errstate(over="ignore", invalid="ignore"):  # columns say which row it was
+                    np.power(part, self.degree, out=part)
+        return shared
+
+    def diagonal(self, X: Any) -> NDArray[np.float64]:
+        """The kernel of each row with itself (n,)."""
+        if self.name == "gaussian":
+            return np.ones(X.shape[0])
+        if self.name == "callable":
+            return np.array([float(self.between(X[i : i + 1], X[i : i + 1])[0, 0]) for i in range(X.shape[0])])
+        norms = squared_norms(X)
+        if self.name == "cosine":
+            return (norms > 0).astype(np.float64)
+        return self.finish(norms[:, None])[:, 0]
+
+
+class Against:
+    """A kernel with its second argument fixed, and made ready once."""
+
+    def __init__(self, kernel: Kernel, B: Any) -> None:
+        self.kernel = kernel
+        self._rows = B
+        self._shift: NDArray[np.float64] | float = 0.0
+        if kernel.name == "callable":
+            return
+        if kernel.name == "cosine":
+            B = unit_rows(B)
+        elif kernel.name == "gaussian":
+            if not sparse.issparse(B) and len(B):
+                # Distances stay the same, and inner products become as small as they can be: less is cancelled.
+                self._shift = B.mean(axis=0)
+                B = B - self._shift
+            self._norms = squared_norms(B)
+        self._transposed = sparse.csr_array(B.T) if sparse.issparse(B) else B.T
+        if kernel.name == "gaussian" and not sparse.issparse(B):
+            self._longer = np.vstack([self._transposed, np.ones(len(B)), self._norms])
+
+    def __call__(self, A: Any) -> Matrix:
+        """The kernel of these rows with all of B."""
+        return self.kernel.finish(self.shared(A))
+
+    def shared(self, A: Any) -> Matrix:
+        """Inner products; for a Gaussian kernel, squared distances with a minus; of a callable, the kernel itself."""
+        if self.kernel.name == "callable":
+            return self._called(A)
+        if self.kernel.name == "cosine":
+            A = unit_rows(A)
+        elif self.kernel.name == "gaussian" and not sparse.issparse(A):
+            A = A - self._shift
+        if self.kernel.name != "gaussian":
+            return self._products(A)
+        if sparse.issparse(A) or sparse.issparse(self._transposed):
+            out = self._products(A)
+            out *= 2.0
+            out -= squared_norms(A)[:, None]
+            out -= self._norms
+            return out
+        # 2 a·b - |a|² - |b|² as one product of rows that are longer by two: nothing is left to do but this.
+        left = np.empty((len(A), A.shape[1] + 2))
+        np.multiply(A, 2.0, out=left[:, :-2])
+        np.negative(squared_norms(A), out=left[:, -2])
+        left[:, -1] = -1.0
+        return left @ self._longer
+
+    def _products(self, A: Any) -> Matrix:
+        if sparse.issparse(A) and not sparse.issparse(self._transposed):
+            return np.asarray(A @ self._transposed)
+        product = A @ self._transposed
+        return np.ascontiguousarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
+
+    def _called(self, A: Any) -> Matrix:
+        assert self.kernel.function is not None
+        found = self.kernel.function(A, self._rows)
+        found = found.toarray() if sparse.issparse(found) else found
+        try:
+            values = np.array(found, dtype=np.float64, order="C")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the kernel returned {type(found).__name__}, which is no matrix: {error}") from None
+        shape = (A.shape[0], self._rows.shape[0])
+        if values.shape != shape:
+            raise InputError(
+                f"the kernel returned shape {values.shape} for {shape[0]} and {shape[1]} rows; not {shape}"
+            )
+        return values
+
+
+def squared_norms(X: Any) -> NDArray[np.float64]:
+    """Of each row (n,)."""
+    if sparse.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
+def unit_rows(X: Any) -> Any:
+    """Rows of length 1, dense or CSR; those of length 0 stay."""
+    lengths = np.sqrt(squared_norms(X))
+    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return sparse.csr_array(sparse.diags_array(scale) @ X) if sparse.issparse(X) else X * scale[:, None]

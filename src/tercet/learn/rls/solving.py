@@ -1,0 +1,257 @@
+"""The least-squares problems of RankRLS, solved once by Cholesky or for many l2 by an eigendecomposition.
+
+With ``Z = C K_MR`` and ``G = Z'Z`` the sparse form is ``(G + l2 K_RR) a = Z't`` (equation 8). With ``K_RR = F F'`` it
+becomes ``(T + l2 I) u = F⁻¹ Z't`` and ``a = F'⁻¹ u`` with ``T = F⁻¹ G F'⁻¹ = V Λ V'`` (section 4.1), so that for each
+further l2 only a diagonal changes. The basic form is solved as ``(S + l2 I) b = t``, ``a = C'b`` with
+``S = C K C' = V Λ V'`` (see ``comparisons``). Both are ``a = E (Λ + l2)⁻¹ r`` for some E and r, a ``Spectrum``.
+
+A basis with repeats, or with vectors that are nearly combinations of others, makes K_RR singular, though the function
+that is sought stays well defined: functions that are combinations of others are left out, by a Cholesky decomposition
+with pivots, and get the coefficient 0. T is then made from the orthonormal functions ``K F'⁻¹`` of the rows instead of
+from G: that costs as much again as G, and an error that a division by small pivots makes larger is one of K, not of
+its square.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.linalg import lapack
+
+from tercet.errors import InputError
+from tercet.learn.rls.columns import Columns, WhitenedColumns
+from tercet.learn.rls.comparisons import Comparisons, Vector, parts_of, run_of
+from tercet.learn.rls.kernel import Matrix
+
+_EPS = float(np.finfo(np.float64).eps)
+# A Cholesky solution is taken when the estimated inverse condition is at least this; the rest goes the longer way.
+_WELL_CONDITIONED = 1e-10
+# Where T is made from G, its errors are those of G times the condition of K_RR.
+_WELL_CONDITIONED_GRAM = 1e-5
+# How much of its norm a basis function must have for itself.
+_INDEPENDENT = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Every solution at once: ``a = E (values + l2)⁻¹ right``.
+
+    values (k,) eigenvalues, none below 0; right (k,); E (n_coefficients, k); noise is how far rounding can have moved
+    an eigenvalue
+    """
+
+    values: Vector
+    right: Vector
+    E: Matrix
+    noise: float = 0.0
+
+    def inverse(self, l2: float) -> Vector:
+        """``(values + l2)⁻¹``, 0 where that is nothing but rounding.
+
+        There the exact ``right`` is 0 too, as in the limit of a vanishing l2; what is computed is noise.
+        """
+        total = self.values + l2
+        return np.divide(1.0, total, out=np.zeros_like(total), where=total > self.floor)
+
+    @property
+    def floor(self) -> float:
+        """What is not larger than this is rounding."""
+        relative = len(self.values) * _EPS * float(self.values.max(initial=0.0))
+        return max(relative, self.noise, float(np.finfo(np.float64).tiny))
+
+    def coefficients(self, l2s: Vector) -> Matrix:
+        """One row for each l2 (n_l2s, n_coefficients); each costs O(k n_coefficients)."""
+        inner = np.stack([self.inverse(float(l2)) * self.right for l2 in l2s])
+        return inner @ self.E.T
+
+
+class Problem(ABC):
+    """What is to be solved: columns of a kernel, and which rows are compared."""
+
+    def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
+        self.columns, self.comparisons = columns, comparisons
+
+    @abstractmethod
+    def solve(self, l2: float) -> Vector:
+        """The coefficients of one l2, by a Cholesky decomposition where that is sound."""
+
+    @abstractmethod
+    def _decompose(self) -> Spectrum: ...
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The decomposition, made when first asked for."""
+        return self._decompose()
+
+    def functions(self) -> Matrix:
+        """P with ``P (values + l2)⁻¹ right`` the scores of the training rows (in the order of ``rows``)."""
+        rows, E = self.comparisons.rows, self.spectrum.E
+        parts = parts_of(len(rows), self.columns.n_columns)
+        return np.concatenate([self.columns.block(run_of(rows[part])) @ E for part in parts])
+
+
+class SparseProblem(Problem):
+    """Equation 8; with a column for each feature and the identity for their kernel, the linear one in the primal."""
+
+    def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
+        super().__init__(columns, comparisons)
+        self.gram, self.right = comparisons.moments(columns)  # the gram's lower triangle only
+        self.basis_gram = columns.gram().T  # symmetric, so that this is nothing but its Fortran order
+        for each in (self.gram, self.right, self.basis_gram):
+            check_finite(each)
+
+    def solve(self, l2: float) -> Vector:
+        scale = max(1.0, l2)  # so that no l2 is too large
+        matrix = self.basis_gram * (l2 / scale)
+        matrix += self.gram / scale if scale > 1.0 else self.gram
+        found = _cholesky_solution(matrix, self.right / scale)
+        return self.spectrum.coefficients(np.array([l2]))[0] if found is None else found
+
+    def _decompose(self) -> Spectrum:
+        n = self.columns.n_columns
+        factor, info = lapack.dpotrf(self.basis_gram, lower=1, clean=1)
+        if info == 0 and _inverse_condition(factor, self.basis_gram) >= _WELL_CONDITIONED_GRAM:
+            # F⁻¹ G F'⁻¹ by one half of the work that two triangular systems would be; only lower triangles are read.
+            T, info = lapack.dsygst(self.gram, factor, lower=1)
+            values, V = _eigen(T)
+            inner = linalg.solve_triangular(factor, self.right, lower=True, check_finite=False)
+            E = linalg.solve_triangular(factor, V, lower=True, trans="T", check_finite=False)
+            return Spectrum(values, inner @ V, E)
+        factor, kept = independent(self.basis_gram)
+        T, inner = self.comparisons.moments(WhitenedColumns(self.columns, factor, kept))
+        values, V = _eigen(T)
+        E = np.zeros((n, len(kept)))
+        E[kept] = linalg.solve_triangular(factor, V, lower=True, trans="T", check_finite=False)
+        return Spectrum(values, inner @ V, E)
+
+
+class FullProblem(Problem):
+    """Equation 7: every row that is compared is a basis vector. Columns are those of all training rows."""
+
+    noise = 0.0
+
+    def _dual(self) -> Matrix:
+        rows = self.comparisons.rows
+        K = np.empty((len(rows), len(rows)))
+        whole = len(rows) == self.columns.n_columns and bool((rows == np.arange(len(rows))).all())
+        for part in parts_of(len(rows), self.columns.n_columns):
+            block = self.columns.block(run_of(rows[part]))
+            K[part] = block if whole else block[:, rows]
+        check_finite(K)
+        # How far rounding of K moves eigenvalues of C K C', which may be far smaller where a kernel is nearly flat.
+        self.noise = _EPS * len(rows) * float(K.diagonal().max(initial=0.0)) * self.comparisons.strength
+        # A symmetric matrix in C order is one in Fortran order, which LAPACK then need not copy.
+        return self.comparisons.dual(K).T
+
+    def solve(self, l2: float) -> Vector:
+        matrix = self._dual()
+        scale = max(1.0, l2)
+        if scale > 1.0:
+            matrix /= scale
+        matrix[np.diag_indices(len(matrix))] += l2 / scale
+        found = None
+        if l2 > self.noise:
+            found = _cholesky_solution(matrix, self.comparisons.target / scale)
+        return self.spectrum.coefficients(np.array([l2]))[0] if found is None else self._all(found)
+
+    def _all(self, dual: Matrix) -> Matrix:
+        """Coefficients of all training rows from a solution in the space of comparisons."""
+        coefficients = np.zeros((self.columns.n_columns, *dual.shape[1:]))
+        coefficients[self.comparisons.rows] = self.comparisons.back(dual)
+        return coefficients
+
+    @cached_property
+    def eigenvectors(self) -> tuple[Vector, Matrix]:
+        """Λ and V of ``C K C'``."""
+        return _eigen(self._dual())
+
+    def _decompose(self) -> Spectrum:
+        values, V = self.eigenvectors
+        return Spectrum(values, self.comparisons.target @ V, self._all(V), self.noise)
+
+
+def check_finite(values: Matrix) -> None:
+    """Raise an InputError where products of features grew beyond what a double holds."""
+    if not (np.isfinite(values.min(initial=0.0)) and np.isfinite(values.max(initial=0.0))):
+        raise InputError("the kernel grows beyond what a float64 holds; use features, or grades, of a smaller scale")
+
+
+def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
+    """A Cholesky factor of the kernel of those basis vectors that are no combinations of others, and which they are."""
+    largest = float(gram.diagonal().max(initial=0.0))
+    if float(gram.diagonal().min(initial=0.0)) < -1e-6 * np.abs(gram).max(initial=0.0):
+        raise InputError(_not_positive(float(gram.diagonal().min())))
+    if largest <= 0.0:
+        raise InputError("the kernel of every basis vector with itself is 0; there is nothing to learn from")
+    # dpstrf looks at the diagonal only; its pivots fall.
+    found, pivots, rank, _ = lapack.dpstrf(gram, tol=_INDEPENDENT * largest, lower=1)
+    kept = pivots[:rank].astype(np.int64) - 1
+    factor = np.tril(found[:rank, :rank])
+    left_out = pivots[rank:].astype(np.int64) - 1
+    if len(left_out):
+        rest = linalg.solve_triangular(factor, gram[np.ix_(kept, left_out)], lower=True, check_finite=False)
+        residual = gram[np.ix_(left_out, left_out)] - rest.T @ rest
+        worst = float(np.abs(residual).max())
+        if worst > 1e-6 * largest:
+            raise InputError(_not_positive(-worst))
+    return factor, kept
+
+
+def cholesky_of(matrix: Matrix, inverse_condition: float) -> Matrix | None:
+    """The lower factor, or None where the matrix is not so well conditioned.
+
+    The matrix is Fortran-ordered; only its lower triangle is read, and overwritten.
+    """
+    norm = _norm_of_lower(matrix)
+    factor, info = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+    if info != 0:
+        return None
+    found, _ = lapack.dpocon(factor, norm, uplo="L")
+    return factor if found >= inverse_condition else None  # a NaN is not
+
+
+def _cholesky_solution(matrix: Matrix, right: Vector) -> Vector | None:
+    """The solution, or None where rounding may have spoilt it."""
+    factor = cholesky_of(matrix, _WELL_CONDITIONED)
+    if factor is None:
+        return None
+    solution, _ = lapack.dpotrs(factor, right, lower=1)
+    return solution if np.isfinite(solution).all() else None
+
+
+def _inverse_condition(factor: Matrix, matrix: Matrix) -> float:
+    return float(lapack.dpocon(factor, float(np.abs(matrix).sum(axis=0).max(initial=0.0)), uplo="L")[0])
+
+
+def _norm_of_lower(matrix: Matrix) -> float:
+    """The largest sum of sizes in a row of a symmetric matrix of which the lower triangle is given."""
+    sums, n = np.zeros(len(matrix)), len(matrix)
+    for start in range(0, n, 256):  # columns of a Fortran-ordered matrix
+        end = min(start + 256, n)
+        below = np.abs(matrix[start:, start:end])
+        corner = below[: end - start]
+        corner[np.triu_indices(end - start, 1)] = 0.0
+        sums[start:] += below.sum(axis=1)
+        sums[start:end] += below.sum(axis=0) - corner.diagonal()
+    return float(sums.max(initial=0.0))
+
+
+def _eigen(matrix: Matrix) -> tuple[Vector, Matrix]:
+    """Eigenvalues, none below 0, and vectors of a symmetric matrix of which the lower triangle is given."""
+    values, vectors = linalg.eigh(matrix, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+    largest = float(np.abs(values).max(initial=0.0))
+    if values[0] < -1e-6 * largest:
+        raise InputError(_not_positive(float(values[0])))
+    return np.maximum(values, 0.0), vectors
+
+
+def _not_positive(value: float) -> str:
+    return (
+        f"the kernel is not positive semi-definite: an eigenvalue is about {value:.3g}. "
+        "A kernel must be an inner product of some features of the rows"
+    )

@@ -1,0 +1,109 @@
+"""How well scores order the rows of each query, by pairs: the disagreement error of RankRLS, the concordance index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.errors import InputError
+from tercet.learn.rls.orders import disagreement, pair_counts
+from tercet.measure.letor import checked_ids, checked_scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Orders:
+    """Pairs of rows of each query by how scores and grades order them; made by :func:`compare_orders`.
+
+    Attributes
+    ----------
+    qids : the queries with two rows or more, in the order of their first rows
+    counts : (n_queries, 5) pairs in all, in opposite order, of equal grade, of equal score, of both
+    alone : how many queries were left out because they have one row only
+    """
+
+    qids: tuple[str, ...]
+    counts: NDArray[np.int64]
+    alone: int = 0
+
+    @property
+    def disagreement(self) -> NDArray[np.float64]:
+        """The disagreement error of each query (n_queries,), from 0 to 1: ``½ |sign(y_i - y_j) - sign(f_i - f_j)|``.
+
+        The mean over pairs i ≠ j (Tsivtsivadze et al. 2008, equation 1). A pair that is tied in one of the two, and not
+        in the other, counts a half; one that is tied in both counts as right.
+        """
+        return disagreement(self.counts)
+
+    @property
+    def concordance(self) -> NDArray[np.float64]:
+        """The concordance index of each query (n_queries,): the share of pairs of different grades in the right order.
+
+        A tie of scores counts a half. NaN for a query whose grades are all the same.
+        """
+        n_pairs, opposite, tied_grades, tied_scores, tied_both = self.counts.T
+        different = n_pairs - tied_grades
+        right = different - opposite - 0.5 * (tied_scores - tied_both)
+        return np.divide(right, different, out=np.full(len(right), np.nan), where=different > 0)
+
+    @property
+    def mean_disagreement(self) -> float:
+        """The mean of the disagreement error over queries."""
+        return float(self.disagreement.mean())
+
+    @property
+    def mean_concordance(self) -> float:
+        """The mean of the concordance index over queries that have one; NaN when none has."""
+        found = self.concordance
+        return float(found[~np.isnan(found)].mean()) if not np.isnan(found).all() else float("nan")
+
+
+def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Orders:
+    """Compare the order of scores with that of grades within each query.
+
+    Parameters
+    ----------
+    scores : (n_rows,) higher is better
+    y : (n_rows,) grades, any finite numbers
+    qid : (n_rows,) query ids, strings or integers, in any order; None when all rows are of one query
+
+    Notes
+    -----
+    Two methods are compared by ``paired_test(a.disagreement, b.disagreement, "wilcoxon")``, queries being the trials.
+    Costs O(n log n) for queries of n rows.
+
+    Examples
+    --------
+    >>> found = compare_orders([0.1, 0.3, 0.2, 0.2], [0, 1, 2, 1], [7, 7, 7, 8])
+    >>> found.disagreement.round(3).tolist(), found.concordance.round(3).tolist(), found.alone
+    ([0.333], [0.667], 1)
+    """
+    values = checked_scores(scores).astype(np.float64)
+    grades = _checked_grades(y, len(values))
+    ids = np.zeros(len(values), dtype=np.int64) if qid is None else checked_ids(qid, len(values))
+    known, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    place = np.empty(len(known), dtype=np.int64)
+    place[np.argsort(first)] = np.arange(len(known))
+    counts = pair_counts(values, grades, place[inverse], len(known))
+    names = [str(name) for name in known[np.argsort(first)].tolist()]
+    kept = counts[:, 0] > 0
+    if not kept.any():
+        raise InputError(f"no query has two rows or more, so there are no pairs to compare ({len(known)} queries)")
+    qids = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
+    return Orders(qids, counts[kept], int((~kept).sum()))
+
+
+def _checked_grades(y: Any, n_rows: int) -> NDArray[np.float64]:
+    grades = np.asarray(y)
+    if grades.shape != (n_rows,) or grades.dtype.kind not in "iufb":
+        raise InputError(
+            f"Grades must be real numbers, one per score, shape {(n_rows,)}. "
+            f"Got shape {grades.shape}, dtype {grades.dtype}."
+        )
+    grades = grades.astype(np.float64)
+    if not np.isfinite(grades).all():
+        at = int((~np.isfinite(grades)).argmax())
+        raise InputError(f"The grade of row {at} is {grades[at]}; grades must be finite.")
+    return grades

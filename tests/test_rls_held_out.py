@@ -1,0 +1,272 @@
+"""The path of l2, rows left out in closed form, and the grid that chooses by them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+
+from oracles import disagreement_error, query_laplacian
+from tercet import Preferences
+from tercet.data.letor import query_folds
+from tercet.errors import InputError, ParameterError
+from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls
+from tercet.learn.rls.columns import KernelColumns
+
+L2S = [1e-3, 0.1, 2.0, 50.0]
+PARAMS = [
+    {"kernel": "gaussian", "gamma": 0.3},
+    {"kernel": "gaussian", "gamma": 0.3, "n_basis": 12},
+    {"kernel": "gaussian", "gamma": 1e-3, "n_basis": [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]},
+    {"kernel": "linear"},
+    {"kernel": "linear", "n_basis": 3},
+    {"kernel": "cosine", "n_basis": 2},
+]
+NAMES = ["basic", "sparse", "repeats", "primal", "linear", "two vectors"]
+every_way = pytest.mark.parametrize("params", PARAMS, ids=NAMES)
+either = pytest.mark.parametrize("cls", [RankRLS, RLSRegressor])
+
+
+def made_rows(seed: int, n: int = 45, n_queries: int = 7):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, rng.normal(size=n).round(1), rng.integers(0, n_queries, n)
+
+
+def without(cls, params, fitted, X, y, qid, is_left_out, l2):
+    """Scores of some rows under a ranker that is fitted to the others, with the same basis."""
+    rows, kept = np.flatnonzero(is_left_out), np.flatnonzero(~is_left_out)
+    if params.get("n_basis") is None:
+        return clone(fitted).set_params(l2=l2).fit(X[kept], y[kept], qid=qid[kept]).predict(X[rows])
+    # Basis vectors that are left out as examples are kept as rows that nothing is compared with.
+    R = fitted.basis_rows_
+    K = RankRLS(**{**params, "n_basis": None})._kernel(4).between(X, X)
+    if cls is RankRLS:
+        L = query_laplacian(qid)[np.ix_(kept, kept)]
+    else:
+        L = np.eye(len(kept))
+    Z = K[np.ix_(kept, R)]
+    a = np.linalg.lstsq(
+        np.vstack([np.linalg.cholesky(L + 1e-13 * np.eye(len(L))).T @ Z, np.sqrt(l2) * _root(K[np.ix_(R, R)])]),
+        np.concatenate([np.linalg.cholesky(L + 1e-13 * np.eye(len(L))).T @ y[kept], np.zeros(len(R))]),
+        rcond=1e-12,
+    )[0]
+    return K[np.ix_(rows, R)] @ a
+
+
+def _root(gram):
+    values, V = np.linalg.eigh(gram)
+    return np.sqrt(np.maximum(values, 0))[:, None] * V.T
+
+
+# -- leaving out ----------------------------------------------------------------------------------------------------
+
+
+@every_way
+@either
+@settings(max_examples=4)
+@given(seed=st.integers(0, 10**6))
+def test_leaving_a_query_out_is_fitting_without_it(cls, params, seed):
+    X, y, qid = made_rows(seed)
+    ranker = cls(**params).fit(X, y, qid=qid)
+    found = ranker.leave_query_out(L2S)
+    assert found.shape == (45, 4)
+    for j, l2 in enumerate(L2S):
+        for query in np.unique(qid):
+            expected = without(cls, params, ranker, X, y, qid, qid == query, l2)
+            np.testing.assert_allclose(found[qid == query, j], expected, atol=1e-6 * max(1.0, np.abs(expected).max()))
+
+
+@every_way
+@either
+def test_folds_are_queries_left_out_together(cls, params):
+    X, y, qid = made_rows(1)
+    ranker = cls(**params, random_state=3).fit(X, y, qid=qid)
+    found = ranker.cross_validated(L2S, folds=3)
+    numbers = ranker._training.query
+    fold = np.empty(45, dtype=int)
+    for number, (_, rows) in enumerate(query_folds(numbers, 3, 3)):
+        fold[rows] = number
+    np.testing.assert_allclose(ranker.cross_validated(L2S, folds=fold), found, atol=1e-12)
+    for j, l2 in enumerate(L2S):
+        for number in range(3):
+            expected = without(cls, params, ranker, X, y, qid, fold == number, l2)
+            np.testing.assert_allclose(found[fold == number, j], expected, atol=1e-6 * max(1.0, np.abs(expected).max()))
+
+
+def test_a_regression_without_queries_leaves_out_one_row_after_another():
+    X, y, _ = made_rows(2)
+    ranker = RLSRegressor(kernel="gaussian", n_basis=10).fit(X, y)
+    by_row = RLSRegressor(kernel="gaussian", n_basis=10).fit(X, y, qid=np.arange(45))
+    np.testing.assert_array_equal(ranker.leave_query_out(L2S), by_row.leave_query_out(L2S))
+
+
+@pytest.mark.parametrize("n_basis", [12, 45, [0] * 5 + list(range(15))])
+def test_a_tiny_l2_is_finite_when_a_query_is_left_out(n_basis):
+    X, y, qid = made_rows(3)
+    found = RankRLS(kernel="gaussian", n_basis=n_basis).fit(X, y, qid=qid).leave_query_out([1e-300, 1e-20, 1e300])
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[:, 2], 0, atol=1e-9)
+
+
+def test_with_all_rows_as_the_basis_an_l2_that_is_rounding_is_named():
+    X, y, qid = made_rows(3)
+    with pytest.raises(InputError, match=r"l2s\[1\] is 1e-300"):
+        RankRLS(kernel="gaussian").fit(X, y, qid=qid).leave_query_out([1.0, 1e-300])
+
+
+@pytest.mark.parametrize("l2", [1e-11, 1e-8])
+def test_with_all_rows_as_the_basis_a_small_l2_is_finite_or_named(l2):
+    X, y, qid = made_rows(3)
+    X[1], X[2] = X[0], X[0]
+    found = RankRLS(kernel="gaussian", gamma=1e-3).fit(X, y, qid=qid).leave_query_out([l2])
+    assert np.isfinite(found).all()
+    refitted = np.empty(45)
+    for query in np.unique(qid):
+        kept = qid != query
+        refitted[~kept] = (
+            RankRLS(kernel="gaussian", gamma=1e-3, l2=l2).fit(X[kept], y[kept], qid=qid[kept]).predict(X[~kept])
+        )
+    np.testing.assert_allclose(found[:, 0], refitted, atol=1e-3 * np.abs(refitted).max())
+
+
+def test_closed_form_where_one_query_decides_nearly_all():
+    X, y, qid = made_rows(4)
+    X[qid != 0] *= 1e-3  # functions that only the rows of query 0 can tell apart
+    params = {"kernel": "linear", "n_basis": [0, 1, 2]}
+    ranker = RankRLS(**params).fit(X, y, qid=qid)
+    found = ranker.leave_query_out([1e-8])
+    expected = without(RankRLS, params, ranker, X, y, qid, qid == 0, 1e-8)
+    np.testing.assert_allclose(found[qid == 0, 0], expected, atol=1e-6 * np.abs(expected).max())
+
+
+# -- the path -------------------------------------------------------------------------------------------------------
+
+
+@every_way
+@either
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_every_point_of_a_path_is_a_fit(cls, params, form):
+    X, y, qid = made_rows(5)
+    new = made_rows(6)[0]
+    path = cls(**params).fit(form(X), y, qid=qid).path(L2S)
+    scores = path.predict(form(new))
+    assert scores.shape == (45, len(path)) == (45, 4)
+    for i, l2 in enumerate(L2S):
+        alone = cls(**params, l2=l2).fit(form(X), y, qid=qid)
+        along = path.ranker(i)
+        np.testing.assert_allclose(scores[:, i], alone.predict(form(new)), atol=1e-7)
+        np.testing.assert_allclose(along.predict(form(new)), scores[:, i], atol=1e-12)
+        assert along.l2 == l2
+        assert {name for name in vars(along) if name.endswith("_")} == {n for n in vars(alone) if n.endswith("_")}
+        np.testing.assert_allclose(along.leave_query_out([1.0]), alone.leave_query_out([1.0]), atol=1e-8)
+
+
+def test_the_decomposition_is_made_once_and_not_by_fit(monkeypatch):
+    X, y, qid = made_rows(7)
+    calls = []
+    block = KernelColumns.block
+    monkeypatch.setattr(KernelColumns, "block", lambda self, rows: calls.append(1) or block(self, rows))
+    ranker = RankRLS(kernel="gaussian", gamma=1.0, n_basis=5).fit(X, y, qid=qid)
+    assert "spectrum" not in vars(ranker._training.problem)
+    made = len(calls)
+    first = ranker.path([1.0]).coefficients
+    spectrum = ranker._training.problem.spectrum
+    np.testing.assert_allclose(ranker.path([1.0, 2.0]).coefficients[:1], first, rtol=1e-12)
+    assert ranker._training.problem.spectrum is spectrum
+    assert len(calls) == made  # the rows' kernel is not made again
+
+
+def test_the_best_of_a_path_is_the_strongest_of_equals():
+    path = RLSPath(np.array([0.1, 1.0, 10.0]), np.zeros((3, 2)), None, None)
+    assert path.best([0.3, 0.2, 0.2]) == 2
+    assert path.best([[0.3, 0.1], [0.1, 0.2], [0.4, 0.0]]) == 1
+    with pytest.raises(InputError, match="expected 3 finite numbers"):
+        path.best([1.0, 2.0])
+    with pytest.raises(InputError, match="no l2 number 3"):
+        path.ranker(3)
+
+
+# -- the grid -------------------------------------------------------------------------------------------------------
+
+
+@either
+@pytest.mark.parametrize("basis", ["random", "leverage"])
+@pytest.mark.parametrize("folds", [None, 3])
+def test_the_grid_is_each_setting_by_itself(cls, basis, folds):
+    X, y, qid = made_rows(8)
+    pattern = cls(kernel="gaussian", n_basis=10, basis=basis)
+    grid = choose_rls(X, y, qid, l2s=L2S, parameters={"gamma": [0.01, 0.5, 2.0]}, folds=folds, ranker=pattern)
+    assert grid.errors.shape == (3, 4, 7)
+    assert [setting["gamma"] for setting in grid.settings] == [0.01, 0.5, 2.0]
+    for i, setting in enumerate(grid.settings):
+        alone = clone(pattern).set_params(**setting).fit(X, y, qid=qid)
+        scores = alone.leave_query_out(L2S) if folds is None else alone.cross_validated(L2S, folds)
+        for j in range(4):
+            expected = [disagreement_error(scores[qid == q, j], y[qid == q]) for q in dict.fromkeys(qid)]
+            np.testing.assert_allclose(grid.errors[i, j], expected, atol=1e-12)
+    i, j = grid.best
+    assert grid.means[i, j] == grid.means.min()
+    assert (grid.ranker.gamma, grid.ranker.l2) == (grid.settings[i]["gamma"], grid.l2s[j])
+    assert pattern.gamma is None
+
+
+def test_the_grid_keeps_what_kernels_share():
+    X, y, qid = made_rows(9)
+    for params, parameters in (
+        ({"kernel": "gaussian"}, {"gamma": [0.2, 1.0]}),
+        ({"kernel": "polynomial", "n_basis": 6}, {"degree": [1, 2], "coef0": [0.0, 1.0]}),
+        ({"kernel": "linear"}, {}),
+    ):
+        grid = choose_rls(X, y, qid, l2s=[1.0, 5.0], parameters=parameters, ranker=RankRLS(**params))
+        for i, setting in enumerate(grid.settings):
+            alone = choose_rls(X, y, qid, l2s=[1.0, 5.0], ranker=RankRLS(**params, **setting))
+            np.testing.assert_allclose(grid.errors[i], alone.errors[0], atol=1e-12)
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda ranker: ranker.path([]), "one or more numbers"),
+        (lambda ranker: ranker.path([1.0, 0.0]), r"l2s\[1\] is 0.0; every l2 must be finite and above 0"),
+        (lambda ranker: ranker.leave_query_out([np.nan]), r"l2s\[0\] is nan"),
+        (lambda ranker: ranker.cross_validated([1.0], folds=1), "from 2 to the 7 queries"),
+        (lambda ranker: ranker.cross_validated([1.0], folds=[0, 1]), "a whole number for each of 45 rows"),
+        (lambda ranker: ranker.cross_validated([1.0], folds=np.arange(45)), "a query must be in one fold"),
+        (lambda ranker: ranker.cross_validated([1.0], folds=np.zeros(45, int)), "one query, or fold, only"),
+    ],
+)
+def test_wrong_questions_are_named(ask, message):
+    X, y, qid = made_rows(0)
+    with pytest.raises(InputError, match=message):
+        ask(RankRLS().fit(X, y, qid=qid))
+
+
+def test_one_query_cannot_be_left_out():
+    X, y, _ = made_rows(0)
+    with pytest.raises(InputError, match="one query"):
+        RankRLS().fit(X, y).leave_query_out([1.0])
+
+
+def test_preferences_have_no_queries_to_leave_out():
+    X, _, _ = made_rows(0)
+    ranker = RankRLS().fit_preferences(X, Preferences([0], [1], [2]))
+    with pytest.raises(InputError, match="no queries that could be left out"):
+        ranker.leave_query_out([1.0])
+    assert ranker.path(L2S).coefficients.shape == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"l2": [1.0]}, "expected some of gamma"), ({"gamma": []}, "one or more values"), ({"gamma": [-1.0]}, "gamma")],
+)
+def test_wrong_grids_are_named(parameters, message):
+    X, y, qid = made_rows(0)
+    with pytest.raises(ParameterError, match=message):
+        choose_rls(X, y, qid, l2s=[1.0], parameters=parameters)
