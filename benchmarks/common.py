@@ -35,8 +35,11 @@ LINE_BYTES = 64
 # -- arguments ----------------------------------------------------------------------------------------------------
 
 
-def parse_arguments(description: str | None, **for_itself: type) -> argparse.Namespace:
-    """The arguments of a script; ``for_itself`` are options that it gives to processes it starts."""
+def parse_arguments(description: str | None, *, needs_data: bool = True, **for_itself: type) -> argparse.Namespace:
+    """The arguments of a script; ``for_itself`` are options that it gives to processes it starts.
+
+    Without ``needs_data`` the folder may be left out, and is None then.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data-home",
@@ -50,9 +53,9 @@ def parse_arguments(description: str | None, **for_itself: type) -> argparse.Nam
     for name, kind in for_itself.items():
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if not arguments.data_home:
+    if needs_data and not arguments.data_home:
         parser.error("say where the data is: --data-home DIR, or the variable TERCET_DATA")
-    arguments.data_home = Path(arguments.data_home)
+    arguments.data_home = Path(arguments.data_home) if arguments.data_home else None
     return arguments
 
 
@@ -144,6 +147,12 @@ def machine_facts(*packages: str) -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: version(name) for name in ("tercet", "numpy", "scipy", "numba", *packages)},
     }
+
+
+def peak_memory() -> int:
+    """The most bytes of memory this process has held so far, which on Linux getrusage would mix with its parent's."""
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return 1024 * int(line.split()[1])
 
 
 def _processor_name() -> str:

@@ -27,6 +27,7 @@ from common import (
     machine_facts,
     median,
     parse_arguments,
+    peak_memory,
     print_facts,
     print_table,
     say_if_disturbed,
@@ -236,12 +237,6 @@ def costs(data: Newsgroups, prefs: tc.Preferences) -> dict[str, Any]:
 
 
 # -- many words ---------------------------------------------------------------------------------------------------
-
-
-def peak_memory() -> int:
-    """The most bytes of memory this process has held so far, which on Linux getrusage would mix with its parent's."""
-    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return 1024 * int(line.split()[1])
 
 
 def one_size(data_home: Path, n_words: int, n: int, seed: int) -> None:

@@ -1,0 +1,328 @@
+"""Search: exact top ten against slicing SciPy's columns and against bm25s, a million documents, and reasons that add up.
+
+Documents are made up: words drawn by Zipf's law from 30,000, tf-idf values of unit length. Queries have 300 to 2,000
+words, as expanded queries have, each word as likely as any other.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import tercet as tc
+from common import (
+    Clock,
+    machine_facts,
+    median,
+    parse_arguments,
+    print_facts,
+    print_table,
+    say_if_disturbed,
+    verdict,
+    write_json,
+)
+from tercet.search import Index
+from tercet.weights import Identity, LowRank, Weights
+
+N_TERMS, N_WORDS, K = 30_000, 80, 10
+DOCS_AT_ONCE = 65_536
+Query = tuple[NDArray[np.int32], NDArray[np.float64]]
+
+
+def documents(n: int, rng: np.random.Generator) -> sparse.csr_array:
+    """tf-idf rows of about N_WORDS different words each."""
+    share = np.cumsum(1 / (np.arange(N_TERMS) + 10.0))
+    draws = np.searchsorted(share / share[-1], rng.random((n, int(1.22 * N_WORDS)))).astype(np.int32)
+    draws.sort(axis=1)
+    first = np.ones(draws.shape, dtype=bool)
+    first[:, 1:] = draws[:, 1:] != draws[:, :-1]
+    indptr = np.concatenate(([0], np.cumsum(first.sum(axis=1))))
+    terms = draws[first]
+    frequency = np.bincount(terms, minlength=N_TERMS)
+    values = (1 + np.log(rng.geometric(0.6, terms.size))) * (np.log((1 + n) / (1 + frequency)) + 1)[terms]
+    length = np.sqrt(np.add.reduceat(values**2, indptr[:-1]))
+    values /= np.repeat(length, np.diff(indptr))
+    return sparse.csr_array((values.astype(np.float32), terms, indptr), shape=(n, N_TERMS))
+
+
+def queries(n: int, signed: bool, rng: np.random.Generator) -> list[Query]:
+    found = []
+    for _ in range(n):
+        terms = np.sort(rng.choice(N_TERMS, rng.integers(300, 2001), replace=False)).astype(np.int32)
+        weights = rng.exponential(1, terms.size)
+        found.append((terms, weights * rng.choice([-1, 1], terms.size) if signed else weights))
+    return found
+
+
+def as_row(query: Query) -> sparse.csr_array:
+    terms, weights = query
+    return sparse.csr_array((weights, terms, np.array([0, terms.size])), shape=(1, N_TERMS))
+
+
+def best_ten(scores: NDArray[Any]) -> list[int]:
+    top = np.argpartition(scores, -K)[-K:]
+    return top[np.argsort(-scores[top], kind="stable")].tolist()
+
+
+def in_turn(engines: dict[str, Callable[[Any], Any]], asked: list[Any], rounds: int, clock: Clock) -> dict[str, Any]:
+    """Milliseconds of each query with each engine, one engine after the other; the fastest of some rounds counts."""
+    taken = {name: np.full(len(asked), np.inf) for name in engines}
+    for engine in engines.values():
+        engine(asked[0])
+    with clock.running():
+        for _ in range(rounds):
+            for at, query in enumerate(asked):
+                for name, engine in engines.items():
+                    started = time.perf_counter()
+                    engine(query)
+                    taken[name][at] = min(taken[name][at], 1000 * (time.perf_counter() - started))
+    return taken
+
+
+def against_scipy(n_docs: int, n_queries: int, rng: np.random.Generator, clock: Clock) -> dict[str, Any]:
+    D = documents(n_docs, rng)
+    single, double = D.tocsc(), D.astype(np.float64).tocsc()
+    index = Index.build_rows([str(i) for i in range(n_docs)], D, Weights([Identity(n_terms=N_TERMS)]))
+    results: dict[str, Any] = {}
+    rows = []
+    for kind in ("signed", "non-negative"):
+        asked = [(query, as_row(query)) for query in queries(n_queries, kind == "signed", rng)]
+        engines: dict[str, Callable[[Any], Any]] = {
+            "scipy, float64": lambda query: best_ten(double[:, query[0][0]] @ query[0][1]),
+            "scipy, float32": lambda query: best_ten(single[:, query[0][0]] @ query[0][1].astype(np.float32)),
+            "tercet": lambda query: index.search_row(query[1], K),
+            "tercet, 100 terms": lambda query: index.search_row(query[1], K, max_terms=100),
+        }
+        wrong = sum(
+            [int(hit.doc_id) for hit in index.search_row(query[1], K)] != engines["scipy, float64"](query)
+            for query in asked
+        )
+        taken = in_turn(engines, asked, 3, clock)
+        rival = min(median(taken[name]) for name in engines if name.startswith("scipy"))
+        for name, times in taken.items():
+            p50, p99 = np.percentile(times, [50, 99])
+            results[f"{kind}: {name}"] = {"p50_ms": p50, "p99_ms": p99, "of_scipy": p50 / rival}
+            rows.append((f"{kind}, {name}", f"{p50:.2f}", f"{p99:.2f}", f"{p99 / p50:.2f}", f"{p50 / rival:.2f}"))
+        results[f"{kind}: other answers"] = wrong
+    head = ("", "p50 ms", "p99 ms", "p99/p50", "of scipy")
+    print_table(f"{n_docs:,} documents of {D.nnz / n_docs:.0f} words, top {K}, one core", head, rows)
+    for kind, target in (("signed", 1.0), ("non-negative", 0.6)):
+        ours = results[f"{kind}: tercet"]
+        print(
+            f"{kind}: {ours['of_scipy']:.2f} of scipy's time, at most {target}: "
+            f"{verdict(ours['of_scipy'], target, at_most=True)}; p99 {ours['p99_ms'] / ours['p50_ms']:.2f} of p50, "
+            f"below 2: {verdict(ours['p99_ms'] / ours['p50_ms'], 2.0, at_most=True)}; "
+            f"{results[f'{kind}: other answers']} of {n_queries} answers differ"
+        )
+    return results
+
+
+def made_up_texts(n: int, rng: np.random.Generator) -> list[str]:
+    D = documents(n, rng)
+    words = np.array([f"w{i}" for i in range(N_TERMS)])
+    return [" ".join(rng.permutation(words[D.indices[a:b]])) for a, b in zip(D.indptr[:-1], D.indptr[1:], strict=True)]
+
+
+def against_bm25s(n_docs: int, n_queries: int, rng: np.random.Generator, clock: Clock) -> dict[str, Any] | None:
+    try:
+        import bm25s
+    except ImportError:
+        print("\nbm25s is not installed, so there is no comparison with it: pip install bm25s")
+        return None
+    texts = made_up_texts(n_docs, rng)
+    drawn = rng.choice(n_docs, n_queries)
+    asked = {str(q): " ".join(rng.choice(texts[d].split(), rng.integers(2, 9))) for q, d in enumerate(drawn)}
+    ids = [str(i) for i in range(n_docs)]
+    backends = ["numpy", "numba"]
+    taken: dict[str, dict[str, float]] = {}
+    found: dict[str, Any] = {}
+
+    def theirs(backend: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        retriever = bm25s.BM25(k1=0.9, b=0.4, backend=backend)
+
+        def index() -> None:
+            retriever.index(bm25s.tokenize(texts, stopwords=None, show_progress=False), show_progress=False)
+
+        def search() -> Any:
+            tokens = bm25s.tokenize(list(asked.values()), stopwords=None, show_progress=False)
+            return retriever.retrieve(tokens, k=K, show_progress=False, n_threads=0)
+
+        return index, search
+
+    def ours() -> tuple[Callable[[], Any], Callable[[], Any]]:
+        made: list[Index] = []
+
+        def index() -> None:
+            vectoriser = tc.Vectoriser(weighting="bm25", k1=0.9, b=0.4)
+            D = vectoriser.fit_transform_docs(texts)
+            model = tc.TextModel(vectoriser, vectoriser, Weights([Identity(n_terms=D.shape[1])]))
+            made[:] = [Index.build_rows(ids, D, model)]
+
+        return index, lambda: made[0].search_many(asked, K)
+
+    engines = {f"bm25s, {backend}": theirs(backend) for backend in backends} | {"tercet": ours()}
+    for name, (index, search) in engines.items():
+        taken[name] = {"index s": np.inf, "search s": np.inf}
+        with clock.running():
+            for _ in range(2):
+                started = time.perf_counter()
+                index()
+                taken[name]["index s"] = min(taken[name]["index s"], time.perf_counter() - started)
+        found[name] = search()  # compiles, where something is compiled
+    with clock.running():
+        for _ in range(3):
+            for name, (_, search) in engines.items():
+                started = time.perf_counter()
+                search()
+                taken[name]["search s"] = min(taken[name]["search s"], time.perf_counter() - started)
+    rows = [
+        (name, f"{times['index s']:.2f}", f"{1e6 * times['search s'] / n_queries:.0f}") for name, times in taken.items()
+    ]
+    title = f"BM25, {n_docs:,} texts, {n_queries:,} queries of 2 to 8 words; cutting texts into words is included"
+    print_table(title, ("", "index s", "µs a query"), rows)
+    fastest = {each: min(times[each] for name, times in taken.items() if name != "tercet") for each in taken["tercet"]}
+    for each, rival in fastest.items():
+        ratio = taken["tercet"][each] / rival
+        print(f"{each.split()[0]}: {ratio:.2f} of bm25s's time, at most 1: {verdict(ratio, 1.0, at_most=True)}")
+    same = np.mean(
+        [
+            len(set(found["tercet"][qid]) & {str(d) for d in row}) / K
+            for qid, row in zip(asked, found[f"bm25s, {backends[-1]}"].documents, strict=True)
+        ]
+    )
+    print(f"{same:.1%} of the documents that bm25s finds are found here too; the rest are ties or differ in idf.")
+    return taken | {"same": same}
+
+
+def reasons(n_pairs: int, rng: np.random.Generator) -> dict[str, Any]:
+    """The largest difference between a score and the sum of its reasons, in parts of the sum of their sizes."""
+    D = documents(2000, rng)
+    factors = rng.normal(size=(N_TERMS, 50)).astype(np.float32) / 10
+    weights = Weights(
+        [Identity(n_terms=N_TERMS), LowRank(query_factors=factors, doc_factors=factors, typical_length=1)]
+    )
+    index = Index.build_rows([str(i) for i in range(D.shape[0])], D, weights)
+    worst, done = 0.0, 0
+    while done < n_pairs:
+        row = D[[int(rng.integers(D.shape[0]))]]
+        for hit in index.search_row(row, 100):
+            why = index.explain_row(row, hit.doc_id)
+            worst = max(worst, abs(why.contribution.sum() - hit.score) / np.abs(why.contribution).sum())
+            done += 1
+    print(f"\nReasons of {done:,} scores: sums differ by at most {worst:.1e} of the sizes; at most 1e-6: ", end="")
+    print(verdict(worst, 1e-6, at_most=True))
+    return {"pairs": done, "worst": worst}
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def chunks(n_docs: int, seed: int) -> Iterator[tuple[list[str], sparse.csr_array]]:
+    for start in range(0, n_docs, DOCS_AT_ONCE):
+        n = min(DOCS_AT_ONCE, n_docs - start)
+        yield [str(i) for i in range(start, start + n)], documents(n, np.random.default_rng((seed, start)))
+
+
+def build_large(path: Path, n_docs: int, seed: int) -> dict[str, float]:
+    weights = Weights([Identity(n_terms=N_TERMS)])
+    index, taken = None, 0.0
+    for ids, D in chunks(n_docs, seed):
+        started = time.perf_counter()
+        if index is None:
+            index = Index.build_rows(ids, D, weights, path)
+        else:
+            index.add_rows(ids, D)
+        taken += time.perf_counter() - started
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return {"index s": taken, "gigabytes": size / 2**30}
+
+
+def search_large(path: Path, n_queries: int, seed: int) -> None:
+    """In a process of its own, whose memory is that of the search alone."""
+    rng = np.random.default_rng(seed)
+    before = resident_mb()
+    started = time.perf_counter()
+    Index.open(path)
+    verified = time.perf_counter() - started
+    started = time.perf_counter()
+    index = Index.open(path, verify=False)
+    opened = time.perf_counter() - started
+    rows = [("open, every byte checked", f"{verified:.2f} s", ""), ("open, unchecked", f"{opened:.3f} s", "")]
+    rows.append(("resident after opening", "", f"{resident_mb() - before:.0f} MB"))
+    for kind in ("signed", "non-negative"):
+        asked = [as_row(query) for query in queries(n_queries, kind == "signed", rng)]
+        for q in asked:
+            index.search_row(q, K)
+        times = []
+        for q in asked:
+            started = time.perf_counter()
+            index.search_row(q, K)
+            times.append(1000 * (time.perf_counter() - started))
+        p50, p99 = np.percentile(times, [50, 99])
+        rows.append((f"{kind}, p50 / p99", f"{p50:.1f} / {p99:.1f} ms", f"{resident_mb() - before:.0f} MB"))
+    few = [as_row((terms[:5], weights[:5])) for terms, weights in queries(n_queries, False, rng)]
+    times = []
+    for q in few:
+        started = time.perf_counter()
+        index.search_row(q, K)
+        times.append(1000 * (time.perf_counter() - started))
+    rows.append(("five words, p50 / p99", "{:.2f} / {:.2f} ms".format(*np.percentile(times, [50, 99])), ""))
+    print_table(f"{len(index):,} documents, mapped", ("", "time", "resident since start"), rows)
+
+
+def large(n_docs: int, n_queries: int, seed: int) -> dict[str, float]:
+    folder = Path(tempfile.mkdtemp(prefix="tercet-search-"))
+    try:
+        made = build_large(folder / "index", n_docs, seed)
+        print(f"\n{n_docs:,} documents: indexed in {made['index s']:.0f} s, {made['gigabytes']:.2f} GB on disk")
+        command = [sys.executable, __file__, "--large", str(folder / "index"), "--asked", str(n_queries)]
+        sys.stdout.flush()
+        subprocess.run(command, check=True)
+        return made
+    finally:
+        shutil.rmtree(folder)
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__, needs_data=False, large=Path, asked=int, only=str)
+    if arguments.large is not None:
+        search_large(arguments.large, arguments.asked, arguments.seed)
+        return
+    quick, rng = arguments.quick, np.random.default_rng(arguments.seed)
+    facts, clock = machine_facts(), Clock()
+    print_facts(facts)
+    results: dict[str, Any] = {"machine": facts}
+    wanted = arguments.only.split(",") if arguments.only else ["scipy", "bm25s", "reasons", "large"]
+    if "scipy" in wanted:
+        results["scipy"] = against_scipy(5_000 if quick else 50_000, 20 if quick else 200, rng, clock)
+    if "bm25s" in wanted:
+        results["bm25s"] = against_bm25s(2_000 if quick else 50_000, 100 if quick else 1_000, rng, clock)
+    if clock.wall:
+        print()
+        say_if_disturbed([clock])
+    if "reasons" in wanted:
+        results["reasons"] = reasons(500 if quick else 10_000, rng)
+    if "large" in wanted:
+        results["large"] = large(20_000 if quick else 1_000_000, 20 if quick else 100, arguments.seed)
+    write_json(arguments.output, results)
+
+
+if __name__ == "__main__":
+    main()
