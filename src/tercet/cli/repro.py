@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tercet.cli.inputs import FOLDER, NEW
 from tercet.repro import find_plan, reproduce, write_results
-from tercet.repro.sheets import Cell, Sheet
+from tercet.repro.sheet import Cell, Sheet
 
 _TONES = {"good": "green", "bad": "red", "plain": ""}
 
@@ -21,7 +21,7 @@ _TONES = {"good": "green", "bad": "red", "plain": ""}
 @click.argument("paper")
 @click.option("--data-home", type=FOLDER, envvar="TERCET_DATA", required=True, help="Folder with the data sets.")
 @click.option("-o", "--output", type=NEW, help="Folder for the results.  [default: out/PAPER]")
-@click.option("--quick", is_flag=True, help="Few rows, preferences and seeds: shows that everything works.")
+@click.option("--quick", is_flag=True, help="Little of everything: shows that everything works.")
 @click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds, instead of the paper file's number.")
 @click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; what it cut is listed.")
@@ -36,7 +36,7 @@ def repro(
     budget: float | None,
     fresh: bool,
 ) -> None:
-    """Reproduce every table and figure of PAPER: chen2010, ssi, or a TOML file of your own.
+    """Reproduce every table and figure of PAPER: chen2010, ssi, minbatsrank, or a TOML file of your own.
 
     What is finished is kept in the output folder, so an interrupted run goes on where it was.
     """
@@ -114,7 +114,7 @@ def _print_sheet(console: Console, sheet: Sheet) -> None:
         return
     table = Table(title=sheet.title, title_justify="left", title_style="bold", show_lines=False)
     for name in sheet.head:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for row in sheet.rows:
         table.add_row(*(_shown(cell, first=at == 0) for at, cell in enumerate(row)))
     console.print()

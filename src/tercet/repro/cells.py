@@ -15,8 +15,8 @@ from tercet.store import write_file_atomically
 from tercet.store.canonical import canonical_bytes, parse_json
 
 FORMAT = 2  # of cells; a higher one leaves all older cells aside
-# Whose code the numbers come from.
-_CODE = (
+# Whose code the numbers of term-pair models come from.
+TERM_PAIRS = (
     "kernels/*",
     "data/*",
     "text/*",
@@ -33,11 +33,11 @@ _CODE = (
 
 
 @cache
-def code_digest() -> str:
+def code_digest(patterns: tuple[str, ...]) -> str:
     """Of the code that makes the numbers, so that a cell is never taken for that of another learner."""
     found = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for pattern in _CODE:
+    for pattern in patterns:
         for file in sorted(root.glob(f"{pattern}.py")):
             found.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
     return found.hexdigest()
@@ -49,12 +49,13 @@ class Cells:
 
     folder: Path
     fresh: bool = False
+    code: tuple[str, ...] = TERM_PAIRS  # files below the package whose change makes cells old
 
     def get(
         self, name: str, setting: dict[str, Any], work: Callable[[], dict[str, Any]]
     ) -> tuple[dict[str, Any], bool]:
         """The result of this setting and whether it was there already; else the work is done and kept."""
-        setting = setting | {"format": FORMAT, "version": version("tercet"), "code": code_digest()}
+        setting = setting | {"format": FORMAT, "version": version("tercet"), "code": code_digest(self.code)}
         digest = hashlib.sha256(canonical_bytes(setting)).hexdigest()
         path = self.folder / f"{name}-{digest[:16]}.json"
         if path.exists() and not self.fresh:

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tercet.errors import MissingExtraError
+from tercet.repro.drawing import COLOURS, MARKERS, Drawing, as_png, empty_figure, log_axis
 from tercet.repro.plan import Curves, Precisions, Scatter
 from tercet.repro.runner import Results
-
-_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
-_MARKERS = "osD^vP"
-
-
-@dataclass
-class Drawing:
-    """One figure: its rows, and its picture where it can be drawn."""
-
-    key: str
-    title: str
-    rows: list[dict[str, Any]]
-    draw: Callable[[], bytes]
-    past_the_paper: bool = False
-    png: bytes | None = None
 
 
 def make_drawings(results: Results) -> list[Drawing]:
@@ -46,16 +28,6 @@ def make_drawings(results: Results) -> list[Drawing]:
     return found
 
 
-def draw_all(drawings: list[Drawing]) -> None:
-    """Fill in the PNGs; without matplotlib a MissingExtraError."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot", "drawing figures") from error
-    for drawing in drawings:
-        drawing.png = drawing.draw()
-
-
 def _curves(results: Results, curves: Curves, dataset: str) -> Drawing:
     series: dict[str, list[dict[str, Any]]] = {}
     for fit in results.plan.fits:
@@ -68,33 +40,33 @@ def _curves(results: Results, curves: Curves, dataset: str) -> Drawing:
     measures = results.plan.measures
 
     def draw_training() -> bytes:
-        figure, (axes,) = _empty(1)
+        figure, (axes,) = empty_figure(1)
         for at, (title, points) in enumerate(series.items()):
             for name, style in (("error", "-"), ("training error", "--")):
                 label = f"{title}, {'test' if name == 'error' else 'training'}"
                 steps, values = [point["step"] for point in points], [point[name] for point in points]
-                axes.plot(steps, values, style, color=_COLOURS[at % 6], label=label, linewidth=1.4)
-        _log_axis(axes, "steps")
+                axes.plot(steps, values, style, color=COLOURS[at % 6], label=label, linewidth=1.4)
+        log_axis(axes, "steps")
         axes.set_ylabel(measures["error"].title.lower())
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)
         axes.legend(frameon=False)
-        return _png(figure)
+        return as_png(figure)
 
     def draw() -> bytes:
-        figure, (left, right) = _empty(2)
+        figure, (left, right) = empty_figure(2)
         for at, (title, points) in enumerate(series.items()):
             steps = [point["step"] for point in points]
-            style = {"color": _COLOURS[at % 6], "marker": _MARKERS[at % 6], "markersize": 3.5, "linewidth": 1.4}
+            style = {"color": COLOURS[at % 6], "marker": MARKERS[at % 6], "markersize": 3.5, "linewidth": 1.4}
             left.plot(steps, [point["error"] for point in points], label=title, **style)
             right.plot(steps, [100 * point["density"] for point in points], label=title, **style)
         for axes, label in ((left, f"test {measures['error'].title.lower()}"), (right, "density of W, %")):
-            _log_axis(axes, "steps")
+            log_axis(axes, "steps")
             axes.set_ylabel(label)
             axes.set_ylim(bottom=0)
             axes.grid(alpha=0.25)
         left.legend(frameon=False)
-        return _png(figure)
+        return as_png(figure)
 
     data = results.plan.datasets[dataset].title
     drawn = draw if curves.beside == "density" else draw_training
@@ -109,15 +81,15 @@ def _precisions(results: Results, each: Precisions) -> Drawing:
     ]
 
     def draw() -> bytes:
-        figure, (axes,) = _empty(1)
+        figure, (axes,) = empty_figure(1)
         axes.plot([0, 1], [0, 1], color="#888888", linewidth=1)
-        axes.plot(x, y, "o", color=_COLOURS[0], markersize=3, alpha=0.5)
+        axes.plot(x, y, "o", color=COLOURS[0], markersize=3, alpha=0.5)
         above = int((y > x).sum()), int((x > y).sum())
         axes.set_xlabel(f"average precision, {titles[0]} (better in {above[1]})")
         axes.set_ylabel(f"{titles[1]} (better in {above[0]})")
         axes.set_aspect("equal")
         axes.grid(alpha=0.25)
-        return _png(figure)
+        return as_png(figure)
 
     return Drawing(each.key, f"{each.place}: {each.title}", rows, draw)
 
@@ -137,7 +109,7 @@ def _scatter(results: Results, scatter: Scatter) -> Drawing:
     measure = results.plan.measures[scatter.y]
 
     def draw() -> bytes:
-        figure, (axes,) = _empty(1)
+        figure, (axes,) = empty_figure(1)
         factor = 100 if scatter.x == "density" else 1
         middle = float(np.sqrt(np.prod([bound(row[scatter.x] for row in rows) * factor for bound in (min, max)])))
         for at, series in enumerate(scatter.series):
@@ -145,7 +117,7 @@ def _scatter(results: Results, scatter: Scatter) -> Drawing:
             if len(points) == 1:
                 _label_point(axes, series.title, points[0], middle)
             elif points:
-                style = {"color": _COLOURS[at % 6], "marker": _MARKERS[at % 6]}
+                style = {"color": COLOURS[at % 6], "marker": MARKERS[at % 6]}
                 axes.plot(*zip(*points, strict=True), label=series.title, **style)
         for at, (name, height) in enumerate(scatter.lines.items()):
             axes.axhline(height, color="#888888", linewidth=1, linestyle=("--", ":", "-.")[at % 3])
@@ -155,12 +127,12 @@ def _scatter(results: Results, scatter: Scatter) -> Drawing:
             "seconds": "seconds of learning, thinning included",
             "memory": "memory, MB",
         }
-        _log_axis(axes, labels[scatter.x])
+        log_axis(axes, labels[scatter.x])
         axes.set_ylabel(measure.title)
         axes.grid(alpha=0.25)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False)
-        return _png(figure)
+        return as_png(figure)
 
     return Drawing(scatter.key, f"{scatter.title}, {results.plan.datasets[scatter.dataset].title}", rows, draw, True)
 
@@ -178,23 +150,3 @@ def _label_point(axes: Any, title: str, point: tuple[float, float], middle: floa
         va="center",
         fontsize=8,
     )
-
-
-def _empty(n_panels: int) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure  # not pyplot, which keeps state and looks for a screen
-
-    figure = Figure(figsize=(5.6 * n_panels, 3.8), layout="constrained")
-    return figure, figure.subplots(1, n_panels, squeeze=False)[0]
-
-
-def _log_axis(axes: Any, label: str) -> None:
-    axes.set_xscale("log")
-    axes.set_xlabel(label)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axes.xaxis.set_minor_formatter("")
-
-
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
-    return buffer.getvalue()

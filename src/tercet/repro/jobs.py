@@ -11,9 +11,10 @@ import numpy as np
 
 from tercet.learn import SparseRanker
 from tercet.repro.learners import RIVALS, make_learner, warm_up
-from tercet.repro.learning import CHOOSING_SEED, Deadline, Outcome, Seen, learn
+from tercet.repro.learning import CHOOSING_SEED, Outcome, Seen, learn
 from tercet.repro.measuring import measure_size
 from tercet.repro.plan import Fit
+from tercet.repro.running import Deadline
 from tercet.repro.tasks import Scorer, Task, wrong_preferences
 from tercet.weights import Weights
 

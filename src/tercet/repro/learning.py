@@ -13,30 +13,16 @@ from scipy import sparse
 
 from tercet.data import Preferences
 from tercet.errors import DivergedError, InputError
-from tercet.learn import Event
 from tercet.repro.classes import ClassTask
 from tercet.repro.learners import RIVALS, make_learner, warm_up
 from tercet.repro.plan import Fit, Model
+from tercet.repro.running import Deadline
 from tercet.repro.tasks import Scorer, Task, WordMap, wrong_preferences
 from tercet.weights import Weights
 
 CHOOSING_SEED = 2000  # added to the seed for the training preferences a parameter is chosen on
 _CHOOSING_PREFERENCES = 10_000
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """A moment after which training ends; a callback."""
-
-    at: float | None = None  # of time.monotonic
-
-    @property
-    def is_over(self) -> bool:
-        return self.at is not None and time.monotonic() >= self.at
-
-    def __call__(self, event: Event) -> bool:
-        return self.is_over
 
 
 @dataclass

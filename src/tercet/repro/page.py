@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from tercet.repro.figures import Drawing
-from tercet.repro.plan import Fit
-from tercet.repro.runner import Results
-from tercet.repro.sheets import Cell, Sheet
+from tercet.repro.drawing import Drawing
+from tercet.repro.running import RunResults
+from tercet.repro.sheet import Cell, Sheet
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6877; --paper: #fbfaf7; --card: #ffffff;
@@ -35,19 +35,33 @@ code { font-size: .85rem; } li { margin: .2rem 0; }
 """
 
 
-def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], lacking: str) -> str:
+@dataclass
+class Report:
+    """What is told of a run: tables, figures, settings as HTML, and what was measured, for results.json."""
+
+    results: RunResults[Any]
+    ours: str  # what our numbers are, as in "mean over seeds ± half their range"
+    quick: str  # what a quick run has few of
+    sheets: list[Sheet]
+    drawings: list[Drawing]
+    settings: str
+    measured: dict[str, Any]
+
+
+def make_page(report: Report, lacking: str) -> str:
     """The page as HTML; pictures are inside it."""
+    results, sheets, drawings = report.results, report.sheets, report.drawings
     paper = results.plan.paper
     body = [
         f"<h1>{escape(paper.title)}</h1>",
         f"<p>{escape(paper.authors)}. {escape(paper.venue)}.</p>",
-        f'<p class="soft">Reproduced with Tercet {escape(results.version)}: mean over seeds ± {_spread(results)}, '
-        "beside the printed number, its place in the paper, the difference and a verdict. Printed numbers come from "
-        "the paper, all others from this run.</p>",
+        f'<p class="soft">Reproduced with Tercet {escape(results.version)}: {escape(report.ours)}, '
+        "beside the printed number, its place in the paper, the difference and a verdict. "
+        "Printed numbers come from the paper, all others from this run.</p>",
     ]
     if results.quick:
         body.append(
-            '<p class="warning">A quick run: few rows, preferences and seeds. It shows that everything works; its '
+            f'<p class="warning">A quick run: few {escape(report.quick)}. It shows that everything works; its '
             "numbers mean little.</p>"
         )
     for name, reason in results.missing.items():
@@ -67,7 +81,7 @@ def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], la
             )
         body += [_sheet(sheet) for sheet in sheets if sheet.past_the_paper == past]
         body += [_drawing(drawing, lacking) for drawing in drawings if drawing.past_the_paper == past]
-    body.append(_settings(results))
+    body.append(report.settings)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -75,13 +89,6 @@ def make_page(results: Results, sheets: list[Sheet], drawings: list[Drawing], la
         + "\n".join(body)
         + "\n</body></html>\n"
     )
-
-
-def _spread(results: Results) -> str:
-    """What stands behind the ± of this plan's measures."""
-    words = {"seeds": "half their range", "standard error": "the standard error over queries"}
-    found = {measure.spread for measure in results.plan.measures.values()}
-    return " or ".join(text for spread, text in words.items() if spread in found)
 
 
 def _sheet(sheet: Sheet) -> str:
@@ -114,43 +121,3 @@ def _drawing(drawing: Drawing, lacking: str) -> str:
         content = base64.b64encode(drawing.png).decode()
         shown = f'<div class="wide"><img alt="{escape(drawing.title)}" src="data:image/png;base64,{content}"></div>'
     return f'<h3 id="{escape(drawing.key)}">{escape(drawing.title)}</h3>{shown}'
-
-
-def _settings(results: Results) -> str:
-    rows = "\n".join(_setting(results, fit) for fit in results.plan.fits)
-    return (
-        '<h3 id="settings">Settings</h3><p class="soft">Preferences are drawn with the seed; test preferences '
-        f"({results.plan.test_preferences:,}) with 1000 + the seed. A tie counts as an error. Seconds are those of "
-        "the fastest seed on the machine of this run, thinning included and choosing parameters left out; those of a "
-        "blend are what finding the amount took.</p>"
-        '<div class="wide"><table><thead><tr><th>fit</th><th>ranker and parameters</th><th>preferences</th>'
-        f"<th>data sets</th></tr></thead><tbody>\n{rows}\n</tbody></table></div>"
-    )
-
-
-def _setting(results: Results, fit: Fit) -> str:
-    def listed(parameters: dict[str, object]) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
-
-    what = f"{fit.ranker}({listed(fit.parameters)})"
-    if fit.blend:
-        what = " + amount * ".join(results.plan.model(key).title for key in fit.blend)
-    code = f"<code>{escape(what)}</code>"
-    more: dict[str, Any] = {
-        f"chosen on training error, with {fit.choose_share:.0%} of the preferences, from": fit.choose,
-        "map": fit.map and vars(fit.map),
-        "share of the links": fit.share if fit.share < 1 else None,
-        "second objective": fit.second,
-    }
-    for name, value in more.items():
-        code += f"<small>{escape(name)} {escape(str(value))}</small>" if value else ""
-    for said, holds in {
-        "the best on validation is kept": fit.early_stop,
-        "a query is drawn first, then one of its links": fit.uniform_over == "queries",
-        "learned from translations, not from preferences": fit.mates,
-    }.items():
-        code += f"<small>{said}</small>" if holds else ""
-    for dataset, parameters in fit.by_dataset.items():
-        code += f"<small>{escape(results.plan.datasets[dataset].title)}: {escape(listed(parameters))}</small>"
-    titles = ", ".join(results.plan.datasets[name].title for name in fit.datasets)
-    return f"<tr><td>{escape(fit.title)}</td><td>{code}</td><td>{fit.preferences:,}</td><td>{escape(titles)}</td></tr>"

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from tercet.repro.values import Measure, Paper, Statistics
+
 MeasureName = Literal["map", "p10", "error", "memory", "density"]
-
-
-@dataclass(frozen=True)
-class Paper:
-    key: str
-    title: str
-    authors: str
-    venue: str
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,24 +21,6 @@ class Quick:
     max_features: int
     seeds: int = 1
     points: int = 5
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How a measure is shown and how far from a printed number it may lie."""
-
-    title: str
-    higher_is_better: bool
-    tolerance: float
-    relative: bool = False  # the tolerance is a share of the printed number
-    least_tolerance: float = 0.0  # where a printed number has too few digits for its share
-    digits: int = 3
-    unit: str = ""
-    spread: Literal["seeds", "standard error"] = "seeds"  # what stands behind the ±
-
-    def tolerance_for(self, printed: float) -> float:
-        """How far from this printed number is still the same."""
-        return max(self.least_tolerance, self.tolerance * (abs(printed) if self.relative else 1.0))
 
 
 @dataclass(frozen=True)
@@ -170,15 +145,6 @@ class Table:
     place: str = ""
     note: str = ""
     dictionary_size: int | None = None  # of the paper, to read its densities off its memory
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Printed facts about data sets: data set -> fact -> number."""
-
-    title: str
-    place: str
-    printed: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import get_args
 
 from tercet.errors import FormatError, InputError
+from tercet.repro.faults import repeated, unfit_for_files, unknown
+from tercet.repro.features.plan import FeaturePlan
+from tercet.repro.features.reading import faults_of_features
 from tercet.repro.learners import known_learners, learner_class
 from tercet.repro.plan import Fit, MeasureName, Plan
 from tercet.repro.strict import build
 
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+AnyKind = Plan | FeaturePlan
 
 
 def known_papers() -> list[str]:
@@ -24,7 +26,7 @@ def known_papers() -> list[str]:
     return sorted(Path(file.name).stem for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
-def find_plan(name: str) -> Plan:
+def find_plan(name: str) -> AnyKind:
     """A packaged plan by its name, or one of your own by the path of its TOML file.
 
     Examples
@@ -40,15 +42,21 @@ def find_plan(name: str) -> Plan:
     return read_plan(Path(name))
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> AnyKind:
     """Read and check a plan; errors name the file and the key."""
     try:
         with open(path, "rb") as file:
             content = tomllib.load(file)
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
         raise FormatError(path, None, f"not TOML: {error}") from error
-    plan = build(Plan, content, path)
-    for message in _faults(plan):
+    plan: AnyKind
+    if "kind" in content:
+        plan = build(FeaturePlan, content, path)
+        faults = faults_of_features(plan)
+    else:
+        plan = build(Plan, content, path)
+        faults = _faults(plan)
+    for message in faults:
         raise FormatError(path, None, message)
     return plan
 
@@ -65,23 +73,13 @@ def _faults(plan: Plan) -> Iterator[str]:
         ("models", [model.key for fit in plan.fits for model in fit.all_models()]),
         ("tables, words and figures", shown),
     ):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            yield f"{what}: the key {twice[0]!r} is there twice"
-    for name in (plan.paper.key, *plan.datasets, *keys, *shown):
-        if not _FILE_NAME.fullmatch(name):
-            yield f"the key {name!r} names files; letters, digits, '-', '_' and '.' are allowed, not '.' first"
+        yield from repeated(what, names)
+    yield from unfit_for_files((plan.paper.key, *plan.datasets, *keys, *shown))
     for name, number in (("seeds", plan.seeds), ("test_preferences", plan.test_preferences)):
         if number < 1:
             yield f"{name} is {number}; at least 1 is needed"
     if not 0 < plan.quick.share <= 1:
         yield f"quick.share is {plan.quick.share}; a number above 0 and at most 1 is needed"
-
-    def unknown(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-        listed = list(known)
-        for name in names:
-            if name not in listed:
-                yield f"{where}: {name!r} is unknown; known: {', '.join(listed)}"
 
     for at, fit in enumerate(plan.fits):
         where = f"fits[{at}] ({fit.key})"

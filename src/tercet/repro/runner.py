@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import DivergedError, InputError
 from tercet.repro.cells import Cells
 from tercet.repro.datasets import load_task
 from tercet.repro.files import MissingDataError
 from tercet.repro.jobs import CurveJob, Job, curve_steps
-from tercet.repro.learning import Deadline, Outcome
+from tercet.repro.learning import Outcome
 from tercet.repro.plan import Curves, Fit, Plan
+from tercet.repro.running import Deadline, Doer, Listener, RunResults, check_found, check_request
 from tercet.repro.tasks import Task
 from tercet.weights import Weights
 
 
-class Listener(Protocol):
-    """Who is told how a run goes on."""
-
-    def begin(self, n_cells: int) -> None: ...
-    def now(self, text: str) -> None: ...
-    def done(self, text: str) -> None: ...
-    def say(self, text: str) -> None: ...
-    def skip(self) -> None: ...
-
-
 @dataclass
-class Results:
+class Results(RunResults[Plan]):
     """All that was measured; ``fits[dataset, fit]`` has a cell for each seed."""
 
-    plan: Plan
-    quick: bool
-    version: str
-    data: dict[str, dict[str, Any]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
     fits: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     tested: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict)  # query of each test preference
-    budget: float | None = None  # minutes
-    cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
-    failed: list[str] = field(default_factory=list)  # what diverged
 
     def cells(self, dataset: str, model: str) -> list[dict[str, Any]]:
         """The model's measurements, one for each seed; none when the data is missing."""
@@ -105,17 +86,11 @@ def reproduce(
     budget : minutes; every fit runs with the first seed before any runs with the second, slow ones last. What is
         learning when the time is over is cut short and shown so, what has not begun is left out; neither is kept.
     """
-    for name in only:
-        if name not in plan.datasets:
-            raise InputError(f"no data set {name!r} in {plan.paper.key}; known: {', '.join(plan.datasets)}")
-    if budget is not None and not 0 < budget < float("inf"):
-        raise InputError(f"the budget is {budget} minutes; a number above 0 is needed")
+    chosen = check_request(plan, only, budget)
     plan = plan.made_quick() if quick else plan
     n_seeds = plan.seeds if seeds is None else seeds
     results = Results(plan, quick, version("tercet"), budget=budget)
-    deadline = Deadline(None if budget is None else time.monotonic() + 60 * budget)
-    run = _Run(plan, Cells(output / "cells", fresh), results, listener, deadline)
-    chosen = [name for name in plan.datasets if name in only or not only]
+    run = _Run(plan, Doer(Cells(output / "cells", fresh), results, listener, Deadline.after(budget)), results)
     work = [item for seed in range(n_seeds) for item in _work(plan, chosen, seed)]
     listener.begin(len(work))
     tasks = _Tasks(plan, data_home, quick, results, listener)
@@ -127,9 +102,7 @@ def reproduce(
             run.fit(item, task)
         else:
             run.curve(item, task)
-    if not results.data:
-        looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
-        raise InputError(f"none of the data sets is below {data_home}: {looked}")
+    check_found(results, data_home)
     return results
 
 
@@ -188,9 +161,8 @@ class _Tasks:
 class _Run:
     """Jobs made from the plan, done or found in the cells."""
 
-    def __init__(self, plan: Plan, cells: Cells, results: Results, listener: Listener, deadline: Deadline) -> None:
-        self._plan, self._cells, self._results = plan, cells, results
-        self._listener, self._deadline = listener, deadline
+    def __init__(self, plan: Plan, doer: Doer, results: Results) -> None:
+        self._plan, self._doer, self._results, self._deadline = plan, doer, results, doer.deadline
         self._components = {key for fit in plan.fits for key in fit.blend}
         self._outcomes: dict[tuple[str, str, int], Outcome] = {}  # of fits that are components of blends
 
@@ -204,10 +176,9 @@ class _Run:
         found = self._results.fits.setdefault((name, fit.key), [])
         if len(found) < seed:  # an earlier seed was left out, and with it what it would have chosen
             if self._deadline.at is None:
-                self._results.failed.append(f"{what}: left out, since an earlier seed failed")
-                self._listener.done(self._results.failed[-1])
+                self._doer.fail(f"{what}: left out, since an earlier seed failed")
             else:
-                self._leave_out(what)
+                self._doer.leave_out(what)
             return
 
         def work() -> dict[str, Any]:
@@ -234,32 +205,7 @@ class _Run:
     def _get(
         self, what: str, key: str, setting: dict[str, Any], work: Callable[[], dict[str, Any]]
     ) -> dict[str, Any] | None:
-        self._listener.now(what)
-        started = time.monotonic()
-
-        def unless_over() -> dict[str, Any]:
-            return {"cut": True, "left out": True} if self._deadline.is_over else work()
-
-        try:
-            result, kept = self._cells.get(key, setting, unless_over)
-        except DivergedError as error:  # of one setting; the others go on
-            self._results.failed.append(f"{what}: {error}")
-            self._listener.done(f"{what}: {error}")
-            return None
-        if result.get("left out"):
-            self._leave_out(what)
-            return None
-        seconds = time.monotonic() - started
-        how = "kept" if kept else f"done in {seconds:.0f} s"
-        if result.get("cut"):
-            how += ", cut short by the budget"
-            self._results.cut.append(f"{what}: {_how_far(result)}")
-        self._listener.done(f"{what}: {how}{_said(self._plan, result)}")
-        return result
-
-    def _leave_out(self, what: str) -> None:
-        self._results.cut.append(f"{what}: left out")
-        self._listener.done(f"{what}: left out, the budget is used up")
+        return self._doer.get(what, key, setting, work, how_far=_how_far, said=lambda result: _said(self._plan, result))
 
     def _parameters(self, fit: Fit, dataset: str) -> dict[str, Any]:
         """The parameters; what the first seed searched for or chose is given to the others."""

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tercet.repro.learners import RIVALS
 from tercet.repro.measuring import entries_of_megabytes
-from tercet.repro.plan import Claim, Measure, Statistics, Table, Words
+from tercet.repro.plan import Claim, Table, Words
 from tercet.repro.runner import Results
+from tercet.repro.sheet import (
+    ORDERING_HEAD,
+    Cell,
+    Sheet,
+    beside_printed,
+    not_run,
+    ordering_row,
+    statistics_sheet,
+    target_cell,
+)
 from tercet.repro.verdicts import (
-    Verdict,
     claim_test,
-    compare,
-    judge_claim,
-    judge_target,
     mean_and_half_range,
-    shown,
     standard_error,
 )
 
-_NOT_COMPARED = "not compared"
 _CHOOSERS = ("LSIRanker", "QueryExpansion")  # choose something by themselves
 _FOUND = {
     "n_components_": "N",
@@ -33,34 +36,10 @@ _FOUND = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What is shown: ours, then the paper's number and the verdict, then its place in the paper."""
-
-    text: str
-    detail: str = ""
-    place: str = ""
-    tone: str = "plain"
-
-
-@dataclass
-class Sheet:
-    """A table ready to be shown; ``records`` are its numbers for CSV and JSON."""
-
-    key: str
-    title: str
-    head: list[str]
-    rows: list[list[Cell]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    has_numbers: bool = True  # false when the data was not there
-    past_the_paper: bool = False
-
-
 def make_sheets(results: Results) -> list[Sheet]:
     """Every table of the plan, in its order: statistics, tables of the paper, orderings, words, then our own."""
     plan = results.plan
-    sheets = [_statistics(results, each, at) for at, each in enumerate(plan.statistics, 1)]
+    sheets = [statistics_sheet(results, each, at) for at, each in enumerate(plan.statistics, 1)]
     sheets += [_table(results, table) for table in plan.tables if table.kind == "paper"]
     sheets += [_claims(results)] if plan.claims else []
     sheets += [_words(results, words) for words in plan.words]
@@ -71,49 +50,6 @@ def make_sheets(results: Results) -> list[Sheet]:
     return sheets + ours
 
 
-def _verdict(results: Results, dataset: str, verdict: Verdict) -> Verdict:
-    """A verdict only where the run and the data are those of the paper."""
-    if results.quick or not results.plan.datasets[dataset].compare:
-        return Verdict(_NOT_COMPARED, "plain")
-    return verdict
-
-
-def _not_run(results: Results, dataset: str) -> str:
-    return f"Not run: {results.missing.get(dataset, 'another data set was asked for')}."
-
-
-def _statistics(results: Results, statistics: Statistics, number: int) -> Sheet:
-    key = "statistics" if number == 1 else f"statistics-{number}"
-    sheet = Sheet(key, f"{statistics.place}: {statistics.title}", ["data set"])
-    facts = list(dict.fromkeys(fact for printed in statistics.printed.values() for fact in printed))
-    sheet.head += facts
-    for dataset, printed in statistics.printed.items():
-        data = results.plan.datasets[dataset]
-        found = results.data.get(dataset, {}).get("statistics", {})
-        cells = [Cell(data.title, data.note)]
-        for fact in facts:
-            number_printed, ours = printed.get(fact), found.get(fact)
-            if number_printed is None:
-                cells.append(Cell(_count(ours)))
-                continue
-            verdict = Verdict("the same", "good")
-            if ours is None:
-                verdict = Verdict("not run", "plain")
-            elif ours != number_printed:
-                verdict = _verdict(results, dataset, Verdict("differs", "bad"))
-            place = f"{statistics.place}, {data.title}, {fact}"
-            cells.append(Cell(_count(ours), f"paper {number_printed:,}, {verdict.text}", place, verdict.tone))
-            sheet.records.append(
-                {"dataset": dataset, "fact": fact, "ours": ours, "paper": number_printed, "verdict": verdict.text}
-            )
-        sheet.rows.append(cells)
-    return sheet
-
-
-def _count(n: int | None) -> str:
-    return "–" if n is None else f"{n:,}"
-
-
 def _table(results: Results, table: Table) -> Sheet:
     plan = results.plan
     sheet = Sheet(table.key, f"{table.place}: {table.title}" if table.place else table.title, ["model"])
@@ -122,7 +58,7 @@ def _table(results: Results, table: Table) -> Sheet:
     sheet.head += [_with_unit(results, name) for name in table.measures] + ["learning s"] + ["found"] * searched
     sheet.notes += [note for note in (table.note, plan.datasets[table.dataset].note) if note]
     if table.dataset not in results.data:
-        sheet.notes.append(_not_run(results, table.dataset))
+        sheet.notes.append(not_run(results, table.dataset))
         sheet.has_numbers = False
     for row in table.rows:
         dataset = row.dataset or table.dataset
@@ -184,45 +120,14 @@ def _compared(
     error = standard_error(results, dataset, model, name) if values else None
     derived = ", read off the memory" if name == "density" and table.dictionary_size else ""
     place = "" if printed is None else f"{table.place}, {title}, {measure.title}{derived}"
-    record: dict[str, Any] = {
-        "dataset": dataset,
-        "model": title,
-        "measure": name,
-        "ours": float(np.mean(values)) if values else None,
-        "half_range": (max(values) - min(values)) / 2 if values else None,
-        "standard_error": error,
-        "seeds": len(values),
-        "paper": printed,
-        "place": place,
-        "difference": None,
-        "tolerance": None if printed is None else measure.tolerance_for(printed),
-        "verdict": "",
-    }
-    if not values:
-        return Cell("–", "" if printed is None else f"paper {shown(printed, measure)}", place), record
-    mean = record["ours"]
-    text = mean_and_half_range(values, measure)
-    if measure.spread == "standard error":
-        text = shown(mean, measure)
-        text += "" if error is None else f" ± {shown(error, measure, like=mean)}"
-    if printed is None:
-        return Cell(text), record
-    verdict = _verdict(results, dataset, compare(mean, printed, measure))
-    record |= {"difference": mean - printed, "verdict": verdict.text}
-    sign = "+" if mean >= printed else "−"
-    detail = (
-        f"paper {shown(printed, measure)}, {sign}{shown(abs(mean - printed), measure, like=printed)}, {verdict.text}"
-    )
-    if verdict.text == _NOT_COMPARED:
-        detail = f"paper {shown(printed, measure)}"
-    return Cell(text, detail, place, verdict.tone), record
+    record = {"dataset": dataset, "model": title, "measure": name}
+    cell, numbers = beside_printed(results, dataset, measure, values, error, printed, place)
+    return cell, record | numbers
 
 
 def _claims(results: Results) -> Sheet:
     plan = results.plan
-    sheet = Sheet(
-        "orderings", "Orderings the paper states", ["ordering", "data set", "measure", "difference", "verdict"]
-    )
+    sheet = Sheet("orderings", "Orderings the paper states", list(ORDERING_HEAD))
     sheet.notes.append(
         "Better minus worse with paired 95 % intervals (t): MAP, P@10 and error by query, seeds taken together; "
         "density and memory by seed. An ordering holds when the whole interval is on its side."
@@ -244,35 +149,8 @@ def _claim(results: Results, claim: Claim, dataset: str, name: str) -> tuple[lis
     seeds = min(len(results.cells(dataset, model)) for model in models)
     better, worse = (float(np.mean(results.values(dataset, model, name)[:seeds])) for model in models)
     test = claim_test(results, claim, dataset, name)
-    difference = _signed(better - worse, measure, digits)
-    means = f"{shown(better, measure, digits)} against {shown(worse, measure, digits)}"
-    verdict = Verdict("one seed: no interval", "plain")
-    if test is not None:
-        difference += f" ({_signed(test.low, measure, digits)} to {_signed(test.high, measure, digits)})"
-        means += f", n = {test.n:,}"
-        verdict = judge_claim(test, measure)
-    if results.quick:
-        verdict = Verdict("not compared", "plain")
     titles = f"{plan.model(claim.better).title} against {plan.model(claim.worse).title}"
-    cells = [Cell(claim.text, titles, claim.place), Cell(plan.datasets[dataset].title), Cell(measure.title)]
-    cells += [Cell(difference, means), Cell(verdict.text, tone=verdict.tone)]
-    record = {
-        "ordering": claim.text,
-        "place": claim.place,
-        "dataset": dataset,
-        "measure": name,
-        "better": better,
-        "worse": worse,
-        "low": None if test is None else test.low,
-        "high": None if test is None else test.high,
-        "n": None if test is None else test.n,
-        "verdict": verdict.text,
-    }
-    return cells, record
-
-
-def _signed(value: float, measure: Measure, digits: int) -> str:
-    return ("+" if value >= 0 else "−") + shown(abs(value), measure, digits)
+    return ordering_row(results, claim, titles, dataset, name, better, worse, test, digits)
 
 
 def _words(results: Results, words: Words) -> Sheet:
@@ -282,7 +160,7 @@ def _words(results: Results, words: Words) -> Sheet:
     sheet.notes.append(f"{source}, the first seed." if words.of == "weights" else f"The word map of {source}.")
     cells = results.fits.get((words.dataset, plan.fit_of(words.model).key), [])
     if not cells:
-        sheet.notes.append(_not_run(results, words.dataset))
+        sheet.notes.append(not_run(results, words.dataset))
         sheet.has_numbers = False
     found = cells[0]["related"].get(words.model, {}) if cells else {}
     for word, printed in words.printed.items():
@@ -309,20 +187,13 @@ def _targets(results: Results) -> Sheet:
             times = f" times {plan.model(target.times).title}"
         if not values:
             continue
-        verdict = judge_target(values, target, measure)
-        if results.quick:
-            verdict = Verdict("not compared", "plain")
-        bound = f"≥ {target.at_least:g}" if target.at_least is not None else f"≤ {target.at_most:g}"
+        cell, judged = target_cell(results, values, target, measure, times)
         model = plan.model(target.model).title
         cells = [Cell(model), Cell(plan.datasets[target.dataset].title), Cell(measure.title)]
-        cells += [
-            Cell(mean_and_half_range(values, measure)),
-            Cell(f"{verdict.text}, target {bound}{times}", tone=verdict.tone),
-        ]
+        cells += [Cell(mean_and_half_range(values, measure)), cell]
         sheet.rows.append(cells)
         sheet.records.append(
-            {"model": model, "dataset": target.dataset, "measure": target.measure, "values": values}
-            | {"target": bound + times, "verdict": verdict.text}
+            {"model": model, "dataset": target.dataset, "measure": target.measure, "values": values} | judged
         )
     sheet.has_numbers = bool(sheet.rows)
     return sheet

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 
 from tercet.measure import PairedTest, paired_test
-from tercet.repro.plan import Claim, Measure, Target
+from tercet.repro.plan import Claim
 from tercet.repro.runner import Results
+from tercet.repro.values import Bounded, Measure
 
 Tone = Literal["good", "bad", "plain"]
 
@@ -38,7 +39,7 @@ def compare(ours: float, printed: float, measure: Measure) -> Verdict:
     return Verdict(f"short by {shown(-gain, measure)}", "bad")
 
 
-def judge_target(values: Sequence[float], target: Target, measure: Measure) -> Verdict:
+def judge_target(values: Sequence[float], target: Bounded, measure: Measure) -> Verdict:
     """Met when the worst seed meets it."""
     if target.at_least is not None:
         missed = target.at_least - min(values)

@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from tercet.errors import MissingExtraError
-from tercet.repro.figures import Drawing, draw_all, make_drawings
-from tercet.repro.page import make_page
-from tercet.repro.runner import Results
-from tercet.repro.sheets import Sheet, make_sheets
+from tercet.repro.drawing import draw_all
+from tercet.repro.page import Report, make_page
+from tercet.repro.sheet import Sheet
 from tercet.store import write_file_atomically
 from tercet.store.canonical import canonical_bytes
 
-_KEPT_IN_CELLS = ("average_precision", "precision_at_10", "wrong")  # a number for each query or preference
 
-
-def write_results(results: Results, output: Path) -> tuple[list[Sheet], str]:
-    """Write everything; returns the tables, and what is missing to draw figures or "".
+def write_report(report: Report, output: Path) -> str:
+    """Write everything; returns what is missing to draw figures, or "".
 
     Without matplotlib all is written but PNG files.
     """
     output.mkdir(parents=True, exist_ok=True)
-    sheets, drawings = make_sheets(results), make_drawings(results)
+    sheets, drawings = report.sheets, report.drawings
     lacking = ""
     try:
         draw_all(drawings)
@@ -37,9 +34,9 @@ def write_results(results: Results, output: Path) -> tuple[list[Sheet], str]:
         if drawing.png is not None:
             write_file_atomically(output / f"{drawing.key}.png", drawing.png)
     write_file_atomically(output / "table.txt", "\n\n".join(as_text(sheet) for sheet in sheets).encode() + b"\n")
-    write_file_atomically(output / "results.json", canonical_bytes(_plain(results, sheets, drawings)))
-    write_file_atomically(output / "index.html", make_page(results, sheets, drawings, lacking).encode())
-    return sheets, lacking
+    write_file_atomically(output / "results.json", canonical_bytes(_plain(report)))
+    write_file_atomically(output / "index.html", make_page(report, lacking).encode())
+    return lacking
 
 
 def _write_csv(path: Path, records: list[dict[str, Any]]) -> None:
@@ -51,34 +48,15 @@ def _write_csv(path: Path, records: list[dict[str, Any]]) -> None:
     write_file_atomically(path, text.getvalue().encode())
 
 
-def _plain(results: Results, sheets: list[Sheet], drawings: list[Drawing]) -> dict[str, Any]:
-    return {
-        "paper": results.plan.paper.key,
-        "version": results.version,
-        "quick": results.quick,
-        "data": results.data,
-        "missing": results.missing,
-        "budget": results.budget,
-        "cut": results.cut,
-        "failed": results.failed,
-        "fits": [
-            {
-                "dataset": dataset,
-                "fit": fit,
-                "seed": seed,
-                "facts": cell["facts"],
-                "related": cell["related"],
-                "models": {
-                    key: {name: value for name, value in model.items() if name not in _KEPT_IN_CELLS}
-                    for key, model in cell["models"].items()
-                },
-            }
-            for (dataset, fit), cells in results.fits.items()
-            for seed, cell in enumerate(cells)
-        ],
-        "tables": {sheet.key: sheet.records for sheet in sheets},
-        "figures": {drawing.key: drawing.rows for drawing in drawings},
-    }
+def _plain(report: Report) -> dict[str, Any]:
+    return (
+        report.results.known()
+        | report.measured
+        | {
+            "tables": {sheet.key: sheet.records for sheet in report.sheets},
+            "figures": {drawing.key: drawing.rows for drawing in report.drawings},
+        }
+    )
 
 
 def as_text(sheet: Sheet) -> str:
