@@ -42,12 +42,15 @@ class FormatError(InputError):
     path : the file
     line : 1-based line number, or None when the file as a whole is meant
     message : what was found and what would be right
+    kind : what sort of problem it is, in one word, for lists of many: ``"missing"``, ``"gzip"``, ``"encoding"``,
+        ``"json"``, ``"id"``, ``"empty-text"``, or ``"format"`` for any other
     """
 
-    def __init__(self, path: str | PathLike[str], line: int | None, message: str) -> None:
+    def __init__(self, path: str | PathLike[str], line: int | None, message: str, kind: str = "format") -> None:
         self.path = str(path)
         self.line = line
         self.message = message
+        self.kind = kind
         where = self.path if line is None else f"{self.path}:{line}"
         super().__init__(f"{where}: {message}")
 

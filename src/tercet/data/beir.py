@@ -10,11 +10,12 @@ from pathlib import Path
 
 from tercet.data.lines import (
     FilePath,
+    Refused,
     find_line,
     json_field,
     json_text,
-    open_lines,
     parse_json_object,
+    parsed_lines,
     read_id,
     surrogate_problem,
     writable_id,
@@ -29,6 +30,8 @@ from tercet.data.trec import (
 )
 from tercet.errors import FormatError, InputError
 
+NO_DOCUMENTS = "the file holds no documents"
+NO_QUERIES = "the file holds no queries"
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain or with .gz"
 
 
@@ -74,7 +77,7 @@ def read_beir(folder: FilePath) -> BeirCollection:
         raise FormatError(folder, None, f"there is no such folder; {LAYOUT}")
     corpus_file = plain_or_packed(root, "corpus.jsonl")
     queries_file = plain_or_packed(root, "queries.jsonl")
-    split_files = _split_files(root / "qrels")
+    split_files = files_of_splits(root / "qrels")
     docs = read_corpus(corpus_file)
     queries = read_queries(queries_file)
     qrels: dict[str, dict[str, dict[str, int]]] = {}
@@ -90,16 +93,17 @@ def plain_or_packed(folder: Path, name: str) -> Path:
     if len(found) == 2:
         raise FormatError(folder, None, f"both {name} and {name}.gz are here; remove one of them")
     if not found:
-        raise FormatError(folder / name, None, f"there is no such file; {LAYOUT}")
+        raise FormatError(folder / name, None, f"there is no such file; {LAYOUT}", "missing")
     return found[0]
 
 
-def _split_files(folder: Path) -> dict[str, Path]:
+def files_of_splits(folder: Path) -> dict[str, Path]:
+    """The file of each split in the folder ``qrels``; none at all is an error."""
     names = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
     tables = {name.removesuffix(".gz") for name in names if name.endswith((".tsv", ".tsv.gz"))}
     visible = sorted(name for name in tables if not name.startswith("."))
     if not visible:
-        raise FormatError(folder, None, f"there is no file of judgements, *.tsv, here; {LAYOUT}")
+        raise FormatError(folder, None, f"there is no file of judgements, *.tsv, here; {LAYOUT}", "missing")
     return {name.removesuffix(".tsv"): plain_or_packed(folder, name) for name in visible}
 
 
@@ -108,10 +112,20 @@ def _known(
 ) -> Iterator[Judgement]:
     for line, qid, doc_id, grade in judgements:
         if qid not in queries:
-            raise FormatError(path, line, f"query {qid!r} is judged here and is not in queries.jsonl")
+            raise FormatError(path, line, unknown_query(qid))
         if doc_id not in docs:
-            raise FormatError(path, line, f"document {doc_id!r} is judged here and is not in corpus.jsonl")
+            raise FormatError(path, line, unknown_document(doc_id))
         yield line, qid, doc_id, grade
+
+
+def unknown_query(qid: str) -> str:
+    """Say that a judgement names a query that there is not."""
+    return f"query {qid!r} is judged here and is not in queries.jsonl"
+
+
+def unknown_document(doc_id: str) -> str:
+    """Say that a judgement names a document that there is not."""
+    return f"document {doc_id!r} is judged here and is not in corpus.jsonl"
 
 
 def read_corpus(path: FilePath) -> dict[str, str]:
@@ -132,20 +146,39 @@ def read_corpus(path: FilePath) -> dict[str, str]:
     ...     read_corpus(file)
     {'007': 'Bond\\nA spy.'}
     """
-    docs: dict[str, str] = {}
-    for line, text in open_lines(path):
-        if not text.strip():
-            continue
+    docs = dict(iter_corpus(path))
+    if not docs:
+        raise FormatError(path, None, NO_DOCUMENTS)
+    return docs
+
+
+def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each document as it is read; only the ids stay in memory, to find one that comes back.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "corpus.jsonl")
+    ...     _ = file.write_text('{"_id": "1e5", "text": "A spy."}')
+    ...     list(iter_corpus(file))
+    [('1e5', 'A spy.')]
+    """
+    return _unrepeated(path, documents_of(path))
+
+
+def documents_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, str]]:
+    """Yield line, id and text of each document of ``corpus.jsonl``; an id may come back."""
+
+    def parse(text: str, line: int) -> tuple[str, str]:
         record = parse_json_object(text, path, line)
         doc_id = read_id(json_field(record, "_id", path, line), path, line, '"_id"')
         body = json_text(record, "text", path, line)
         title = "" if record.get("title") is None else json_text(record, "title", path, line)
-        if doc_id in docs:
-            raise _repeated(path, line, doc_id)
-        docs[doc_id] = f"{title}\n{body}" if title.strip() else body
-    if not docs:
-        raise FormatError(path, None, "the file holds no documents")
-    return docs
+        return doc_id, f"{title}\n{body}" if title.strip() else body
+
+    for line, (doc_id, whole) in parsed_lines(path, parse, refused):
+        yield line, doc_id, whole
 
 
 def read_queries(path: FilePath) -> dict[str, str]:
@@ -160,21 +193,39 @@ def read_queries(path: FilePath) -> dict[str, str]:
     ...     read_queries(file)
     {'1e5': 'avocado eyes'}
     """
-    queries: dict[str, str] = {}
-    for line, text in open_lines(path):
-        if not text.strip():
-            continue
+    queries = dict(iter_queries(path))
+    if not queries:
+        raise FormatError(path, None, NO_QUERIES)
+    return queries
+
+
+def iter_queries(path: FilePath) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each query as it is read; only the ids stay in memory, to find one that comes back."""
+    return _unrepeated(path, queries_of(path))
+
+
+def queries_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, str]]:
+    """Yield line, id and text of each query of ``queries.jsonl``; an id may come back."""
+
+    def parse(text: str, line: int) -> tuple[str, str]:
         record = parse_json_object(text, path, line)
         qid = read_id(json_field(record, "_id", path, line), path, line, '"_id"')
         words = json_text(record, "text", path, line)
         if not words.strip():
-            raise FormatError(path, line, f"query {qid!r} has an empty text; a query needs words")
-        if qid in queries:
-            raise _repeated(path, line, qid)
-        queries[qid] = words
-    if not queries:
-        raise FormatError(path, None, "the file holds no queries")
-    return queries
+            raise FormatError(path, line, f"query {qid!r} has an empty text; a query needs words", "empty-text")
+        return qid, words
+
+    for line, (qid, words) in parsed_lines(path, parse, refused):
+        yield line, qid, words
+
+
+def _unrepeated(path: FilePath, texts: Iterable[tuple[int, str, str]]) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for line, identifier, text in texts:
+        if identifier in seen:
+            raise _repeated(path, line, identifier)
+        seen.add(identifier)
+        yield identifier, text
 
 
 def _repeated(path: FilePath, line: int, identifier: str) -> FormatError:

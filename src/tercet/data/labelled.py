@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tercet.data.archives import archive_members
-from tercet.data.lines import FilePath, decoding_error, open_bytes
+from tercet.data.lines import FilePath, Refused, decoding_error, open_bytes
 from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
@@ -66,20 +66,29 @@ def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTex
     root = Path(path)
     if not root.is_dir():
         raise FormatError(path, None, "there is no such folder; a folder with a subfolder for each class is needed")
-    found: list[tuple[str, str, str]] = []
+    return _gather(((file.parent.name, file.name, text) for file, text in texts_of_folder(root, encoding)), path)
+
+
+def texts_of_folder(root: Path, encoding: str, refused: Refused | None = None) -> Iterator[tuple[Path, str]]:
+    """Yield each file in a class folder and its text; what cannot be read is handed to `refused`, if there is one."""
     for class_folder in _visible(root):
         if not class_folder.is_dir():
             continue
-        files = _visible(class_folder)
-        if not files:
-            raise FormatError(class_folder, None, "the class has no texts; remove the folder or add a file")
+        files: list[Path | None] = [*_visible(class_folder)] or [None]
         for file in files:
-            if not file.is_file():
-                raise FormatError(file, None, "this is not a file; a class folder holds a file for each text")
-            with open_bytes(file) as stream:
-                content = stream.read()
-            found.append((class_folder.name, file.name, decode_text(content, file, encoding)))
-    return _gather(found, path)
+            try:
+                if file is None:
+                    raise FormatError(class_folder, None, "the class has no texts; remove the folder or add a file")
+                if not file.is_file():
+                    raise FormatError(file, None, "this is not a file; a class folder holds a file for each text")
+                with open_bytes(file) as stream:
+                    text = decode_text(stream.read(), file, encoding)
+            except FormatError as error:
+                if refused is None:
+                    raise
+                refused(error)
+            else:
+                yield file, text
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -17,12 +17,16 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeAlias, cast
+from typing import Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
 
+from tercet.data.watching import READ_AT_ONCE, watched
 from tercet.errors import FormatError, InputError
 from tercet.store import open_atomically
 
 FilePath: TypeAlias = str | PathLike[str]
+# Takes what is wrong with a line, which is then left out; without one, a reader raises at the first.
+Refused: TypeAlias = Callable[[FormatError], None]
+T = TypeVar("T")
 
 GZIP_MAGIC = b"\x1f\x8b"
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -61,32 +65,33 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
     try:
         raw = open(path, "rb")  # noqa: SIM115  (closed below; the two failures need different messages)
     except FileNotFoundError as error:
-        raise FormatError(path, None, "there is no such file") from error
+        raise FormatError(path, None, "there is no such file", "missing") from error
     except IsADirectoryError as error:
-        raise FormatError(path, None, "this is a folder; a file is needed") from error
+        raise FormatError(path, None, "this is a folder; a file is needed", "missing") from error
     except OSError as error:
-        raise FormatError(path, None, f"the file cannot be opened: {error.strerror}") from error
-    with raw:
+        raise FormatError(path, None, f"the file cannot be opened: {error.strerror}", "missing") from error
+    with watched(raw, path) as raw:
         if raw.peek(2)[:2] != GZIP_MAGIC:
             yield raw
             return
         with gzip.GzipFile(fileobj=raw, mode="rb") as unpacked:
             try:
-                yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unpacked), 1 << 17))
+                yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unpacked), READ_AT_ONCE))
             except GZIP_DAMAGE as error:
-                raise FormatError(path, None, gzip_damage_message(error)) from error
+                raise FormatError(path, None, gzip_damage_message(error), "gzip") from error
 
 
 def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:
     """Build the error for a byte that is not of the encoding; `offset` counts from the file's start."""
     found = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
-    return FormatError(path, line, f"{found}; {advice}")
+    return FormatError(path, line, f"{found}; {advice}", "encoding")
 
 
-def open_lines(path: FilePath) -> Generator[tuple[int, str], None, None]:
+def open_lines(path: FilePath, refused: Refused | None = None) -> Generator[tuple[int, str], None, None]:
     r"""Yield `(line_number, text)` for each line of a UTF-8 file, without its line end, as it is read.
 
-    Lines end at ``\n`` or ``\r\n`` only, so that other Unicode separators stay inside ids and texts.
+    Lines end at ``\n`` or ``\r\n`` only, so that other Unicode separators stay inside ids and texts. A line that is
+    not UTF-8 is handed to `refused`, if there is one, and left out.
 
     Examples
     --------
@@ -103,7 +108,7 @@ def open_lines(path: FilePath) -> Generator[tuple[int, str], None, None]:
             try:
                 raw = stream.readline(LONGEST_LINE + 1)
             except GZIP_DAMAGE as error:
-                raise FormatError(path, number + 1, gzip_damage_message(error)) from error
+                raise FormatError(path, number + 1, gzip_damage_message(error), "gzip") from error
             if not raw:
                 return
             number += 1
@@ -114,7 +119,7 @@ def open_lines(path: FilePath) -> Generator[tuple[int, str], None, None]:
             if number == 1:
                 if raw.startswith(UTF16_MARKS):
                     advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
-                    raise FormatError(path, 1, advice)
+                    raise FormatError(path, 1, advice, "encoding")
                 start = len(UTF8_MARK) if raw.startswith(UTF8_MARK) else 0
             end = len(raw)
             if raw.endswith(b"\n"):
@@ -124,9 +129,43 @@ def open_lines(path: FilePath) -> Generator[tuple[int, str], None, None]:
             except UnicodeDecodeError as error:
                 at = start + error.start
                 advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
-                raise decoding_error(path, number, raw[at], offset + at, "UTF-8", advice) from error
-            yield number, text
+                problem = decoding_error(path, number, raw[at], offset + at, "UTF-8", advice)
+                if refused is None:
+                    raise problem from error
+                refused(problem)
+            else:
+                yield number, text
             offset += len(raw)
+
+
+def parsed_lines(
+    path: FilePath, parse: Callable[[str, int], T], refused: Refused | None = None
+) -> Generator[tuple[int, T], None, None]:
+    """Yield `(line_number, parse(text, line_number))` for each line that is not blank.
+
+    A `FormatError` of `parse`, too, is handed to `refused`, if there is one.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "numbers")
+    ...     _ = file.write_text("1\\n\\nx\\n3\\n")
+    ...     list(parsed_lines(file, lambda text, line: parse_int(text, "f", line, "number"), print))
+    f:3: number 'x'; a whole number is needed
+    [(1, 1), (4, 3)]
+    """
+    for line, text in open_lines(path, refused):
+        if not text.strip():
+            continue
+        try:
+            parsed = parse(text, line)
+        except FormatError as error:
+            if refused is None:
+                raise
+            refused(error)
+        else:
+            yield line, parsed
 
 
 def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
@@ -214,7 +253,7 @@ def read_id(identifier: object, path: FilePath, line: int, what: str) -> str:
     """Return the id as it is, or raise `FormatError` naming `what` it is the id of."""
     problem = id_problem(identifier)
     if problem is not None:
-        raise FormatError(path, line, f"the {what} {problem}")
+        raise FormatError(path, line, f"the {what} {problem}", "id")
     return cast(str, identifier)
 
 
@@ -254,9 +293,9 @@ def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
     try:
         record = json.loads(text, object_pairs_hook=gather)
     except json.JSONDecodeError as error:
-        raise FormatError(path, line, f"column {error.colno}: broken JSON: {error.msg}") from error
+        raise FormatError(path, line, f"column {error.colno}: broken JSON: {error.msg}", "json") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; nesting without end
-        raise FormatError(path, line, f"the JSON cannot be taken in: {error}") from error
+        raise FormatError(path, line, f"the JSON cannot be taken in: {error}", "json") from error
     if not isinstance(record, dict):
         raise FormatError(path, line, f"found a JSON {_json_name(record)}; each line holds one object, {{…}}")
     if repeated is not None:

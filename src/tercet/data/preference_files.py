@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from os import fspath
 from typing import Any
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from tercet.data.lines import (
     FilePath,
+    Refused,
     json_field,
-    open_lines,
     parse_float,
     parse_json_object,
+    parsed_lines,
     read_id,
     writable_id,
     write_atomically,
@@ -27,6 +28,7 @@ from tercet.errors import FormatError, InputError
 
 TSV_HEADER = "query-id\tbetter-id\tworse-id"
 IDS = ("query", "better", "worse")
+NO_PREFERENCES = "the file holds no preferences"
 NUMBERS = ("weight", "margin")  # each on every line, or on none
 # What the columns after the ids are, by the first line. Without a header, or with one of ids only, they are as NUMBERS.
 TSV_HEADERS = {"\t".join((TSV_HEADER, *names)): names for names in ((), ("weight",), ("margin",), NUMBERS)}
@@ -112,46 +114,98 @@ def read_preferences(path: FilePath) -> PreferenceTriples:
     ...     read_preferences(file)
     PreferenceTriples(qid=('q1',), better=('d7',), worse=('d3',), weight=None, margin=None)
     """
-    ids: tuple[list[str], list[str], list[str]] = ([], [], [])
-    kept: dict[str, str] = {}  # one string object for each id, however often it occurs
-    numbers: dict[str, list[float]] = {}
-    for line, qid, better, worse, given in _rows(path):
-        if better == worse:
-            message = f"better and worse are both {better!r}; a preference needs two documents"
-            raise FormatError(path, line, message)
-        if not ids[0]:
-            numbers = {name: [] for name in given}
-        for name in NUMBERS:
-            if (name in numbers) != (name in given):
-                found = f"no {name} here and one" if name in numbers else f"a {name} here and none"
-                raise FormatError(path, line, f"{found} on the lines before; give one on every line or on none")
-        for column, identifier in zip(ids, (qid, better, worse), strict=True):
-            column.append(kept.setdefault(identifier, identifier))
+    [whole] = iter_preferences(path, chunk=None)
+    return whole
+
+
+def iter_preferences(path: FilePath, chunk: int | None = 100_000) -> Iterator[PreferenceTriples]:
+    """Yield the preferences of a file in chunks of so many, in memory for one; None gives all at once.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "preferences.tsv")
+    ...     _ = file.write_text("q1\\td7\\td3\\nq2\\td7\\td3\\nq3\\td7\\td3\\n")
+    ...     [part.qid for part in iter_preferences(file, chunk=2)]
+    [('q1', 'q2'), ('q3',)]
+    """
+    if chunk is not None and chunk < 1:
+        raise InputError(f"chunk must be a whole number from 1, or None. Got {chunk!r} instead.")
+    expected: tuple[str, ...] | None = None
+    gathered = _Gathered(())
+    for line, qid, better, worse, given in rows_of(path):
+        if expected is None:
+            expected = tuple(given)
+            gathered = _Gathered(expected)
+        uneven = uneven_numbers(given, expected)
+        if uneven is not None:
+            raise FormatError(path, line, uneven)
+        gathered.add((qid, better, worse), given)
+        if len(gathered.ids[0]) == chunk:
+            yield gathered.triples()
+            gathered = _Gathered(expected)
+    if expected is None:
+        raise FormatError(path, None, NO_PREFERENCES)
+    if gathered.ids[0]:
+        yield gathered.triples()
+
+
+class _Gathered:
+    """Preferences column by column, with one string object for each id, however often it occurs."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.ids: tuple[list[str], ...] = ([], [], [])
+        self.numbers: dict[str, list[float]] = {name: [] for name in names}
+        self._kept: dict[str, str] = {}
+
+    def add(self, ids: tuple[str, str, str], given: Mapping[str, float]) -> None:
+        for column, identifier in zip(self.ids, ids, strict=True):
+            column.append(self._kept.setdefault(identifier, identifier))
         for name, number in given.items():
-            if not (math.isfinite(number) and number > 0):
-                raise FormatError(path, line, f"{name} {number}; a positive, finite number is needed")
-            numbers[name].append(number)
-    if not ids[0]:
-        raise FormatError(path, None, "the file holds no preferences")
-    qids, betters, worses = (tuple(column) for column in ids)
-    arrays = {name: np.array(column) for name, column in numbers.items()}
-    for array in arrays.values():
-        array.flags.writeable = False
-    return PreferenceTriples(qids, betters, worses, **arrays)
+            self.numbers[name].append(number)
+
+    def triples(self) -> PreferenceTriples:
+        qids, betters, worses = map(tuple, self.ids)
+        arrays = {name: np.array(column) for name, column in self.numbers.items()}
+        for array in arrays.values():
+            array.flags.writeable = False
+        return PreferenceTriples(qids, betters, worses, **arrays)
 
 
-def _rows(path: FilePath) -> Iterator[Row]:
+def rows_of(path: FilePath, refused: Refused | None = None) -> Iterator[Row]:
+    """Yield the preferences of a file one by one, each right by itself."""
     is_json: bool | None = None
     columns: tuple[str, ...] = NUMBERS
-    for line, text in open_lines(path):
-        if not text.strip():
-            continue
+
+    def parse(text: str, line: int) -> Row | None:
+        nonlocal is_json, columns
         if is_json is None:
             is_json = text.lstrip().startswith("{")
             if text in TSV_HEADERS:
                 columns = TSV_HEADERS[text] or NUMBERS
-                continue
-        yield _json_row(text, path, line) if is_json else _tsv_row(text, columns, path, line)
+                return None
+        row = _json_row(text, path, line) if is_json else _tsv_row(text, columns, path, line)
+        _, _, better, worse, given = row
+        if better == worse:
+            raise FormatError(path, line, f"better and worse are both {better!r}; a preference needs two documents")
+        for name, number in given.items():
+            if not (math.isfinite(number) and number > 0):
+                raise FormatError(path, line, f"{name} {number}; a positive, finite number is needed")
+        return row
+
+    for _, row in parsed_lines(path, parse, refused):
+        if row is not None:
+            yield row
+
+
+def uneven_numbers(given: Collection[str], expected: Collection[str]) -> str | None:
+    """Say that a line has a number that those before have not, or has none where they have; None when it is alike."""
+    for name in NUMBERS:
+        if (name in expected) != (name in given):
+            found = f"no {name} here and one" if name in expected else f"a {name} here and none"
+            return f"{found} on the lines before; give one on every line or on none"
+    return None
 
 
 def _tsv_row(text: str, names: tuple[str, ...], path: FilePath, line: int) -> Row:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from array import array as growing_array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -214,3 +215,64 @@ class Preferences:
         """
         sampler = JudgementSampler.from_links(links, n_docs, uniform_over=uniform_over)
         return cls(*sampler.draw(np.random.default_rng(check_seed(random_state)), n))
+
+    @classmethod
+    def from_clicks(
+        cls,
+        log: Iterable[tuple[Any, Sequence[Any], Sequence[Any]]],
+        *,
+        query_rows: Mapping[Any, int] | None = None,
+        doc_rows: Mapping[Any, int] | None = None,
+        skipped: Literal["above", "all"] = "above",
+    ) -> Preferences:
+        """Preferences of clicks: a clicked document is better than one that was shown and skipped.
+
+        Parameters
+        ----------
+        log : triples (query, shown, clicked), such as ``iter_clicks`` yields: the documents shown, from top to bottom,
+            and those of them that were clicked
+        query_rows, doc_rows : the row of each id; without them, the log holds row numbers
+        skipped : which documents a clicked one is better than: those without a click ``"above"`` it, which were
+            probably looked at and passed over, or ``"all"`` that were shown and not clicked
+
+        Notes
+        -----
+        Clicks agree with what people judge better only where the other document stood above, since people look from
+        the top down. A preference that was seen again is there again; none at all is fine.
+
+        Examples
+        --------
+        >>> prefs = Preferences.from_clicks([(0, [5, 6, 7, 8], [7])])
+        >>> prefs.better.tolist(), prefs.worse.tolist()
+        ([7, 7], [5, 6])
+        """
+        if skipped not in ("above", "all"):
+            raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
+        columns = tuple(growing_array("q") for _ in range(3))
+        for at, (query, shown, clicked) in enumerate(log):
+            places = {doc: place for place, doc in enumerate(shown)}
+            chosen = dict.fromkeys(clicked)
+            if len(places) < len(shown):
+                raise InputError(f"log[{at}] shows a document twice; each is shown once")
+            for better in chosen:
+                if better not in places:
+                    raise InputError(f"log[{at}] has a click on {better!r}, which was not shown")
+                above = shown[: places[better]] if skipped == "above" else shown
+                for worse in above:
+                    if worse not in chosen:
+                        columns[0].append(_row_of(query, query_rows, at, "query"))
+                        columns[1].append(_row_of(better, doc_rows, at, "document"))
+                        columns[2].append(_row_of(worse, doc_rows, at, "document"))
+        return cls(*(np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in columns))
+
+
+def _row_of(key: Any, rows: Mapping[Any, int] | None, at: int, what: str) -> int:
+    if rows is None:
+        if isinstance(key, bool) or not isinstance(key, int | np.integer) or not 0 <= key <= LAST_ROW:
+            raise InputError(
+                f"log[{at}]: {what} {key!r} is no row number; say with query_rows and doc_rows what ids mean"
+            )
+        return int(key)
+    if key not in rows:
+        raise InputError(f"log[{at}]: {what} {key!r} is an id without a row")
+    return int(rows[key])

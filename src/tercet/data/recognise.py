@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import tarfile
+from collections import Counter
 from contextlib import closing
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 from tercet.data.beir import plain_or_packed
+from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.idx import IDX_TYPES, mnist_file
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
-from tercet.data.letor_folds import fold_member, is_fold
-from tercet.data.lines import FilePath, open_bytes, open_lines, parse_json_object, split_columns
-from tercet.data.preference_files import TSV_HEADER, TSV_HEADERS
+from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
+from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
+from tercet.data.preference_files import IDS, TSV_HEADER, TSV_HEADERS
+from tercet.data.quepid import is_quepid_header
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 
@@ -27,7 +30,9 @@ Kind: TypeAlias = Literal[
     "mnist",
     "qrels",
     "run",
+    "quepid",
     "preferences",
+    "clicks",
 ]
 
 LINES_LOOKED_AT = 20
@@ -40,18 +45,27 @@ _FOLDERS = (
     "at least two subfolders of text files (labelled texts)"
 )
 _FILES = (
-    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, "
-    "query/better/worse preferences as TSV or JSONL, the archives of 20 Newsgroups and of LETOR folds"
+    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, judgements of Quepid "
+    "(query,docid,rating), 6-column runs, query/better/worse preferences and query/shown/clicked clicks as TSV or "
+    "JSONL, the archives of 20 Newsgroups and of LETOR folds"
 )
+
+
+_HEADERS: dict[str, Kind] = {
+    BEIR_HEADER: "qrels",
+    CLICK_HEADER: "clicks",
+    **dict.fromkeys(TSV_HEADERS, "preferences"),
+}
+_JSON_KEYS: dict[Kind, tuple[str, ...]] = {"preferences": IDS, "clicks": KEYS}
 
 
 def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
     Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``. Files:
-    ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``, ``"preferences"``,
-    ``"20newsgroups"`` and ``"letor-folds"`` (their archives). Looks at a few lines only; a file recognised may
-    still be refused by its reader.
+    ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
+    ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives). Looks at a few lines
+    only; a file recognised may still be refused by its reader.
 
     Examples
     --------
@@ -66,6 +80,46 @@ def recognise(path: FilePath) -> Kind:
     if not where.exists():
         raise InputError(f"{path}: there is no such file or folder")
     return _recognise_folder(where) if where.is_dir() else _recognise_file(where)
+
+
+def guess(path: FilePath) -> Kind | None:
+    """Return what a path most likely holds though `recognise` refuses it, or None.
+
+    A folder is what its names say it is, and a file what most of its first lines that can be read are.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "mystery")
+    ...     _ = file.write_text("q1 0 d1 1\\nq1 0 d2\\nq1 0 d3 0\\n")
+    ...     guess(file)
+    'qrels'
+    """
+    where = Path(path)
+    if where.is_dir():
+        if any((where / f"{name}.jsonl{end}").is_file() for name in ("corpus", "queries") for end in ("", ".gz")):
+            return "beir"
+        folders = [entry for entry in where.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+        if any(is_fold_name(entry.name) for entry in folders):
+            return "letor-folds"
+        return "labelled-folder" if folders else None
+    lines = [text for _, text in _first_lines(where, refused=lambda error: None)]
+    votes = Counter(kind for text in lines for kind in _kinds_of_line(text))
+    if not votes:
+        return None
+    kind, count = votes.most_common(1)[0]
+    return kind if 2 * count > len(lines) or lines[0] in _HEADERS else None
+
+
+def _kinds_of_line(text: str) -> list[Kind]:
+    if text in _HEADERS:
+        return [_HEADERS[text]] * LINES_LOOKED_AT  # says it for all lines
+    if is_quepid_header(text):
+        return ["quepid"] * LINES_LOOKED_AT
+    if text.lstrip().startswith("{"):
+        return [kind for kind, keys in _JSON_KEYS.items() if sum(f'"{key}"' in text for key in keys) >= 2]
+    return _kinds_of_table([text])
 
 
 def _recognise_folder(folder: Path) -> Kind:
@@ -136,17 +190,21 @@ def _recognise_file(path: Path) -> Kind:
     if not numbered:
         raise InputError(f"{path}: the file is empty; looked for {_FILES}")
     line, first = numbered[0]
-    if first == BEIR_HEADER:
-        return "qrels"
-    if first in TSV_HEADERS:
-        return "preferences"
+    if first in _HEADERS:
+        return _HEADERS[first]
+    if is_quepid_header(first):
+        return "quepid"
     if first.lstrip().startswith("{"):
         record = parse_json_object(first, path, line)
-        if {"query", "better", "worse"} <= record.keys():
-            return "preferences"
+        for kind, keys in _JSON_KEYS.items():
+            if set(keys) <= record.keys():
+                return kind
         if "_id" in record:
             raise InputError(f"{path}: this looks like one file of a BEIR folder; give the folder")
-        raise InputError(f'{path}: JSON of no known kind; preferences have the keys "query", "better", "worse"')
+        raise InputError(
+            f'{path}: JSON of no known kind; preferences have the keys "query", "better", "worse", '
+            'and clicks "query", "shown", "clicked"'
+        )
     kinds = _kinds_of_table([text for _, text in numbered])
     if not kinds:
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
@@ -170,8 +228,8 @@ def _recognise_archive(path: Path) -> Kind:
     )
 
 
-def _first_lines(path: Path) -> list[tuple[int, str]]:
-    with closing(open_lines(path)) as lines:
+def _first_lines(path: Path, refused: Refused | None = None) -> list[tuple[int, str]]:
+    with closing(open_lines(path, refused)) as lines:
         return list(islice(((line, text) for line, text in lines if text.strip()), LINES_LOOKED_AT))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from os import fspath
+from typing import NamedTuple
 
 import numpy as np
 
 from tercet.data.lines import (
     FilePath,
+    Refused,
     find_line,
-    open_lines,
     parse_float,
     parse_int,
+    parsed_lines,
     read_id,
     split_columns,
     writable_id,
@@ -21,6 +24,8 @@ from tercet.data.lines import (
 from tercet.errors import FormatError, InputError
 
 BEIR_HEADER = "query-id\tcorpus-id\tscore"
+NO_JUDGEMENTS = "the file holds no judgements"
+NO_RESULTS = "the file holds no results"
 
 # line number, qid, doc_id, grade
 Judgement = tuple[int, str, str, int]
@@ -50,25 +55,52 @@ def read_qrels(path: FilePath) -> dict[str, dict[str, int]]:
     return gather_judgements(path, iterate_judgements(path))
 
 
-def iterate_judgements(path: FilePath, *, header_needed: bool = False) -> Iterator[Judgement]:
+def iter_qrels(path: FilePath) -> Iterator[tuple[str, str, int]]:
+    """Yield query id, document id and grade of each judgement as it is read, contradictions and repeats included.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "qrels.txt")
+    ...     _ = file.write_text("q1 0 007 2\\nq1 0 1e5 0\\n")
+    ...     list(iter_qrels(file))
+    [('q1', '007', 2), ('q1', '1e5', 0)]
+    """
+    empty = True
+    for _, *judgement in iterate_judgements(path):
+        empty = False
+        yield tuple(judgement)  # type: ignore[misc]
+    if empty:
+        raise FormatError(path, None, NO_JUDGEMENTS)
+
+
+def iterate_judgements(
+    path: FilePath, *, header_needed: bool = False, refused: Refused | None = None
+) -> Iterator[Judgement]:
     """Yield the judgements of a file one by one; `header_needed` refuses the four-column form."""
     beir: bool | None = None
-    for line, text in open_lines(path):
-        if not text.strip():
-            continue
+
+    def parse(text: str, line: int) -> tuple[str, str, int] | None:
+        nonlocal beir
         if beir is None:
             beir = text == BEIR_HEADER
             if header_needed and not beir:
+                beir = True  # what follows may well be right
                 message = f"found {text[:80]!r}; the first line must be the header {BEIR_HEADER!r}"
                 raise FormatError(path, line, message)
             if beir:
-                continue
+                return None
         columns = text.split("\t") if beir else split_columns(text)
         if len(columns) != (3 if beir else 4):
             raise FormatError(path, line, _wrong_columns(columns, beir))
         qid = read_id(columns[0], path, line, "query id")
         doc_id = read_id(columns[-2], path, line, "document id")
-        yield line, qid, doc_id, parse_int(columns[-1], path, line, "grade")
+        return qid, doc_id, parse_int(columns[-1], path, line, "grade")
+
+    for line, judgement in parsed_lines(path, parse, refused):
+        if judgement is not None:
+            yield line, *judgement
 
 
 def _wrong_columns(columns: list[str], beir: bool) -> str:
@@ -90,14 +122,14 @@ def gather_judgements(path: FilePath, judgements: Iterable[Judgement]) -> dict[s
             message = f"query {qid!r}, document {doc_id!r} has grade {grade} here and {first} at line {before}"
             raise FormatError(path, line, message)
     if not qrels:
-        raise FormatError(path, None, "the file holds no judgements")
+        raise FormatError(path, None, NO_JUDGEMENTS)
     return qrels
 
 
 def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write judgements in TREC's four columns, the second always 0.
+    """Write judgements: BEIR's three columns when the name ends in ``.tsv`` or ``.tsv.gz``, else TREC's four.
 
-    Ids with blanks are refused, since blanks separate the columns; `write_beir` takes them.
+    In TREC's form the second column is always 0, and ids with blanks are refused, since blanks separate the columns.
 
     Examples
     --------
@@ -108,10 +140,13 @@ def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
     ...     file.read_text()
     'q1 0 d1 2\\n'
     """
+    beir = fspath(path).removesuffix(".gz").endswith(".tsv")
     with write_atomically(path) as stream:
+        if beir:
+            stream.write(BEIR_HEADER + "\n")
         written = 0
-        for qid, doc_id, grade in checked_judgements(path, qrels, blanks=False):
-            stream.write(f"{qid} 0 {doc_id} {grade}\n")
+        for qid, doc_id, grade in checked_judgements(path, qrels, blanks=beir):
+            stream.write(f"{qid}\t{doc_id}\t{grade}\n" if beir else f"{qid} 0 {doc_id} {grade}\n")
             written += 1
         if not written:
             raise InputError(f"{path}: cannot write: there are no judgements")
@@ -154,24 +189,85 @@ def read_run(path: FilePath) -> dict[str, dict[str, float]]:
     {'q1': {'d7': 2.5}}
     """
     run: dict[str, dict[str, float]] = {}
-    for line, text in open_lines(path):
+    for line, result in results_of(path):
+        scores = run.setdefault(result.qid, {})
+        if result.doc_id in scores:
+            raise _repeated(path, line, result)
+        scores[result.doc_id] = result.score
+    if not run:
+        raise FormatError(path, None, NO_RESULTS)
+    return run
+
+
+def iter_run(path: FilePath) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield each query's id and its documents with their scores, in memory for one query.
+
+    A query that comes back after another is an error; `read_run` takes it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "run.txt")
+    ...     _ = file.write_text("q1 Q0 d7 1 2.5 tercet\\nq2 Q0 d7 1 0.5 tercet\\n")
+    ...     list(iter_run(file))
+    [('q1', {'d7': 2.5}), ('q2', {'d7': 0.5})]
+    """
+    finished: set[str] = set()
+    qid: str | None = None
+    scores: dict[str, float] = {}
+    for line, result in results_of(path):
+        if result.qid != qid:
+            if qid is not None:
+                yield qid, scores
+                finished.add(qid)
+            if result.qid in finished:
+                raise FormatError(
+                    path, line, f"query {result.qid!r} again, after other queries; read_run gathers its results"
+                )
+            qid, scores = result.qid, {}
+        if result.doc_id in scores:
+            raise _repeated(path, line, result)
+        scores[result.doc_id] = result.score
+    if qid is None:
+        raise FormatError(path, None, NO_RESULTS)
+    yield qid, scores
+
+
+class Result(NamedTuple):
+    """A line of a run."""
+
+    qid: str
+    iteration: str  # Q0, by custom
+    doc_id: str
+    rank: int
+    score: float
+    tag: str
+
+
+def results_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, Result]]:
+    """Yield the number of each line of a run and what it says; a document may come back."""
+
+    def parse(text: str, line: int) -> Result:
         columns = split_columns(text)
-        if not columns:
-            continue
         if len(columns) != 6:
             message = f"{len(columns)} columns; a run has 6 (qid, Q0, document id, rank, score, tag)"
             raise FormatError(path, line, message)
-        qid = read_id(columns[0], path, line, "query id")
-        doc_id = read_id(columns[2], path, line, "document id")
-        parse_int(columns[3], path, line, "rank")
-        scores = run.setdefault(qid, {})
-        if doc_id in scores:
-            message = f"query {qid!r} already has document {doc_id!r} at line {_line_of(path, qid, doc_id)}"
-            raise FormatError(path, line, message)
-        scores[doc_id] = parse_float(columns[4], path, line, "score")
-    if not run:
-        raise FormatError(path, None, "the file holds no results")
-    return run
+        return Result(
+            read_id(columns[0], path, line, "query id"),
+            columns[1],
+            read_id(columns[2], path, line, "document id"),
+            parse_int(columns[3], path, line, "rank"),
+            parse_float(columns[4], path, line, "score"),
+            columns[5],
+        )
+
+    return parsed_lines(path, parse, refused)
+
+
+def _repeated(path: FilePath, line: int, result: Result) -> FormatError:
+    first = _line_of(path, result.qid, result.doc_id)
+    return FormatError(path, line, f"query {result.qid!r} already has document {result.doc_id!r} at line {first}")
 
 
 def _line_of(path: FilePath, qid: str, doc_id: str) -> int:

@@ -52,8 +52,8 @@ def measure_rows(
     1 query
     """
     parsed = parse_measures(measures)
-    values = _checked_scores(scores)
-    grades, ids = whole_grades(y, len(values)), _checked_ids(qid, len(values))
+    values = checked_scores(scores)
+    grades, ids = whole_grades(y, len(values)), checked_ids(qid, len(values))
     begins = np.concatenate([[True], ids[1:] != ids[:-1]])
     if len(set(ids[begins].tolist())) < begins.sum():
         order = gathered(ids)
@@ -71,7 +71,8 @@ def measure_rows(
     return Evaluation(parsed, names, measured, irrelevant=int((~kept).sum()))
 
 
-def _checked_scores(scores: ArrayLike) -> NDArray[np.floating]:
+def checked_scores(scores: ArrayLike) -> NDArray[np.floating]:
+    """One real number per row, none of them NaN."""
     values = np.asarray(scores)
     if values.ndim != 1 or values.dtype.kind not in "iufb":
         raise InputError(f"Scores must be real numbers, one per row. Got shape {values.shape}, dtype {values.dtype}.")
@@ -83,7 +84,8 @@ def _checked_scores(scores: ArrayLike) -> NDArray[np.floating]:
     return values
 
 
-def _checked_ids(qid: ArrayLike, n_rows: int) -> NDArray[np.generic]:
+def checked_ids(qid: ArrayLike, n_rows: int) -> NDArray[np.generic]:
+    """One string or integer per row."""
     ids = np.asarray(qid)
     if ids.shape != (n_rows,) or ids.dtype.kind not in "iuU":
         raise InputError(

@@ -3,6 +3,7 @@
 from tercet.text.analyser import CUTS, Analyser
 from tercet.text.correlated import CorrelatedWords
 from tercet.text.mentions import find_mentions
+from tercet.text.unknown import UnknownWords, unknown_words
 from tercet.text.vectoriser import Vectoriser
 
-__all__ = ["CUTS", "Analyser", "CorrelatedWords", "Vectoriser", "find_mentions"]
+__all__ = ["CUTS", "Analyser", "CorrelatedWords", "UnknownWords", "Vectoriser", "find_mentions", "unknown_words"]

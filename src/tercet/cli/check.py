@@ -1,0 +1,29 @@
+"""``tercet check``"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from tercet.cli.inputs import ANY
+from tercet.data import check as check_data
+from tercet.data.checking.problems import MOST_SHOWN
+from tercet.data.recognise import Kind
+
+
+@click.command()
+@click.argument("data", type=ANY)
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="What DATA is, where it is not recognised.")
+@click.option(
+    "-k", "most", default=MOST_SHOWN, show_default=True, type=click.IntRange(min=0), help="Problems of a kind to show."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
+def check(context: click.Context, data: Path, kind: Kind | None, most: int, as_json: bool) -> None:
+    """List what is wrong with DATA, with file and line; exit code 1 if anything would be refused."""
+    report = check_data(data, kind, most_shown=most)
+    click.echo(json.dumps(report.to_meta(), ensure_ascii=False, indent=2) if as_json else str(report))
+    context.exit(1 if report.n_errors else 0)

@@ -1,0 +1,103 @@
+"""Systems to be measured: models that rank DATA, and runs, against one set of judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tercet.cli.inputs import FILE, FOLDER, ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements
+from tercet.data import read_queries, read_run
+from tercet.errors import InputError
+from tercet.model import TextModel
+from tercet.text import unknown_words
+
+TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")
+
+
+@dataclass
+class Systems:
+    """Judgements and, by the name that was typed, what each system answers."""
+
+    qrels: Qrels
+    queries: Mapping[str, str]  # empty where nobody named them
+    runs: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+
+
+def system_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What is measured, and how."""
+    options = [
+        click.option(
+            "--model",
+            "models",
+            type=FOLDER,
+            multiple=True,
+            help="A text model to rank DATA with, or a feature model for a LETOR file; may be repeated.",
+        ),
+        click.option(
+            "--run", "runs", type=FILE, multiple=True, help="A TREC run, with --qrels or DATA; may be repeated."
+        ),
+        click.option("--split", help="Whose judgements of DATA to use.  [default: test]"),
+        click.option("-m", "--measure", "measures", multiple=True, help="As in -m nDCG@10 -m AP; may be repeated."),
+        click.option(
+            "-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def open_systems(
+    data: Path | None,
+    corpus: Path | None,
+    queries: Path | None,
+    qrels: Path | None,
+    models: tuple[Path, ...],
+    runs: tuple[Path, ...],
+    split: str | None,
+    depth: int,
+) -> Systems:
+    """Read the judgements and the runs, and let the models rank."""
+    for path in (*models, *runs):
+        if (*models, *runs).count(path) > 1:
+            raise click.UsageError(f"{path} is named twice")
+    if not models and data is None:
+        if qrels is None or corpus is not None or split is not None:
+            raise click.UsageError("--run needs --qrels, and none of --corpus and --split; or DATA")
+        texts = {} if queries is None else read_queries(queries)
+        found = Systems(read_judgements(qrels, texts or None), texts)
+    else:
+        if qrels is not None and split is not None:
+            raise click.UsageError("--qrels and --split both say whose judgements to use; name one or the other")
+        judged = open_judged(data, corpus, queries, qrels)
+        part = ONLY_SPLIT if qrels is not None else split or "test"
+        asked = judged.queries_of(part)
+        found = Systems(judged.split(part), asked)
+        for path in models:
+            model = open_model(path)
+            tell_unknown(model, asked, path if len(models) > 1 else None)
+            found.runs[str(path)] = model.rank(asked, judged.docs, depth)
+    for path in runs:
+        found.runs[str(path)] = read_run(path)
+    return found
+
+
+def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
+    """A line about words of queries that a model does not know, if there are any."""
+    unknown = unknown_words(model.query_vectoriser, queries.values())
+    if unknown.n_affected or unknown.n_lost:
+        click.echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)
+
+
+def named(name: str | None, systems: Mapping[str, object]) -> str | None:
+    """The system that is meant, by the whole of its path or by its last part."""
+    if name is None or name in systems:
+        return name
+    meant = [system for system in systems if Path(system).name == Path(name).name]
+    if len(meant) != 1:
+        raise InputError(f"the baseline {name!r} is none of the systems: {', '.join(systems)}")
+    return meant[0]

@@ -1,0 +1,98 @@
+"""Check a whole data set and list all that is wrong with it, where the readers stop at the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from tercet.data.checking.beir import check_beir
+from tercet.data.checking.problems import MOST_SHOWN, CheckReport, Counts, Findings
+from tercet.data.checking.rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
+from tercet.data.checking.tables import check_clicks, check_preferences, check_qrels, check_quepid, check_run
+from tercet.data.idx import read_mnist
+from tercet.data.lines import FilePath
+from tercet.data.recognise import Kind, guess, recognise
+from tercet.errors import FormatError, InputError
+
+
+def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SHOWN) -> CheckReport:
+    """Check a data set of any kind that is recognised and list its problems with file and line.
+
+    Parameters
+    ----------
+    path : a file or folder
+    kind : what it is, one of the kinds that `recognise` returns; None recognises it, or guesses it from its first
+        lines where those are broken
+    most_shown : how many problems of a kind the report keeps; all are counted
+
+    Returns
+    -------
+    CheckReport. It has errors exactly where the reader of this kind would refuse the data. Warnings are about what is
+    read and probably not meant.
+
+    Notes
+    -----
+    Reads everything once, texts one by one: ids, digests of texts, queries and judgements are held in memory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "qrels.txt")
+    ...     _ = file.write_text("q1 0 d1 1\\nq1 0 d2\\nq1 0 d1 2\\nq2 0 d1 0\\n")
+    ...     report = check(file)
+    >>> [(group.severity, group.kind, group.first[0].line) for group in report.groups]
+    [('error', 'format', 2), ('error', 'contradiction', 3), ('warning', 'no-relevant', 4)]
+    """
+    where, found = Path(path), Findings(most_shown)
+    if not where.exists():
+        raise InputError(f"{path}: there is no such file or folder")
+    if kind is None:
+        kind = _kind_of(where, found)
+        if kind is None:
+            return found.report(path, None, {})
+    if kind not in get_args(Kind):
+        raise InputError(f"'kind' must be one of {', '.join(get_args(Kind))}. Got {kind!r}.")
+    counts: Counts = {}
+    with found.catching():
+        counts |= _CHECKS[kind](where, found)
+    return found.report(path, kind, counts)
+
+
+def _kind_of(path: Path, found: Findings) -> Kind | None:
+    try:
+        return recognise(path)
+    except InputError as error:
+        try:
+            kind = guess(path)
+        except FormatError as deeper:
+            found.refused(deeper)
+            return None
+        if kind is None:
+            if isinstance(error, FormatError):
+                found.refused(error)
+            else:
+                found.error("unknown-kind", path, None, str(error).removeprefix(f"{path}: "))
+        return kind
+
+
+def _check_mnist(path: Path, found: Findings) -> Counts:
+    X, _, X_test, _ = read_mnist(path)  # what it raises is the one problem that is told
+    return {"training images": X.shape[0], "test images": X_test.shape[0]}
+
+
+_CHECKS: dict[Kind, Callable[[Path, Findings], Counts]] = {
+    "beir": check_beir,
+    "labelled-folder": check_labelled,
+    "20newsgroups": check_newsgroups,
+    "letor": check_letor,
+    "letor-folds": check_folds,
+    "svmlight": check_svmlight,
+    "mnist": _check_mnist,
+    "qrels": check_qrels,
+    "quepid": check_quepid,
+    "run": check_run,
+    "preferences": check_preferences,
+    "clicks": check_clicks,
+}

@@ -1,0 +1,105 @@
+"""Things that are nearly the same: ids that differ as text and not as numbers, and texts of nearly the same words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from unicodedata import normalize
+
+NEAR = 0.9  # of the different words of both
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
+_LONGEST_NUMBER = 60
+_EXACT = Context(prec=_LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_WORD = re.compile(r"\w+")
+
+
+def number_of(identifier: str) -> str | None:
+    """Return the number that an id reads as, in one form for all ways to write it, or None.
+
+    Examples
+    --------
+    >>> number_of("007"), number_of("7.0"), number_of("1e5") == number_of("100000"), number_of("d7")
+    ('7', '7', True, None)
+    """
+    if len(identifier) > _LONGEST_NUMBER or _NUMBER.fullmatch(identifier) is None:
+        return None
+    value = Decimal(identifier)
+    return str(_EXACT.normalize(value)) if value else "0"
+
+
+def look_alikes(ids: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of different ids that read as the same number: the first of a kind, and each of the others.
+
+    Examples
+    --------
+    >>> look_alikes(["007", "d1", "7", "1e5", "7.0"])
+    [('007', '7'), ('007', '7.0')]
+    """
+    first: dict[str, str] = {}
+    found = []
+    for identifier in ids:
+        number = number_of(identifier)
+        if number is not None and first.setdefault(number, identifier) != identifier:
+            found.append((first[number], identifier))
+    return found
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text without regard to case, forms of a character and punctuation.
+
+    Examples
+    --------
+    >>> words_of("Avocado, ＥＹＥＳ!")
+    ('avocado', 'eyes')
+    """
+    plain = text.lower() if text.isascii() else normalize("NFKC", text).casefold()
+    return tuple(_WORD.findall(plain))
+
+
+def near_texts(
+    first: Mapping[str, str], second: Mapping[str, str], threshold: float = NEAR
+) -> Iterator[tuple[str, str, float]]:
+    """Yield for each text of the second that is nearly one of the first both keys, second first, and their likeness.
+
+    The likeness is that of the sets of words, how many both have over how many either has; of several the likest is
+    given, of equally like ones the earliest.
+
+    Notes
+    -----
+    Not every pair is looked at. A text needs only be found by its rarest words: if two texts are alike enough, the
+    few rarest of one, ``n - ceil(threshold n) + 1``, have one in common with those of the other.
+
+    Examples
+    --------
+    >>> list(near_texts({"a": "green avocado eyes"}, {"b": "Eyes, green avocado", "c": "green eyes"}))
+    [('b', 'a', 1.0)]
+    """
+    sets_of_first = {key: frozenset(words_of(text)) for key, text in first.items()}
+    sets_of_second = {key: frozenset(words_of(text)) for key, text in second.items()}
+    frequency = Counter(word for words in (*sets_of_first.values(), *sets_of_second.values()) for word in words)
+
+    def rarest(words: frozenset[str]) -> list[str]:
+        ordered = sorted(words, key=lambda word: (frequency[word], word))
+        return ordered[: len(words) - math.ceil(threshold * len(words) - 1e-9) + 1]
+
+    found_by: defaultdict[str, list[int]] = defaultdict(list)
+    keys = list(sets_of_first)
+    for place, words in enumerate(sets_of_first.values()):
+        if words:
+            for word in rarest(words):
+                found_by[word].append(place)
+    for key, words in sets_of_second.items():
+        if not words:
+            continue
+        candidates = {place for word in rarest(words) for place in found_by.get(word, ())}
+        best, likeness = -1, 0.0
+        for place in sorted(candidates):
+            other = sets_of_first[keys[place]]
+            alike = len(words & other) / len(words | other)
+            if alike > likeness:
+                best, likeness = place, alike
+        if likeness >= threshold:
+            yield key, keys[best], likeness

@@ -1,0 +1,189 @@
+"""Click files: what was shown for a query, in its order, and what of it was clicked, as TSV or JSONL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from os import fspath
+from typing import Any, NamedTuple
+
+from tercet.data.lines import (
+    FilePath,
+    Refused,
+    json_field,
+    parse_json_object,
+    parsed_lines,
+    read_id,
+    writable_id,
+    write_atomically,
+)
+from tercet.errors import FormatError, InputError
+
+CLICK_HEADER = "query-id\tshown-ids\tclicked-ids"
+KEYS = ("query", "shown", "clicked")
+NO_IMPRESSIONS = "the file holds no impressions"
+_COLUMNS = "query, shown documents, clicked documents"
+
+
+class Impression(NamedTuple):
+    """One list of results that somebody saw.
+
+    Attributes
+    ----------
+    query : the query's id, or its text in a log that has no ids
+    shown : ids of the documents, from top to bottom, each once
+    clicked : those of them that were clicked, each once, in the order of the clicks; none where nothing was
+    """
+
+    query: str
+    shown: tuple[str, ...]
+    clicked: tuple[str, ...]
+
+
+def read_clicks(path: FilePath) -> list[Impression]:
+    r"""Read a click file, TSV or JSONL; the first line tells which.
+
+    TSV begins with the header ``query-id shown-ids clicked-ids``. Its ids are separated by blanks, and the last
+    column is empty where nothing was clicked. JSONL has the keys ``query``, ``shown`` and ``clicked``, the last two
+    arrays of strings; any other key is an error.
+
+    Parameters
+    ----------
+    path : a text file, gzipped or not
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "clicks.tsv")
+    ...     _ = file.write_text("query-id\tshown-ids\tclicked-ids\nq1\t007 d3 1e5\td3\n")
+    ...     read_clicks(file)
+    [Impression(query='q1', shown=('007', 'd3', '1e5'), clicked=('d3',))]
+    """
+    return list(iter_clicks(path))
+
+
+def iter_clicks(path: FilePath) -> Iterator[Impression]:
+    """Yield the impressions of a click file one by one, in memory for one.
+
+    ``Preferences.from_clicks`` takes what this yields.
+    """
+    empty = True
+    for _, impression in impressions_of(path):
+        empty = False
+        yield impression
+    if empty:
+        raise FormatError(path, None, NO_IMPRESSIONS)
+
+
+def impressions_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, Impression]]:
+    """Yield the number of each line and the impression on it."""
+    is_json: bool | None = None
+
+    def parse(text: str, line: int) -> Impression | None:
+        nonlocal is_json
+        if is_json is None:
+            is_json = text.lstrip().startswith("{")
+            if not is_json:
+                if text == CLICK_HEADER:
+                    return None
+                message = f"found {text[:80]!r}; the first line must be the header {CLICK_HEADER!r}, or JSON"
+                raise FormatError(path, line, message)
+        impression = _json_impression(text, path, line) if is_json else _tsv_impression(text, path, line)
+        problem = impression_problem(impression)
+        if problem is not None:
+            raise FormatError(path, line, problem)
+        return impression
+
+    for line, impression in parsed_lines(path, parse, refused):
+        if impression is not None:
+            yield line, impression
+
+
+def impression_problem(impression: Impression) -> str | None:
+    """Say what is wrong with a shown list and its clicks, or None when nothing is.
+
+    Examples
+    --------
+    >>> impression_problem(Impression("q1", ("d1", "d2"), ("d3",)))
+    "document 'd3' is clicked and was not shown"
+    """
+    if not impression.shown:
+        return "no document is shown; an impression needs at least one"
+    shown = set(impression.shown)
+    for what, ids in (("shown", impression.shown), ("clicked", impression.clicked)):
+        if len(set(ids)) < len(ids):
+            repeated = next(one for one in ids if ids.count(one) > 1)
+            return f"document {repeated!r} is {what} twice; name it once"
+    for doc_id in impression.clicked:
+        if doc_id not in shown:
+            return f"document {doc_id!r} is clicked and was not shown"
+    return None
+
+
+def _tsv_impression(text: str, path: FilePath, line: int) -> Impression:
+    columns = text.split("\t")
+    if len(columns) != 3:
+        raise FormatError(path, line, f"{len(columns)} columns; 3 are needed, separated by tabs: {_COLUMNS}")
+    query = read_id(columns[0], path, line, "query id")
+    shown, clicked = (
+        tuple(read_id(one, path, line, f"{what} document's id") for one in column.split(" ") if one)
+        for what, column in (("shown", columns[1]), ("clicked", columns[2]))
+    )
+    return Impression(query, shown, clicked)
+
+
+def _json_impression(text: str, path: FilePath, line: int) -> Impression:
+    record = parse_json_object(text, path, line)
+    for key in record:
+        if key not in KEYS:
+            allowed = ", ".join(f'"{name}"' for name in KEYS)
+            raise FormatError(path, line, f'unknown key "{key}"; the keys are {allowed}')
+    query = read_id(json_field(record, "query", path, line), path, line, '"query"')
+    return Impression(query, _json_ids(record, "shown", path, line), _json_ids(record, "clicked", path, line))
+
+
+def _json_ids(record: dict[str, Any], key: str, path: FilePath, line: int) -> tuple[str, ...]:
+    ids = json_field(record, key, path, line)
+    if not isinstance(ids, list):
+        raise FormatError(path, line, f'"{key}" is {json.dumps(ids)[:80]}; an array of strings is needed')
+    return tuple(read_id(one, path, line, f'id at place {at} of "{key}"') for at, one in enumerate(ids, start=1))
+
+
+def write_clicks(path: FilePath, impressions: Iterable[Impression]) -> None:
+    r"""Write a click file: JSONL when the name ends in ``.jsonl`` or ``.jsonl.gz``, else TSV with its header.
+
+    In TSV, document ids with blanks are refused, since blanks separate them; JSONL takes them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "clicks.tsv")
+    ...     write_clicks(file, [Impression("q1", ("d1", "d2"), ("d2",))])
+    ...     file.read_text().splitlines()[1]
+    'q1\td1 d2\td2'
+    """
+    as_json = fspath(path).removesuffix(".gz").endswith(".jsonl")
+    with write_atomically(path) as stream:
+        if not as_json:
+            stream.write(CLICK_HEADER + "\n")
+        written = 0
+        for impression in map(Impression._make, impressions):
+            writable_id(impression.query, path, "query id")
+            for doc_id in (*impression.shown, *impression.clicked):
+                writable_id(doc_id, path, "document id")
+                if not as_json and " " in doc_id:
+                    found = f"the document id {doc_id!r} holds a blank, which separates ids in TSV"
+                    raise InputError(f"{path}: cannot write: {found}; name the file .jsonl")
+            problem = impression_problem(impression)
+            if problem is not None:
+                raise InputError(f"{path}: cannot write: impression {written}: {problem}")
+            if as_json:
+                stream.write(json.dumps(dict(zip(KEYS, impression, strict=True)), ensure_ascii=False) + "\n")
+            else:
+                shown, clicked = " ".join(impression.shown), " ".join(impression.clicked)
+                stream.write(f"{impression.query}\t{shown}\t{clicked}\n")
+            written += 1
+        if not written:
+            raise InputError(f"{path}: cannot write: there are no impressions")

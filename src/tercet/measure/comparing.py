@@ -1,0 +1,268 @@
+"""Two or more systems on the same queries: means, paired tests corrected for their number, wins and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import isnan
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.errors import InputError
+from tercet.measure.evaluate import Evaluation, Qrels, Run, evaluate
+from tercet.measure.names import Measure, parse_measure, parse_measures
+from tercet.measure.significance import Method, PairedTest, bonferroni, holm, paired_test
+
+Correction: TypeAlias = Literal["holm", "bonferroni", "none"]
+Missing: TypeAlias = Literal["zero", "error", "skip"]
+# Differences of this size are rounding.
+_TIE = 1e-12
+_QUERIES_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One system against another by one measure.
+
+    Attributes
+    ----------
+    system, against : their names
+    measure : what they were measured by
+    test : the paired test of system - against
+    p_adjusted : its p-value, corrected for the number of tests of the comparison
+    wins, ties, losses : queries on which `system` is better, as good and worse
+    """
+
+    system: str
+    against: str
+    measure: Measure
+    test: PairedTest
+    p_adjusted: float
+    wins: int
+    ties: int
+    losses: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found.
+
+    Attributes
+    ----------
+    systems : the evaluation of each system by its name, all of the same queries
+    contrasts : the tests, by measure and pair
+    method, correction : which test, and which correction for many
+    missing : judged queries that a system has no result for, by its name; systems that have all are left out
+    left_out : judged queries that were left out since a system has no result for them
+    """
+
+    systems: dict[str, Evaluation]
+    contrasts: tuple[Contrast, ...]
+    method: str
+    correction: str
+    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures, in the order asked for."""
+        return next(iter(self.systems.values())).measures
+
+    def largest(
+        self, system: str, against: str, measure: str | Measure | None = None, k: int = 5
+    ) -> list[tuple[str, float, float]]:
+        """The k queries on which two systems differ most, by the first measure unless another is named.
+
+        Returns (qid, value of `system`, value of `against`), the largest difference first; equal ones in the order of
+        the queries, and none where they do not differ.
+        """
+        for name in (system, against):
+            if name not in self.systems:
+                raise InputError(f"There is no system {name!r}; there are {', '.join(map(repr, self.systems))}.")
+        which = self.measures[0] if measure is None else parse_measure(measure)
+        first, second = self.systems[system][which], self.systems[against][which]
+        difference = np.abs(first - second)
+        order = np.argsort(-difference, kind="stable")[:k]
+        qids = self.systems[system].qids
+        return [(qids[at], float(first[at]), float(second[at])) for at in order if difference[at] > _TIE]
+
+    def notes(self) -> list[str]:
+        """What the numbers do not say by themselves, a line each."""
+        lines = []
+        for name, qids in self.missing.items():
+            what = "left out for all systems" if self.left_out else "counted with the worst value"
+            lines.append(f"{name} has no results for {_some(qids)}: {what}")
+        if self.left_out:
+            kept = len(next(iter(self.systems.values())).qids)
+            lines.append(f"compared on the {kept:,} judged queries that every system has results for")
+        unjudged = {name: one.unjudged for name, one in self.systems.items() if one.unjudged}
+        for name, count in unjudged.items():
+            lines.append(f"{name} has results for {count:,} queries without judgements: not measured")
+        return lines
+
+    def to_meta(self) -> dict[str, Any]:
+        """The comparison as JSON values; an interval that there is not is null."""
+        return {
+            "queries": len(next(iter(self.systems.values())).qids),
+            "systems": {
+                name: {
+                    str(m): {"mean": one.mean(m), "interval": [_or_none(end) for end in one.interval(m)]}
+                    for m in one.measures
+                }
+                for name, one in self.systems.items()
+            },
+            "method": self.method,
+            "correction": self.correction,
+            "contrasts": [
+                {
+                    "system": one.system,
+                    "against": one.against,
+                    "measure": str(one.measure),
+                    "difference": one.test.difference,
+                    "interval": [one.test.low, one.test.high],
+                    "p": one.test.p_value,
+                    "p_adjusted": one.p_adjusted,
+                    "wins": one.wins,
+                    "ties": one.ties,
+                    "losses": one.losses,
+                }
+                for one in self.contrasts
+            ],
+            "missing": {name: list(qids) for name, qids in self.missing.items()},
+            "left_out": list(self.left_out),
+        }
+
+
+def compare(
+    qrels: Qrels,
+    runs: Mapping[str, Run],
+    measures: str | Measure | Iterable[str | Measure] = ("nDCG@10", "AP", "P@10", "RR"),
+    *,
+    baseline: str | None = None,
+    method: Method = "t",
+    correction: Correction = "holm",
+    missing: Missing = "zero",
+    n: int = 10_000,
+    random_state: int = 0,
+) -> Comparison:
+    """Compare the runs of two or more systems on the same judged queries.
+
+    Parameters
+    ----------
+    qrels, measures : as in `evaluate`
+    runs : name to run; one without any result is an error, not a zero
+    baseline : test every other system against this one; None tests every pair, the later against the earlier
+    method, n, random_state : as in `paired_test`
+    correction : of the p-values for the number of all tests made, over pairs and measures: Holm's, Bonferroni's or
+        ``"none"``
+    missing : a judged query that a system has no result for counts with the worst value (``"zero"``), is an
+        ``"error"``, or is left out for all systems (``"skip"``)
+
+    Examples
+    --------
+    >>> qrels = {f"q{i}": {"a": 1} for i in range(4)}
+    >>> good = {qid: {"a": 2.0, "b": 1.0} for qid in qrels}
+    >>> poor = {qid: {"a": 1.0, "b": 2.0 - (qid == "q0")} for qid in qrels}
+    >>> [contrast] = compare(qrels, {"poor": poor, "good": good}, "RR").contrasts
+    >>> contrast.system, contrast.wins, contrast.ties, contrast.losses, contrast.test.difference
+    ('good', 4, 0, 0, 0.5)
+    """
+    parsed = parse_measures(measures)
+    if missing not in ("zero", "error", "skip"):
+        raise InputError(f"'missing' must be 'zero', 'error' or 'skip'. Got {missing!r}.")
+    lacking: dict[str, tuple[str, ...]] = {}
+    for name, run in runs.items():
+        lacks = tuple(qid for qid in qrels if not run.get(qid))
+        if len(lacks) == len(qrels):
+            raise InputError(
+                f"System {name!r} has no result for any of the {len(qrels)} judged queries. A system without a run is "
+                "an error, not a zero."
+            )
+        if lacks:
+            lacking[name] = lacks
+    if lacking and missing == "error":
+        name, lacks = next(iter(lacking.items()))
+        raise InputError(f"System {name!r} has no results for {_some(lacks)}.")
+    left_out: tuple[str, ...] = ()
+    if missing == "skip":
+        lost = {qid for lacks in lacking.values() for qid in lacks}
+        left_out = tuple(qid for qid in qrels if qid in lost)
+        if len(left_out) == len(qrels):
+            raise InputError(f"There is none of the {len(qrels)} judged queries that every system has results for.")
+    judged = {qid: grades for qid, grades in qrels.items() if qid not in set(left_out)} if left_out else qrels
+    found = {name: evaluate(judged, _of(run, left_out), parsed) for name, run in runs.items()}
+    compared = compare_evaluations(
+        found, baseline=baseline, method=method, correction=correction, n=n, random_state=random_state
+    )
+    return Comparison(compared.systems, compared.contrasts, compared.method, compared.correction, lacking, left_out)
+
+
+def compare_evaluations(
+    systems: Mapping[str, Evaluation],
+    *,
+    baseline: str | None = None,
+    method: Method = "t",
+    correction: Correction = "holm",
+    n: int = 10_000,
+    random_state: int = 0,
+) -> Comparison:
+    """Compare evaluations of the same queries by the same measures, as `compare` does."""
+    if len(systems) < 2:
+        raise InputError(f"A comparison needs at least two systems. Got {len(systems)}.")
+    if correction not in _CORRECTIONS:
+        raise InputError(f"'correction' must be one of {', '.join(map(repr, _CORRECTIONS))}. Got {correction!r}.")
+    if baseline is not None and baseline not in systems:
+        raise InputError(f"The baseline {baseline!r} is not among the systems: {', '.join(map(repr, systems))}.")
+    first = next(iter(systems.values()))
+    for name, one in systems.items():
+        if one.measures != first.measures or one.qids != first.qids:
+            raise InputError(f"System {name!r} was measured on other queries, or by other measures, than the first.")
+    pairs = (
+        [(later, earlier) for earlier, later in combinations(systems, 2)]
+        if baseline is None
+        else [(name, baseline) for name in systems if name != baseline]
+    )
+    asked = [(measure, system, against) for measure in first.measures for system, against in pairs]
+    tests = [
+        paired_test(systems[system], systems[against], method, n, random_state, measure=measure)
+        for measure, system, against in asked
+    ]
+    adjusted = _CORRECTIONS[correction]([test.p_value for test in tests])
+    contrasts = []
+    for (measure, system, against), test, p_value in zip(asked, tests, adjusted.tolist(), strict=True):
+        difference = systems[system][measure] - systems[against][measure]
+        if not measure.higher_is_better:
+            difference = -difference
+        wins, losses = int((difference > _TIE).sum()), int((difference < -_TIE).sum())
+        ties = len(difference) - wins - losses
+        contrasts.append(Contrast(system, against, measure, test, p_value, wins, ties, losses))
+    return Comparison(dict(systems), tuple(contrasts), method, correction)
+
+
+def _of(run: Run, left_out: tuple[str, ...]) -> Run:
+    """Without the queries left out, which would else be counted as unjudged."""
+    gone = set(left_out)
+    return {qid: docs for qid, docs in run.items() if qid not in gone} if gone else run
+
+
+def _some(qids: tuple[str, ...]) -> str:
+    named = ", ".join(map(repr, qids[:_QUERIES_NAMED])) + (", …" if len(qids) > _QUERIES_NAMED else "")
+    return f"{len(qids):,} judged {'query' if len(qids) == 1 else 'queries'} ({named})"
+
+
+def _or_none(value: float) -> float | None:
+    return None if isnan(value) else value
+
+
+def _as_they_are(p_values: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(p_values, dtype=np.float64)
+
+
+_CORRECTIONS: dict[str, Callable[[ArrayLike], NDArray[np.float64]]] = {
+    "holm": holm,
+    "bonferroni": bonferroni,
+    "none": _as_they_are,
+}

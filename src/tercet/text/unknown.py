@@ -1,0 +1,75 @@
+"""Words of queries that a vectoriser has no column for: they cannot be matched, so they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tercet.errors import InputError
+from tercet.text.analyser import Analyser
+from tercet.text.vectoriser import Vectoriser
+
+
+@dataclass(frozen=True)
+class UnknownWords:
+    """What a vectoriser does not know of some queries; printing it gives one line.
+
+    Attributes
+    ----------
+    n_queries : how many queries were looked at
+    n_affected : how many have a word that is not known
+    n_lost : how many have no word that is known, and so no score above 0 for any document by matching words
+    words : the unknown words, each with the number of queries that have it, most frequent first
+    """
+
+    n_queries: int
+    n_affected: int
+    n_lost: int
+    words: tuple[tuple[str, int], ...]
+
+    def line(self, most: int = 5) -> str:
+        """The whole in one line, with so many of the words."""
+        lost = f"{self.n_lost:,} {'has' if self.n_lost == 1 else 'have'} no word that it knows" if self.n_lost else ""
+        if not self.n_affected:
+            known = f"the model knows every word of the {self.n_queries:,} queries"
+            return f"{known}; {lost}" if lost else known
+        verb = "has" if self.n_affected == 1 else "have"
+        shown = ", ".join(f"{word} ({count:,})" for word, count in self.words[:most])
+        more = f" and {len(self.words) - most:,} more" if len(self.words) > most else ""
+        of_all = f"{self.n_affected:,} of {self.n_queries:,} queries"
+        found = f"{of_all} {verb} words that the model does not know: {shown}{more}"
+        return f"{found}; {lost}" if lost else found
+
+    def __str__(self) -> str:
+        return self.line()
+
+
+def unknown_words(vectoriser: Vectoriser, texts: Iterable[str]) -> UnknownWords:
+    """Find the words of queries that have no column. Stop words are not among them.
+
+    Parameters
+    ----------
+    vectoriser : fitted; a model's ``query_vectoriser``
+    texts : the queries
+
+    Examples
+    --------
+    >>> vectoriser = Vectoriser().fit(["green avocado", "green eyes"])
+    >>> print(unknown_words(vectoriser, ["green zebra", "Zebra", "eyes"]))
+    2 of 3 queries have words that the model does not know: zebra (2); 1 has no word that it knows
+    """
+    if isinstance(texts, str):
+        raise InputError("texts must be a sequence of strings, found str; pass [text]")
+    analyse = Analyser() if vectoriser.analyser is None else vectoriser.analyser
+    counts: Counter[str] = Counter()
+    n_queries = n_affected = n_lost = 0
+    for text in texts:
+        words = set(analyse(text))
+        unknown = {word for word in words if word not in vectoriser.index_}
+        counts.update(unknown)
+        n_queries += 1
+        n_affected += bool(unknown)
+        n_lost += unknown == words
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return UnknownWords(n_queries, n_affected, n_lost, tuple(ordered))
