@@ -23,12 +23,15 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/dense_speed.py
 	$(BIN)/python benchmarks/sparse_speed.py
 	$(BIN)/python benchmarks/ssi_speed.py
+	$(BIN)/python benchmarks/letor_speed.py
+	$(BIN)/python benchmarks/rls_speed.py
 	$(BIN)/python benchmarks/newsgroups_map.py
 
-# The same data: make repro TERCET_DATA=/path/to/data; the pages are out/chen2010/index.html and out/ssi/index.html
+# The same data: make repro TERCET_DATA=/path/to/data; the pages are out/*/index.html
 repro: $(VENV)/.bench
 	$(BIN)/tercet repro chen2010
 	$(BIN)/tercet repro ssi
+	$(BIN)/tercet repro minbatsrank
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

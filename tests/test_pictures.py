@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tercet as tc
-from tercet import pictures
 from tercet.cli.main import cli
 from tercet.errors import InputError, MissingExtraError
 from tercet.pictures import draw_pairs, look_at_pairs, picture
+from tercet.pictures import pairs as pictures
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, survey
 
 LETTERS = "abcdefgh"

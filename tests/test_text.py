@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import sys
 from collections import Counter
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from tercet.errors import DamagedBundleError, InputError, MissingExtraError, ParameterError
+from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.text import Analyser, Vectoriser
 
 TEXTS = [
@@ -123,12 +122,6 @@ class TestAnalyser:
     def test_refuses_wrong_parameters(self, name, value):
         with pytest.raises(ParameterError, match=rf"The '{name}.*' parameter of Analyser must be"):
             Analyser(**{name: value})
-
-    def test_missing_stemmer_says_what_to_install(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "Stemmer", None)
-        with pytest.raises(MissingExtraError, match=r"tercet\[stem\]"):
-            Analyser(stemmer="english")
-        assert Analyser()("still works") == ["still", "works"]
 
     @pytest.mark.parametrize(
         "analyser",

@@ -8,7 +8,10 @@
 
 import logging
 
+from tercet.data import query_folds, read_letor
 from tercet.data.preferences import Preferences
+from tercet.features.model import FeatureModel
+from tercet.features.recipe import fit_letor, fit_letor_folds
 from tercet.learn import (
     Checkpoint,
     CorrelatedRanker,
@@ -39,8 +42,9 @@ from tercet.learn.linear import (
     RSRanker,
     l1_path,
 )
+from tercet.learn.rls import RankRLS, RLSGrid, RLSPath, RLSRegressor, choose_rls
 from tercet.loading import load
-from tercet.measure import HeldOutQueries, blend, evaluate
+from tercet.measure import HeldOutQueries, blend, compare, compare_orders, evaluate
 from tercet.model import TextModel
 from tercet.pictures import picture
 from tercet.recipe import fit, fit_labelled
@@ -60,6 +64,7 @@ __all__ = [
     "DiagonalRanker",
     "Explanation",
     "FTRLRanker",
+    "FeatureModel",
     "FenchelRanker",
     "GroupSparseRanker",
     "HardSource",
@@ -74,8 +79,12 @@ __all__ = [
     "ProximalRanker",
     "PrunedRanker",
     "QueryExpansion",
+    "RLSGrid",
+    "RLSPath",
+    "RLSRegressor",
     "RM3Expansion",
     "RSRanker",
+    "RankRLS",
     "RankSVMRanker",
     "SampledSource",
     "SparseRanker",
@@ -84,12 +93,19 @@ __all__ = [
     "WarpSource",
     "Weights",
     "blend",
+    "choose_rls",
+    "compare",
+    "compare_orders",
     "evaluate",
     "fit",
     "fit_labelled",
+    "fit_letor",
+    "fit_letor_folds",
     "l1_path",
     "load",
     "picture",
+    "query_folds",
+    "read_letor",
 ]
 
 logging.getLogger("tercet").addHandler(logging.NullHandler())

@@ -17,6 +17,7 @@ from tercet.measure import evaluate
 from tercet.model import TextModel
 from tercet.recipe import fit
 from tercet.report import shown_interval, shown_p
+from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store import check_destination
 from tercet.weights import Identity, Weights
 
@@ -47,12 +48,16 @@ def demo(output: Path, seed: int) -> None:
         test=collection.qrels["test"],
         measure="RR",
         random_state=seed,
+        name="docstrings",
     )
     _print_report(console, model)
     _print_pairs(console, model)
     _print_searches(console, model, collection)
+    assert model.report is not None
     model.save(output / "model")
-    console.print(f"\nThe model is in {output / 'model'}. Ask it what it relates to a word:")
+    write_report_page(model.report, output / "model" / PAGE_NAME)
+    console.print(f"\nThe model is in {output / 'model'}, with all of this as a page: {PAGE_NAME}.")
+    console.print("Ask it what it relates to a word:")
     console.print(f"    tercet related {output / 'model'} permute")
     console.print(f"{time.perf_counter() - began:.1f} s in all, {_learning_seconds(model):.1f} s of it learning.")
 

@@ -8,8 +8,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tercet.cli.inputs import FILE, FOLDER, ONLY_SPLIT, data_options, open_judged, open_model
-from tercet.data import read_qrels, read_run
+from tercet.cli.inputs import data_options
+from tercet.cli.letor import is_letor, open_feature_model, open_rows, refuse_given
+from tercet.cli.systems import TEXT_MEASURES, open_systems, system_options
+from tercet.features.model import LETOR_MEASURES
 from tercet.measure import Evaluation
 from tercet.measure import evaluate as evaluate_run
 from tercet.report import shown_interval
@@ -17,39 +19,37 @@ from tercet.report import shown_interval
 
 @click.command("eval")
 @data_options
-@click.option("--model", type=FOLDER, help="A text model to rank DATA with.")
-@click.option("--run", "runs", type=FILE, multiple=True, help="TREC runs to measure, with --qrels.")
-@click.option("--split", help="Whose judgements of DATA to use.  [default: test]")
-@click.option("-m", "--measure", "measures", multiple=True, help="As in -m nDCG@10 -m AP; may be repeated.")
-@click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank.")
+@system_options
+@click.pass_context
 def evaluate(
+    context: click.Context,
     data: Path | None,
     corpus: Path | None,
     queries: Path | None,
     qrels: Path | None,
-    model: Path | None,
+    models: tuple[Path, ...],
     runs: tuple[Path, ...],
     split: str | None,
     measures: tuple[str, ...],
     depth: int,
 ) -> None:
-    """Measure a model on DATA, or runs against --qrels, with 95 % intervals."""
-    names = measures or ("nDCG@10", "AP", "P@10", "RR")
-    if runs:
-        if qrels is None or any(other is not None for other in (data, corpus, queries, model, split)):
-            raise click.UsageError("--run needs --qrels, and none of DATA, --corpus, --queries, --model and --split")
-        judged = read_qrels(qrels)
-        print_evaluations({str(path): evaluate_run(judged, read_run(path), names) for path in runs})
-        return
-    if model is None:
+    """Measure models on DATA, runs against --qrels, or both, with 95 % intervals."""
+    if not models and not runs:
         raise click.UsageError("name --model, or --run and --qrels")
-    if qrels is not None and split is not None:
-        raise click.UsageError("--qrels and --split both say whose judgements to use; name one or the other")
-    found = open_judged(data, corpus, queries, qrels)
-    part = ONLY_SPLIT if qrels is not None else split or "test"
-    asked = found.queries_of(part)
-    run = open_model(model).rank(asked, found.docs, depth)
-    print_evaluations({str(model): evaluate_run(found.split(part), run, names)})
+    if data is not None and is_letor(data):
+        given = ("corpus", "queries", "qrels", "split", "depth", "runs")
+        refuse_given(context, given, f"is for texts; {data} is a LETOR file")
+        features = {str(path): open_feature_model(path) for path in models}
+        print_evaluations(
+            {
+                name: model.evaluate(open_rows(data, model), measures or LETOR_MEASURES)
+                for name, model in features.items()
+            }
+        )
+        return
+    found = open_systems(data, corpus, queries, qrels, models, runs, split, depth)
+    names = measures or TEXT_MEASURES
+    print_evaluations({name: evaluate_run(found.qrels, run, names) for name, run in found.runs.items()})
 
 
 def print_evaluations(found: dict[str, Evaluation]) -> None:
@@ -57,7 +57,7 @@ def print_evaluations(found: dict[str, Evaluation]) -> None:
     table = Table(title=f"{len(first.qids):,} queries, 95 % intervals", title_justify="left")
     table.add_column("system")
     for measure in first.measures:
-        table.add_column(str(measure), justify="right")
+        table.add_column(str(measure), justify="right", overflow="fold")  # cut short, @1 and @10 would look the same
     for name, evaluation in found.items():
         cells = [shown_interval(evaluation.mean(m), *evaluation.interval(m), digits=4) for m in evaluation.measures]
         missing = f" ({evaluation.missing} queries without results)" if evaluation.missing else ""

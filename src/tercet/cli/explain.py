@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import FOLDER, data_options, open_judged, open_model
+from tercet.cli.inputs import DATA, FILE, FOLDER, open_judged, open_model
 from tercet.errors import InputError
+from tercet.search import Index
 
 
 @click.command()
@@ -23,26 +24,55 @@ def related(model: Path, words: tuple[str, ...], count: int) -> None:
 
 
 @click.command()
-@data_options
-@click.option("--model", type=FOLDER, required=True, help="A text model.")
-@click.option("--query", "query", required=True, help="The query's text, or the id of one of DATA's queries.")
-@click.option("--doc", "doc_id", required=True, help="The document's id.")
+@click.argument("data", metavar="INDEX|DATA", type=DATA, required=False)
+@click.argument("text", required=False)
+@click.argument("document", metavar="[DOC]", required=False)
+@click.option("--versus", metavar="DOC2", help="With an index: what DOC has over this document.")
+@click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
+@click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of DATA.")
+@click.option("--model", type=FOLDER, help="A text model; for an index, another than its own.")
+@click.option("--query", help="The query's text, or the id of one of DATA's queries.")
+@click.option("--doc", "doc_id", help="The document's id.")
 @click.option("-k", "count", default=20, show_default=True, type=click.IntRange(min=1), help="Pairs to show.")
 def explain(
     data: Path | None,
+    text: str | None,
+    document: str | None,
+    versus: str | None,
     corpus: Path | None,
     queries: Path | None,
-    qrels: Path | None,
-    model: Path,
-    query: str,
-    doc_id: str,
+    model: Path | None,
+    query: str | None,
+    doc_id: str | None,
     count: int,
 ) -> None:
-    """Why a document gets its score: word pairs and what each adds."""
-    found = open_judged(data, corpus, queries, qrels)
+    """Why a document gets its score: word pairs and what each adds.
+
+    Of an index: tercet explain INDEX "text" DOC. Of data and a model: tercet explain DATA --model M --query Q --doc D.
+    """
+    if data is not None and text is not None:
+        if document is None or corpus or queries or query or doc_id:
+            raise click.UsageError("an index is followed by a text and a document's id, and by nothing of DATA's")
+        index = Index.open(data, None if model is None else open_model(model))
+        if versus is None:
+            click.echo(f"{document} for {text!r}")
+            click.echo(index.explain(text, document).table(count))
+        else:
+            click.echo(f"{document} over {versus} for {text!r}")
+            click.echo(index.versus(text, document, versus).table(count))
+        return
+    if versus is not None:
+        raise click.UsageError("--versus is for an index")
+    for name, given in (("--model", model), ("--query", query), ("--doc", doc_id)):
+        if given is None:
+            raise click.UsageError(f"Missing option '{name}'.")
+    assert model is not None
+    assert query is not None
+    assert doc_id is not None
+    found = open_judged(data, corpus, queries, None)
     if doc_id not in found.docs:
         raise InputError(f"there is no document {doc_id!r} among the {len(found.docs):,}")
-    text = found.queries.get(query, query)
-    why = open_model(model).explain(text, found.docs[doc_id])
-    click.echo(f"{doc_id} for {text!r}")
+    asked = found.queries.get(query, query)
+    why = open_model(model).explain(asked, found.docs[doc_id])
+    click.echo(f"{doc_id} for {asked!r}")
     click.echo(why.table(count))

@@ -11,13 +11,20 @@ import click
 from sklearn.exceptions import NotFittedError
 
 from tercet import __version__
+from tercet.cli.check import check
+from tercet.cli.compare import compare
 from tercet.cli.demo import demo
 from tercet.cli.evaluate import evaluate
 from tercet.cli.explain import explain, related
+from tercet.cli.export import export
 from tercet.cli.fit import fit
+from tercet.cli.index import index
 from tercet.cli.picture import picture
 from tercet.cli.rank import rank
+from tercet.cli.reading import show_reading
+from tercet.cli.report import report
 from tercet.cli.repro import repro
+from tercet.cli.search import search
 from tercet.errors import TercetError
 
 
@@ -40,14 +47,32 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tercet")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
-def cli(traceback: bool) -> None:
+@click.pass_context
+def cli(context: click.Context, traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
-    DATA is a BEIR folder, a folder of labelled texts or the 20 Newsgroups archive; its kind is recognised.
+    DATA is a BEIR folder, a folder of labelled texts, the 20 Newsgroups archive, a LETOR file or a folder or archive of
+    its folds; its kind is recognised.
     """
+    context.with_resource(show_reading())
 
 
-for verb in (fit, evaluate, rank, related, explain, picture, demo, repro):
+for verb in (
+    check,
+    fit,
+    evaluate,
+    compare,
+    rank,
+    index,
+    search,
+    related,
+    explain,
+    picture,
+    report,
+    export,
+    demo,
+    repro,
+):
     cli.add_command(verb)
 
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ config: Any = _config  # its settings are set from the environment, out of a typ
 
 # Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
 FAST_MATH = {"reassoc", "contract", "nsz"}
+IN_ORDER = {"contract"}  # for sums whose order is promised
 
 
 def fingerprint(folder: Path) -> str:
@@ -51,14 +52,19 @@ def cache_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix="tercet-kernels-"))
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:
     """Compile a function over arrays on first call; cached on disk, releases the GIL, no Python objects."""
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())  # read once, when the dispatcher is made; other Numba users keep theirs
     try:
-        return numba.njit(cache=True, nogil=True, fastmath=FAST_MATH, error_model="numpy")(function)
+        return numba.njit(cache=True, nogil=True, fastmath=set(fast_math), error_model="numpy")(function)
     finally:
         config.CACHE_DIR = previous
+
+
+def kernel_in_order(function: Callable[..., Any]) -> Any:
+    """Like `kernel`, but sums are taken in the order in which they are written."""
+    return kernel(function, IN_ORDER)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The best k of each row of scores."""
+"""The best k of each row of scores, and of entries that come one by one."""
 
 import numpy as np
 
@@ -30,6 +30,42 @@ def _sift_down(heap_score, heap_row, size, score, row):
 
 
 @kernel
+def _sift_up(heap_score, heap_row, size, score, row):
+    """Put an entry behind the last of a heap of that size and let it rise to its place."""
+    at = size
+    while at > 0:
+        up = (at - 1) // 2
+        if not _comes_after(score, row, heap_score[up], heap_row[up]):
+            break
+        heap_score[at], heap_row[at] = heap_score[up], heap_row[up]
+        at = up
+    heap_score[at], heap_row[at] = score, np.int32(row)
+
+
+@kernel
+def offer(heap_score, heap_row, size, score, row):
+    """Offer an entry to a heap that keeps the best, as many as the arrays are long; returns how many it has now.
+
+    The root is the worst kept entry. Entries may come in any order of rows.
+    """
+    if size < heap_score.size:
+        _sift_up(heap_score, heap_row, size, score, row)
+        return size + 1
+    if _comes_after(heap_score[0], heap_row[0], score, row):
+        _sift_down(heap_score, heap_row, size, score, row)
+    return size
+
+
+@kernel
+def sort_heap(heap_score, heap_row, size):
+    """Turn a heap into a list, best first: the worst is taken off again and again, filling it from the end."""
+    for last in range(size - 1, 0, -1):
+        worst_score, worst_row = heap_score[0], heap_row[0]
+        _sift_down(heap_score, heap_row, last, heap_score[last], heap_row[last])
+        heap_score[last], heap_row[last] = worst_score, worst_row
+
+
+@kernel
 def top_k(scores, k, docs, best):
     """Fill ``docs`` (n, k) int32 and ``best`` (n, k) with each row's k largest scores, best first; ties by lower row.
 
@@ -41,19 +77,8 @@ def top_k(scores, k, docs, best):
         for d in range(scores.shape[1]):
             score = scores[i, d]
             if size < k:
-                at = size
+                _sift_up(heap_score, heap_row, size, score, d)
                 size += 1
-                while at > 0:
-                    up = (at - 1) // 2
-                    if not _comes_after(score, d, heap_score[up], heap_row[up]):
-                        break
-                    heap_score[at], heap_row[at] = heap_score[up], heap_row[up]
-                    at = up
-                heap_score[at], heap_row[at] = score, d
             elif score > heap_score[0]:  # an equal score has a higher row than all kept ones, so it stays out
                 _sift_down(heap_score, heap_row, size, score, d)
-        # Take the worst off again and again, filling the row from its end.
-        for last in range(size - 1, 0, -1):
-            worst_score, worst_row = heap_score[0], heap_row[0]
-            _sift_down(heap_score, heap_row, last, heap_score[last], heap_row[last])
-            heap_score[last], heap_row[last] = worst_score, worst_row
+        sort_heap(heap_score, heap_row, size)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from tercet.store.atomic import open_atomically, write_file_atomically
-from tercet.store.bundle import Bundle, check_destination, read_bundle, write_bundle
+from tercet.store.arrays import forget_pages
+from tercet.store.atomic import lock_folder, open_atomically, write_file_atomically
+from tercet.store.bundle import MANIFEST_NAME, Bundle, check_destination, read_bundle, write_bundle
+from tercet.store.canonical import canonical_bytes, check_storable
 from tercet.store.fields import Fields, take_array
 
 __all__ = [
+    "MANIFEST_NAME",
     "Bundle",
     "Fields",
+    "canonical_bytes",
     "check_destination",
+    "check_storable",
+    "forget_pages",
+    "lock_folder",
     "open_atomically",
     "read_bundle",
     "take_array",

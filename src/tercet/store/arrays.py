@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import mmap
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -115,30 +116,90 @@ def read_arrays(path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: s
         As the operating system gives it.
     """
     with open_regular_file(path) as file:
-        found_size = os.fstat(file.fileno()).st_size
-        if found_size != size:
-            raise DamagedBundleError(f"{path} has {found_size} bytes; its manifest says {size}")
         reader = _HashingReader(file)
+        order, _ = _read_header(file, reader, path, specs, size)
         data_size = sum(spec.nbytes for spec in specs.values())
-        header_size = int.from_bytes(reader.read(8), "little")
-        if header_size > MAX_HEADER_BYTES or 8 + header_size + data_size != size:
-            raise DamagedBundleError(
-                f"{path} declares a header of {header_size} bytes, which does not fit "
-                f"{data_size} bytes of arrays in a file of {size}"
-            )
-        order = _check_header(reader.read(header_size), specs, path)
         try:
             arrays = {name: _read_array(reader, specs[name]) for name in order}
         except MemoryError as error:
             raise MemoryLimitError(f"{path} needs {data_size} bytes of memory for its arrays") from error
         if reader.digest.hexdigest() != sha256:
             raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
+    _check_bools(arrays, path)
+    for array in arrays.values():
+        array.flags.writeable = False
+    return {name: arrays[name] for name in specs}
+
+
+def map_arrays(
+    path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: str, verify: bool = True
+) -> dict[str, Any]:
+    """Like `read_arrays`, but leave the arrays in the file and map them: memory is taken for what is looked at.
+
+    Every byte is read once to be hashed, into a buffer of a few megabytes; without `verify` only the header is read.
+    The file must not be cut short while it is mapped; that it is unlinked or replaced by another does no harm.
+    """
+    with open_regular_file(path) as file:
+        reader = _HashingReader(file)
+        order, offset = _read_header(file, reader, path, specs, size)
+        if verify:
+            buffer = memoryview(bytearray(min(_BLOCK_BYTES, size)))
+            while count := file.readinto(buffer):  # type: ignore[attr-defined]
+                reader.digest.update(buffer[:count])
+            if reader.digest.hexdigest() != sha256:
+                raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    arrays = {}
+    for name in order:
+        arrays[name] = _mapped_array(mapped, offset, specs[name])
+        offset += specs[name].nbytes
+    if verify:
+        _check_bools(arrays, path)
+    return {name: arrays[name] for name in specs}
+
+
+def _mapped_array(mapped: mmap.mmap, offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
+    native = np.dtype(spec.dtype)
+    if not spec.nbytes:
+        return np.empty(spec.shape, dtype=native)
+    found: npt.NDArray[Any] = np.frombuffer(mapped, native.newbyteorder("<"), math.prod(spec.shape), offset)
+    # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
+    found = np.require(found.astype(native, copy=False), requirements="A").reshape(spec.shape)
+    found.flags.writeable = False
+    return found
+
+
+def forget_pages(array: npt.NDArray[Any]) -> None:
+    """Give the memory of a mapped array's file back; what is looked at later is read from the file again."""
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+    if base is not None and hasattr(base, "madvise"):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+def _check_bools(arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
     for name, array in arrays.items():
         # NumPy takes for granted that a bool is 0 or 1.
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise DamagedBundleError(f"{path}: array {name!r} has bools that are neither 0 nor 1")
-        array.flags.writeable = False
-    return {name: arrays[name] for name in specs}
+
+
+def _read_header(
+    file: BinaryIO, reader: _HashingReader, path: Path, specs: Mapping[str, ArraySpec], size: int
+) -> tuple[list[str], int]:
+    """The names in the order of their bytes, and where the first begins."""
+    found_size = os.fstat(file.fileno()).st_size
+    if found_size != size:
+        raise DamagedBundleError(f"{path} has {found_size} bytes; its manifest says {size}")
+    data_size = sum(spec.nbytes for spec in specs.values())
+    header_size = int.from_bytes(reader.read(8), "little")
+    if header_size > MAX_HEADER_BYTES or 8 + header_size + data_size != size:
+        raise DamagedBundleError(
+            f"{path} declares a header of {header_size} bytes, which does not fit "
+            f"{data_size} bytes of arrays in a file of {size}"
+        )
+    return _check_header(reader.read(header_size), specs, path), 8 + header_size
 
 
 @contextlib.contextmanager

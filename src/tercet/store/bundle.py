@@ -12,7 +12,7 @@ import errno
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from tercet.errors import (
     MissingBundleError,
     TercetError,
 )
-from tercet.store.arrays import encode_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
+from tercet.store.arrays import encode_arrays, map_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
 from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
 from tercet.store.canonical import check_storable
 from tercet.store.fields import Fields
@@ -50,12 +50,14 @@ class Bundle:
     meta : plain JSON values; read it with `Fields`
     arrays : read-only arrays; take them with `take_array`
     path : the folder it was read from
+    digest : SHA-256 of the manifest, and so of all there is
     """
 
     kind: str
     meta: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]
     path: Path
+    digest: str = ""
 
     def fields(self) -> Fields:
         """Return a strict reader of `meta` whose messages name the bundle's path."""
@@ -68,7 +70,8 @@ def write_bundle(
     kind: str,
     meta: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
-) -> None:
+    beside: Collection[str] = (),
+) -> str:
     """Write a bundle, or replace the one at `path`, as a whole or not at all.
 
     A kill at any moment leaves the old bundle or the new one. Other files in its folder are left alone.
@@ -79,6 +82,11 @@ def write_bundle(
     kind : what it is, checked by the reader
     meta : JSON values; tuples come back as lists, the order of keys is not kept
     arrays : of bool, integers of 8 to 64 bits and floats of 16 to 64 bits
+    beside : names of what else may stand in the folder before the first bundle is written there
+
+    Returns
+    -------
+    The digest that `Bundle.digest` will be.
 
     Raises
     ------
@@ -95,7 +103,7 @@ def write_bundle(
     --------
     >>> import numpy as np, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_bundle(folder, kind="weights", meta={"n_terms": 3}, arrays={"diagonal": np.ones(3)})
+    ...     _ = write_bundle(folder, kind="weights", meta={"n_terms": 3}, arrays={"diagonal": np.ones(3)})
     ...     bundle = read_bundle(folder, kind="weights")
     >>> bundle.meta, bundle.arrays["diagonal"]
     ({'n_terms': 3}, array([1., 1., 1.]))
@@ -116,8 +124,8 @@ def write_bundle(
         try:
             _make_folder(folder, made)
             with lock_folder(folder):
-                _refuse_foreign_folder(folder)
-                _replace_bundle(folder, kind, meta, storable)
+                _refuse_foreign_folder(folder, beside)
+                return _replace_bundle(folder, kind, meta, storable)
         except BaseException:
             for new in reversed(made):
                 # Whoever put something into it meanwhile keeps it.
@@ -126,7 +134,7 @@ def write_bundle(
             raise
 
 
-def check_destination(path: str | os.PathLike[str]) -> None:
+def check_destination(path: str | os.PathLike[str], beside: Collection[str] = ()) -> None:
     """Raise the `BundleError` that `write_bundle` would raise for this path; to be asked before long work.
 
     Nothing is written. What happens to the path later is for `write_bundle` to find.
@@ -144,18 +152,22 @@ def check_destination(path: str | os.PathLike[str]) -> None:
             existing = existing.parent
         _refuse_other_than_folder(existing)
         if existing == folder:
-            _refuse_foreign_folder(folder)
+            _refuse_foreign_folder(folder, beside)
         if not os.access(existing, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
 
 
-def read_bundle(path: str | os.PathLike[str], *, kind: str | None = None) -> Bundle:
+def read_bundle(
+    path: str | os.PathLike[str], *, kind: str | None = None, mapped: bool = False, verify: bool = True
+) -> Bundle:
     """Read a bundle and check every byte of it; nothing in it is ever executed.
 
     Parameters
     ----------
     path : the folder
     kind : the kind it must be of, or None for any
+    mapped : leave the arrays in their file and map them; memory is taken for what is looked at
+    verify : False spares a mapped file the one pass over its bytes, and damage in it is not noticed
 
     Raises
     ------
@@ -186,14 +198,17 @@ def read_bundle(path: str | os.PathLike[str], *, kind: str | None = None) -> Bun
                 raise BundleError(f"{folder} holds a bundle of kind {manifest.kind!r}; expected {kind!r}")
             arrays_path = folder / manifest.file_name
             try:
-                arrays = read_arrays(arrays_path, manifest.specs, manifest.size, manifest.sha256)
+                if mapped:
+                    arrays = map_arrays(arrays_path, manifest.specs, manifest.size, manifest.sha256, verify)
+                else:
+                    arrays = read_arrays(arrays_path, manifest.specs, manifest.size, manifest.sha256)
             except FileNotFoundError as error:
                 # Either a writer has replaced the bundle since the manifest was read, or the file is lost.
                 if data == previous:
                     raise DamagedBundleError(f"{arrays_path} is missing; its manifest names it") from error
                 previous = data
             else:
-                return Bundle(manifest.kind, manifest.meta, arrays, folder)
+                return Bundle(manifest.kind, manifest.meta, arrays, folder, hashlib.sha256(data).hexdigest())
     raise BundleError(f"{folder} was replaced {_READ_ATTEMPTS} times while it was being read")
 
 
@@ -239,8 +254,8 @@ def _refuse_other_than_folder(path: Path) -> None:
         raise BundleError(f"{path} exists and is not a folder; nothing was written")
 
 
-def _refuse_foreign_folder(folder: Path) -> None:
-    names = os.listdir(folder)
+def _refuse_foreign_folder(folder: Path, beside: Collection[str] = ()) -> None:
+    names = set(os.listdir(folder)) - set(beside)
     if MANIFEST_NAME in names:
         with open_regular_file(folder / MANIFEST_NAME) as file:
             ours = f'"format": "{FORMAT}"'.encode() in file.read(MAX_MANIFEST_BYTES)
@@ -251,7 +266,7 @@ def _refuse_foreign_folder(folder: Path) -> None:
         raise BundleError(f"{folder} exists and is not a Tercet bundle; nothing was written")
 
 
-def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:
     encoded = encode_arrays(arrays)
     specs = {name: spec_of(array) for name, array in arrays.items()}
     manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest())
@@ -268,6 +283,7 @@ def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[
                 os.unlink(arrays_path)
         raise
     _remove_leftovers(folder, manifest.file_name)
+    return hashlib.sha256(sealed).hexdigest()
 
 
 def _manifest_is(folder: Path, sealed: bytes) -> bool:

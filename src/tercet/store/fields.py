@@ -85,6 +85,7 @@ def take_array(
     shape: int | tuple[int | None, ...],
     *,
     where: str = "bundle",
+    finite: bool = True,
 ) -> npt.NDArray[Any]:
     """Return one array of a bundle after checking what it is; nothing is copied.
 
@@ -95,6 +96,7 @@ def take_array(
     dtype : the type it must have, or a tuple of types of which it must have one
     shape : the number of dimensions, or the shape, with None for a length that may be anything
     where : what the messages call the bundle, such as its path
+    finite : look at every float; False leaves a mapped array where it is
 
     Raises
     ------
@@ -123,7 +125,7 @@ def take_array(
     ):
         expected = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
         raise DamagedBundleError(f"{where}: array {name!r} has shape {array.shape}; expected {expected}")
-    if array.dtype.kind == "f" and not _all_finite(array):
+    if finite and array.dtype.kind == "f" and not _all_finite(array):
         raise DamagedBundleError(f"{where}: array {name!r} has values that are not finite")
     return array
 

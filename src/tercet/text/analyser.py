@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 from unicodedata import normalize
 
-from tercet.errors import DamagedBundleError, MissingExtraError, ParameterError
+from tercet.errors import DamagedBundleError, ParameterError
 from tercet.text.checks import check_keys, wrong_parameter
 from tercet.text.japanese import JapaneseWords, require_japanese
 
@@ -37,7 +37,7 @@ class Analyser:
     lowercase : whether letter case is ignored
     pattern : regular expression that a word matches; with one group, the word is what the group caught
     stop_words : words to drop: None, ``"english"`` (scikit-learn's list) or your own list
-    stemmer : None, or the name of a Snowball algorithm such as ``"english"`` (needs the extra ``stem``)
+    stemmer : None, or the name of a Snowball algorithm such as ``"english"``
     ngrams : fewest and most words in a row that make one term; a term's words are joined by one space.
         Default (1, 1). With ``cut="characters"`` characters are counted, and the default is (2, 2).
 
@@ -183,10 +183,8 @@ def _character_ngrams(text: str, ngrams: tuple[int, int], lowercase: bool) -> li
 
 def _snowball(name: str) -> Callable[[str], str]:
     """The stemming function of a Snowball algorithm."""
-    try:
-        import Stemmer
-    except ImportError as error:
-        raise MissingExtraError("PyStemmer", "stem", f"Analyser(stemmer={name!r})") from error
+    import Stemmer
+
     if name not in Stemmer.algorithms():
         raise _wrong("stemmer", f"None or one of {', '.join(Stemmer.algorithms())}", name)
     # Its own cache is switched off: ours is faster, and one is enough.

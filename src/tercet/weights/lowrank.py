@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store import Fields, take_array
 from tercet.weights.part import Part, check_finite, frozen, take_shape
-from tercet.weights.scoring import Matrix
+from tercet.weights.scoring import Matrix, product
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,10 +62,10 @@ class LowRank(Part):
         return self.query_factors.size + (0 if self.tied else self.doc_factors.size)
 
     def latent_queries(self, Q: Matrix) -> NDArray[np.float64]:
-        return np.asarray(Q.astype(np.float64) @ self.query_factors.astype(np.float64))  # (n_q, n_components)
+        return np.asarray(product(Q, self.query_factors))  # (n_q, n_components)
 
     def latent_docs(self, D: Matrix) -> NDArray[np.float64]:
-        return np.asarray(D.astype(np.float64) @ self.doc_factors.astype(np.float64))  # (n_d, n_components)
+        return np.asarray(product(D, self.doc_factors))  # (n_d, n_components)
 
     def expand(self, Q: Matrix) -> NDArray[np.float64]:
         """Expansion at typical document length when there is a per-document scale."""

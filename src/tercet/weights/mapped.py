@@ -17,7 +17,7 @@ from tercet.weights.hashed import Hashed
 from tercet.weights.lowrank import LowRank
 from tercet.weights.part import Part, csr_arrays, frozen_csr, take_csr, take_shape
 from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
-from tercet.weights.scoring import Matrix
+from tercet.weights.scoring import Matrix, product
 
 _MOST_ENTRIES = 10**8  # of W as a matrix: about a gigabyte
 
@@ -197,7 +197,7 @@ class Mapped(Part):
 
 
 def _product(X: Matrix, words: Matrix) -> Matrix:
-    mapped = X.astype(np.float64) @ words
+    mapped = product(X, words)
     mapped.sort_indices()  # kernels want each word of a row once, in ascending order
     return mapped
 

@@ -60,9 +60,9 @@ class Part(ABC):
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         """All scores (n_q, n_d), dense, in double precision."""
-        return score_expanded(self._expand_block, Q, D)
+        return score_expanded(self.expand_block, Q, D)
 
-    def _expand_block(self, Q: Matrix) -> Any:
+    def expand_block(self, Q: Matrix) -> Any:
         """``expand``, sparse or dense as is faster to make and to score with."""
         return self.expand(Q)
 

@@ -18,7 +18,7 @@ from tercet.errors import DamagedBundleError
 from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
 from tercet.store import Fields, take_array
 from tercet.weights.part import Part, check_finite, csr_arrays, frozen, frozen_csr, take_csr, take_shape
-from tercet.weights.scoring import Matrix, in_double
+from tercet.weights.scoring import Matrix, in_double, product
 
 _COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
 _THIN = 1 / 8  # share of entries up to which an expanded query is made as a sparse row
@@ -183,9 +183,9 @@ class Sparse(Part):
         return self.weights.nnz
 
     def expand(self, Q: Matrix) -> Matrix:
-        return (Q.astype(np.float64) @ self.weights.astype(np.float64)) * self.scale
+        return product(Q, self.weights) * self.scale
 
-    def _expand_block(self, Q: Matrix) -> Any:
+    def expand_block(self, Q: Matrix) -> Any:
         n_products = int(np.diff(self.weights.indptr)[Q.indices].sum())
         if n_products <= _THIN * Q.shape[0] * self.shape[1]:
             return self.expand(Q)

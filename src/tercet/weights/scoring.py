@@ -29,6 +29,15 @@ def in_double(matrix: Matrix) -> DoubleRows:
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64)
 
 
+def product(X: Matrix, M: Any) -> Any:
+    """``X @ M`` in double precision; only the rows of M that X has entries for are read, so a few texts cost little."""
+    if X.nnz >= M.shape[0]:
+        return X.astype(np.float64) @ M.astype(np.float64)
+    used, place = np.unique(X.indices, return_inverse=True)
+    narrow = sparse.csr_array((X.data.astype(np.float64), place, X.indptr), shape=(X.shape[0], used.size))
+    return narrow @ M[used].astype(np.float64)
+
+
 def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDArray[np.float64]:
     """All scores (n_q, n_d) in double precision, where ``expand`` gives rows ``q'W``, sparse or dense.
 

@@ -8,21 +8,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster import hierarchy
 
-from tercet.errors import InputError, MissingExtraError
+from tercet.errors import InputError
+from tercet.features.model import FeatureModel
 from tercet.learn import TermPairRanker
 from tercet.model import TextModel
-from tercet.store import open_atomically
+from tercet.pictures.drawing import (
+    BLUE,
+    GREY,
+    INK,
+    PALE_RED,
+    PAPER,
+    RED,
+    SETTINGS,
+    TITLE_SIZE,
+    checked_picture,
+    import_matplotlib,
+    save_figure,
+    say_instead,
+    shortened,
+)
+from tercet.pictures.path import draw_path
 from tercet.weights import Weights
 from tercet.weights.survey import choose_columns, choose_rows, histogram, is_sparse, scan_rows, size_of_largest
 
-FORMATS: Final = (".png", ".svg", ".pdf")
 FULL_ABOVE: Final = 0.2  # share of live entries above which counting those of a dense or low-rank W says little
 LARGEST_SHARE: Final = 0.01  # the entries that are counted instead
 
@@ -65,35 +79,40 @@ class PairsSeen:
         return int(self.positive.sum() + self.negative.sum())
 
 
-def picture(thing: TextModel | TermPairRanker | Weights, path: str | PathLike[str], **options: Any) -> PairsSeen:
-    """Draw the pairs of words a model learned, and write the drawing as .png, .svg or .pdf.
+@overload
+def picture(thing: FeatureModel, path: str | PathLike[str], **options: Any) -> FeatureModel: ...
 
+
+@overload
+def picture(thing: TextModel | TermPairRanker | Weights, path: str | PathLike[str], **options: Any) -> PairsSeen: ...
+
+
+def picture(
+    thing: TextModel | TermPairRanker | Weights | FeatureModel, path: str | PathLike[str], **options: Any
+) -> PairsSeen | FeatureModel:
+    """Draw what a model learned, and write the drawing as .png, .svg or .pdf.
+
+    Of a feature model: its path, features used against the measure that chose, and its weights; see `draw_path`.
+    Of all others the pairs of words:
     On the left the query words with the largest weights on other words, and the document words that matter most to
     them; on the right how large the weights are, and how many of them each query word has. Needs the extra ``plot``.
 
     Parameters
     ----------
-    thing : a text model, a fitted ranker, or weights
+    thing : a text model, a fitted ranker, weights or a feature model
     path : file to write; it is there as a whole or not at all
-    options : those of `look_at_pairs`
+    options : those of `look_at_pairs`, or of `draw_path`
 
     Returns
     -------
-    what was drawn, as numbers
+    what was drawn, as numbers: the pairs, or the feature model itself, which has its path
     """
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(f"{path} does not say what to draw: a picture's name ends in {', '.join(FORMATS)}")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no folder {path.absolute().parent}")
-    _import_matplotlib()  # before the work, not after it
+    path = checked_picture(path)
+    if isinstance(thing, FeatureModel):
+        save_figure(draw_path(thing, **options), path)
+        return thing
     seen = look_at_pairs(thing, **options)
-    figure = draw_pairs(seen)
-    kind = path.suffix.lower()[1:]
-    # Nothing in the file says when it was drawn: the same model gives the same bytes.
-    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with _import_matplotlib().rc_context({"svg.hashsalt": "tercet"}), open_atomically(path) as file:
-        figure.savefig(file, format=kind, metadata=undated)
+    save_figure(draw_pairs(seen), path)
     return seen
 
 
@@ -211,21 +230,16 @@ def _similar_next_to_each_other(block: NDArray[np.float64]) -> tuple[NDArray[np.
 
 # -- drawing --------------------------------------------------------------------------------------------------------
 
-_RED, _PALE_RED, _BLUE = "#b3382c", "#efc4bd", "#2f6690"
-_PAPER, _INK, _GREY = "#fbfbf9", "#2b2b2b", "#8a8a8a"
 _LONGEST_NAME = 14
-_TITLE = 9.5
 _DECADES = 4  # of sizes, from the largest down
 
 
 def draw_pairs(seen: PairsSeen) -> Any:
     """A ``matplotlib.figure.Figure`` of what was seen; nothing of matplotlib's settings is changed."""
-    matplotlib = _import_matplotlib()
+    matplotlib = import_matplotlib()
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(
-        {"font.size": 8.5, "axes.edgecolor": _GREY, "text.color": _INK, "axes.labelcolor": _INK}
-    ):
+    with matplotlib.rc_context(SETTINGS):
         figure: Any = Figure(figsize=(10, 6.2), dpi=150, layout="constrained")
         left, right = figure.subfigures(1, 2, width_ratios=(1.75, 1))
         _draw_block(left, seen)
@@ -234,7 +248,7 @@ def draw_pairs(seen: PairsSeen) -> Any:
         _draw_live(below, seen)
         if seen.looked_at.size < seen.shape[0]:
             note = f"counted in {seen.looked_at.size:,} of {seen.shape[0]:,} query words, evenly spaced"
-            right.supxlabel(note, fontsize=7.5, color=_GREY)
+            right.supxlabel(note, fontsize=7.5, color=GREY)
     return figure
 
 
@@ -243,16 +257,16 @@ def _draw_block(figure: Any, seen: PairsSeen) -> None:
     from matplotlib.patches import Rectangle
 
     axes = figure.subplots()
-    axes.set_title(f"Strongest of {seen.shape[0]:,} × {seen.shape[1]:,} pairs", loc="left", fontsize=_TITLE)
+    axes.set_title(f"Strongest of {seen.shape[0]:,} × {seen.shape[1]:,} pairs", loc="left", fontsize=TITLE_SIZE)
     if not seen.block.size:
-        _say_instead(axes, "no weight between different words")
+        say_instead(axes, "no weight between different words")
         return
     own = (seen.query_terms[:, None] == seen.doc_terms[None, :]) & seen.shared
     limit = np.abs(seen.block[~own]).max()  # a word's weight on itself may exceed it, and would pale all others
-    colours = LinearSegmentedColormap.from_list("weights", [_BLUE, _PAPER, _RED])
+    colours = LinearSegmentedColormap.from_list("weights", [BLUE, PAPER, RED])
     image = axes.imshow(seen.block, cmap=colours, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-    axes.set_xticks(range(len(seen.doc_names)), map(_short, seen.doc_names), rotation=90, parse_math=False)
-    axes.set_yticks(range(len(seen.query_names)), map(_short, seen.query_names), parse_math=False)
+    axes.set_xticks(range(len(seen.doc_names)), _short(seen.doc_names), rotation=90, parse_math=False)
+    axes.set_yticks(range(len(seen.query_names)), _short(seen.query_names), parse_math=False)
     axes.set(xlabel="document words", ylabel="query words")
     for direction, n in ((axes.set_xticks, len(seen.doc_names)), (axes.set_yticks, len(seen.query_names))):
         direction(np.arange(n + 1) - 0.5, minor=True)
@@ -260,7 +274,7 @@ def _draw_block(figure: Any, seen: PairsSeen) -> None:
     axes.grid(which="minor", color="white", linewidth=1)
     axes.spines[:].set_visible(False)
     for i, j in np.argwhere(own):
-        axes.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor=_INK, linewidth=1.2, zorder=3))
+        axes.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor=INK, linewidth=1.2, zorder=3))
     beyond = np.abs(seen.block).max() > limit
     bar = figure.colorbar(
         image, ax=axes, orientation="horizontal", aspect=50, pad=0.02, extend="both" if beyond else "neither"
@@ -270,16 +284,16 @@ def _draw_block(figure: Any, seen: PairsSeen) -> None:
 
 
 def _draw_sizes(axes: Any, seen: PairsSeen) -> None:
-    axes.set_title(f"Sizes of {_rounded(seen.n_live)} weights", loc="left", fontsize=_TITLE)
+    axes.set_title(f"Sizes of {_rounded(seen.n_live)} weights", loc="left", fontsize=TITLE_SIZE)
     if not seen.n_live:
-        _say_instead(axes, "all weights are zero")
+        say_instead(axes, "all weights are zero")
         return
     # An area and a line: where both signs have the same sizes, both are still seen.
     axes.stairs(
-        seen.positive, seen.edges, fill=True, color=_PALE_RED, label=f"positive {seen.positive.sum() / seen.n_live:.1%}"
+        seen.positive, seen.edges, fill=True, color=PALE_RED, label=f"positive {seen.positive.sum() / seen.n_live:.1%}"
     )
     axes.stairs(
-        seen.negative, seen.edges, color=_BLUE, linewidth=1.5, label=f"negative {seen.negative.sum() / seen.n_live:.1%}"
+        seen.negative, seen.edges, color=BLUE, linewidth=1.5, label=f"negative {seen.negative.sum() / seen.n_live:.1%}"
     )
     lowest = np.clip(seen.edges[0], seen.edges[-1] / 10**_DECADES, seen.edges[-1] / 10)
     smaller = int((seen.positive + seen.negative)[seen.edges[1:] <= lowest].sum())
@@ -293,12 +307,12 @@ def _draw_sizes(axes: Any, seen: PairsSeen) -> None:
 
 def _draw_live(axes: Any, seen: PairsSeen) -> None:
     what = f"Largest {LARGEST_SHARE:.0%} of weights" if seen.floor else "Weights other than zero"
-    axes.set_title(f"{what}, by query word", loc="left", fontsize=_TITLE)
+    axes.set_title(f"{what}, by query word", loc="left", fontsize=TITLE_SIZE)
     if seen.document_frequency is None:
-        axes.plot(np.arange(1, seen.live.size + 1), np.sort(seen.live)[::-1], color=_INK, linewidth=1.5)
+        axes.plot(np.arange(1, seen.live.size + 1), np.sort(seen.live)[::-1], color=INK, linewidth=1.5)
         axes.set(xlabel="query words, most entries first")
     else:
-        axes.plot(seen.document_frequency, seen.live, ".", color=_INK, markersize=4, alpha=0.3, markeredgewidth=0)
+        axes.plot(seen.document_frequency, seen.live, ".", color=INK, markersize=4, alpha=0.3, markeredgewidth=0)
         axes.set(xlabel="documents with the query word", xscale="log")
         axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel(f"entries of at least {seen.floor:.2g}" if seen.floor else "entries")
@@ -312,23 +326,10 @@ def _draw_live(axes: Any, seen: PairsSeen) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _say_instead(axes: Any, what: str) -> None:
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, what, ha="center", va="center", color=_GREY)
-
-
 def _rounded(n: int) -> str:
     """A count a reader takes in: 812, 97,500, 10.0 million."""
     return f"{n:,}" if n < 10**6 else f"{n / 10**6:,.1f} million"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-
-
-def _import_matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot", "drawing a picture") from error
-    return matplotlib
+def _short(names: Sequence[str]) -> list[str]:
+    return [shortened(name, _LONGEST_NAME) for name in names]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tercet.errors import DamagedBundleError
 from tercet.measure import Evaluation, PairedTest, paired_test
+from tercet.report.details import Details
 from tercet.store import Fields
 
 
@@ -22,12 +23,30 @@ class SystemResult:
     def of(cls, name: str, evaluation: Evaluation) -> SystemResult:
         return cls(name, {str(m): (evaluation.mean(m), *evaluation.interval(m)) for m in evaluation.measures})
 
+    def to_meta(self) -> dict[str, Any]:
+        # A list, since a saved dict does not keep its order.
+        return {"name": self.name, "values": [[m, *map(_stored, v)] for m, v in self.values.items()]}
+
+    @classmethod
+    def from_meta(cls, meta: Any) -> SystemResult:
+        fields = Fields(meta, "report system")
+        values = {}
+        for row in fields.take("values", list):
+            if not isinstance(row, list) or len(row) != 4 or not isinstance(row[0], str):
+                raise DamagedBundleError(f"a report has {row!r}; expected a measure, its mean and its interval")
+            values[row[0]] = read_numbers([float("nan") if v is None else v for v in row[1:]], 3)
+        system = cls(fields.take("name", str), values)  # type: ignore[arg-type]
+        fields.done()
+        return system
+
 
 @dataclass(frozen=True)
 class Report:
     """What was tried, what was chosen on validation, and how it does on queries that nothing was chosen on.
 
-    Printing it gives the table of the systems and the decision.
+    Printing it gives the table of the systems and the decision. ``systems`` are the starts that learning could have
+    had, the chosen one last of them, and then what was learned, where that was accepted; ``rivals`` are others, such as
+    RM3. ``details`` is what `tercet.report.page` shows besides; reports of earlier versions have neither.
     """
 
     measure: str
@@ -41,16 +60,19 @@ class Report:
     change: tuple[float, float, float, float] | None
     chosen: dict[str, Any]
     seconds: float
+    rivals: tuple[SystemResult, ...] = ()
+    details: Details | None = None
 
     def __str__(self) -> str:
         measures = list(self.systems[0].values)
-        width = max(len(s.name) for s in self.systems)
+        shown = (*self.rivals, *self.systems)
+        width = max(len(s.name) for s in shown)
         lines = [
             f"{self.n_train} training queries, {self.n_validation} for validation, {self.n_test} untouched. "
             + self.split,
             " " * width + "".join(f"  {m:>22}" for m in measures),
         ]
-        for system in self.systems:
+        for system in shown:
             cells = ""
             for mean, low, high in system.values.values():
                 cells += f"  {shown_interval(mean, low, high):>22}"
@@ -65,15 +87,18 @@ class Report:
         return "\n".join(lines)
 
     def to_meta(self) -> dict[str, Any]:
-        return {
+        added: dict[str, Any] = {}  # absent rather than empty, as before there were any
+        if self.rivals:
+            added["rivals"] = [rival.to_meta() for rival in self.rivals]
+        if self.details is not None:
+            added["details"] = self.details.to_meta()
+        return added | {
             "measure": self.measure,
             "n_train": self.n_train,
             "n_validation": self.n_validation,
             "n_test": self.n_test,
             "split": self.split,
-            "systems": [
-                {"name": s.name, "values": [[m, *map(_stored, v)] for m, v in s.values.items()]} for s in self.systems
-            ],
+            "systems": [system.to_meta() for system in self.systems],
             "accepted": self.accepted,
             "decision": self.decision,
             "change": None if self.change is None else list(self.change),
@@ -84,9 +109,11 @@ class Report:
     @classmethod
     def from_meta(cls, meta: dict[str, Any]) -> Report:
         fields = Fields(meta, "report")
-        systems = tuple(_system(entry) for entry in fields.take("systems", list))
-        if not systems or any(s.values.keys() != systems[0].values.keys() for s in systems):
+        systems = tuple(SystemResult.from_meta(entry) for entry in fields.take("systems", list))
+        rivals = tuple(SystemResult.from_meta(entry) for entry in fields.take("rivals", list, default=[]))
+        if not systems or any(s.values.keys() != systems[0].values.keys() for s in (*systems, *rivals)):
             raise DamagedBundleError("a report must have systems, all with the same measures")
+        details = fields.take("details", dict | None, default=None)
         change = fields.take("change", list | None)
         report = cls(
             measure=fields.take("measure", str),
@@ -97,9 +124,11 @@ class Report:
             systems=systems,
             accepted=fields.take("accepted", bool),
             decision=fields.take("decision", str),
-            change=None if change is None else _numbers(change, 4),  # type: ignore[arg-type]
+            change=None if change is None else read_numbers(change, 4),  # type: ignore[arg-type]
             chosen=fields.take("chosen", dict),
             seconds=fields.take("seconds", float),
+            rivals=rivals,
+            details=None if details is None else Details.from_meta(details),
         )
         fields.done()
         return report
@@ -120,20 +149,8 @@ def _stored(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def _system(entry: Any) -> SystemResult:
-    fields = Fields(entry, "report system")
-    values = {}
-    # A list, since a saved dict does not keep its order.
-    for row in fields.take("values", list):
-        if not isinstance(row, list) or len(row) != 4 or not isinstance(row[0], str):
-            raise DamagedBundleError(f"a report has {row!r}; expected a measure, its mean and its interval")
-        values[row[0]] = _numbers([float("nan") if v is None else v for v in row[1:]], 3)
-    system = SystemResult(fields.take("name", str), values)  # type: ignore[arg-type]
-    fields.done()
-    return system
-
-
-def _numbers(values: Any, n: int) -> tuple[float, ...]:
+def read_numbers(values: Any, n: int) -> tuple[float, ...]:
+    """So many floats of a saved report."""
     if not isinstance(values, list) or len(values) != n or not all(type(v) in (int, float) for v in values):
         raise DamagedBundleError(f"a report has {values!r}; expected {n} numbers")
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,14 @@ from scipy import sparse
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade, check_seed
 from tercet.errors import InputError
 from tercet.learn import LowRankRanker, SampledSource
-from tercet.measure import Evaluation
+from tercet.learn.loop import Callback
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
 from tercet.model import TextModel
-from tercet.report import Report, SystemResult, change_between
+from tercet.recipe.reporting import CurveRecorder, Facts, Outcome, make_report
+from tercet.recipe.space import Space
 from tercet.text import Analyser, Vectoriser
-from tercet.weights import Identity, Weights
+from tercet.weights import Weights
 
 Qrels = Mapping[str, Mapping[str, int]]
 
@@ -41,30 +42,13 @@ MIN_STEPS, MAX_STEPS, STEPS_PER_JUDGEMENT = 100_000, 500_000, 20
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
-    """One way to weight words: training matrices, and the queries to choose and to report on."""
-
-    name: str
-    vectoriser: Vectoriser
-    Q: sparse.csr_array
-    D: sparse.csr_array
-    validation: HeldOutQueries
-    test: HeldOutQueries
-
-    @property
-    def start(self) -> Weights:
-        return Weights([Identity(n_terms=self.D.shape[1])])
-
-
-@dataclass(frozen=True, eq=False)
 class Task:
     """What is to be learned, apart from how words are weighted."""
 
     sampler: Sampler
     candidates: tuple[dict[str, Any], ...]
     n_judgements: int
-    n_train: int
-    split: str
+    facts: Facts
     build: Callable[[Vectoriser], tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]]
 
     def space(self, name: str, analyser: Analyser) -> Space:
@@ -84,6 +68,7 @@ def fit(
     n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
+    name: str = "",
 ) -> TextModel:
     """Learn a text model from judged queries, and report it against tf-idf and BM25 on untouched ones.
 
@@ -94,10 +79,12 @@ def fit(
     validation, test : judgements of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
     measure : what validation maximises
-    analyser : how texts are cut into words; default words of two letters or more without English stop words
+    analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
+        to their English stems where plain matching is then better on validation by more than one standard error
     n_models : how often the chosen model is learned, from as many seeds; the mean of all is the result
         Steadier than one, and as many times as large and as slow.
     verbose : None shows progress on a terminal, True always, False never
+    name : what the report calls the data
 
     Returns
     -------
@@ -117,7 +104,7 @@ def fit(
     measure = str(parse_measure(measure))
     random_state = check_seed(random_state)
     task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
-    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose)
+    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
 
 
 def fit_labelled(
@@ -130,16 +117,17 @@ def fit_labelled(
     n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
+    name: str = "",
 ) -> TextModel:
     """Learn which texts belong together from their labels: each text is a query for the others of its class.
 
     A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
-    and labels, each against all others, or on another tenth. ``n_models`` as in ``fit``.
+    and labels, each against all others, or on another tenth. ``n_models`` and ``name`` as in ``fit``.
     """
     measure = str(parse_measure(measure))
     random_state = check_seed(random_state)
     task = _labelled_task(texts, labels, test, measure, random_state)
-    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose)
+    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
 
 
 def _check_n_models(n: int) -> int:
@@ -199,7 +187,9 @@ def _judged_task(
         return Q, D, choose, report
 
     sampler = JudgementSampler.from_qrels(train, n_docs=len(docs), query_rows=query_rows, doc_rows=doc_rows)
-    return Task(sampler, FOR_JUDGEMENTS, sum(map(len, train.values())), len(train), split, build)
+    n_judgements = sum(map(len, train.values()))
+    data = {"kind": "judged queries", "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
+    return Task(sampler, FOR_JUDGEMENTS, n_judgements, Facts(data, len(train), split, queries), build)
 
 
 def _hold_out(
@@ -259,6 +249,7 @@ def _labelled_task(
         split = "A tenth of the texts was held out for validation; test texts were given."
     rest = np.sort(rest)
     parsed = parse_measure(measure)
+    tested = ([texts[i] for i in report], y[report]) if test is None else test
 
     def held_out(vectoriser: Vectoriser, some: Sequence[str], classes: Any) -> HeldOutQueries:
         """Each text against all others; never against training texts, whose memorised labels look like a gain."""
@@ -274,52 +265,92 @@ def _labelled_task(
         D = sparse.csr_array(vectoriser.fit_transform_docs(taught))
         Q = sparse.csr_array(vectoriser.transform_queries(taught))
         validation = held_out(vectoriser, [texts[i] for i in choose], y[choose])
-        other = ([texts[i] for i in report], y[report]) if test is None else test
-        return Q, D, validation, held_out(vectoriser, *other)
+        return Q, D, validation, held_out(vectoriser, *tested)
 
-    return Task(LabelSampler(y[rest]), FOR_LABELS, len(rest), len(rest), split, build)
+    data = {"kind": "labelled texts", "n_texts": len(texts), "n_classes": len(set(labels))}
+    asked = dict(zip(map(str, range(len(tested[0]))), tested[0], strict=True))
+    return Task(LabelSampler(y[rest]), FOR_LABELS, len(rest), Facts(data, len(rest), split, asked), build)
 
 
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
 def _solve(
-    task: Task, measure: str, analyser: Analyser | None, n_models: int, random_state: int, verbose: bool | None
+    task: Task,
+    measure: str,
+    analyser: Analyser | None,
+    n_models: int,
+    random_state: int,
+    verbose: bool | None,
+    name: str,
 ) -> TextModel:
+    if not isinstance(name, str):
+        raise InputError(f"name is what the report calls the data, a string; got {name!r}")
     began = time.perf_counter()
-    cut = analyser or Analyser(stop_words="english")
-    spaces = [task.space(name, cut) for name in WEIGHTINGS]
-    space = max(spaces, key=lambda s: s.validation(s.start))
-    learned, chosen = _learn(space, task, n_models, random_state, verbose)
+    spaces, space = _choose_words(task, analyser)
+    learned, chosen, curves = _learn(space, task, n_models, random_state, verbose)
     before, after = space.validation.values(space.start), space.validation.values(learned)
     accepted, decision = _decide(space, before, after, measure, n_models)
-    weights = learned if accepted else space.start
-    return TextModel(
-        space.vectoriser,
-        space.vectoriser,
-        weights,
-        _report(task, spaces, space, weights, measure, accepted, decision, chosen, time.perf_counter() - began),
-    )
+    model = TextModel(space.vectoriser, space.vectoriser, learned if accepted else space.start)
+    outcome = Outcome(measure, accepted, decision, chosen, before, after, curves, name, random_state)
+    seconds = time.perf_counter() - began
+    return replace(model, report=make_report(model, task.facts, spaces, space, outcome, seconds))
+
+
+def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], Space]:
+    """The spaces of the analyser that is given, or chosen, and the one of them that matches words best."""
+    analysers = [Analyser(stop_words="english", stemmer=stemmer) for stemmer in (None, "english")]
+    spaces: list[Space] = []
+    best: Space | None = None
+    for each in analysers if analyser is None else [analyser]:
+        found = [task.space(weighting, each) for weighting in WEIGHTINGS]
+        one = max(found, key=lambda space: space.validation(space.start))
+        if best is None or _gain(one, best.validation.values(best.start), one.validation.values(one.start)).is_clear:
+            spaces, best = found, one
+    assert best is not None
+    return spaces, best
+
+
+class _Gain(NamedTuple):
+    """A change of validation values for the better, and its standard error over queries."""
+
+    mean: float
+    error: float
+    n_queries: int
+
+    @property
+    def is_clear(self) -> bool:
+        return self.mean > self.error
+
+
+def _gain(space: Space, before: NDArray[np.float64], after: NDArray[np.float64]) -> _Gain:
+    sign = 1.0 if space.validation.measure.higher_is_better else -1.0
+    gain = sign * (after - before)
+    error = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else float("inf")
+    return _Gain(float(gain.mean()), error, gain.size)
 
 
 def _learn(
     space: Space, task: Task, n_models: int, random_state: int, verbose: bool | None
-) -> tuple[Weights, dict[str, Any]]:
+) -> tuple[Weights, dict[str, Any], CurveRecorder]:
     """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
     n_steps = int(np.clip(task.n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
+    curves = CurveRecorder(space, n_steps)
 
-    def train(candidate: dict[str, Any], seed: int) -> Weights:
+    def train(candidate: dict[str, Any], seed: int, *callbacks: Callback) -> Weights:
         ranker = LowRankRanker(schedule="linear", rate=0.1, random_state=seed, verbose=verbose, **candidate)
-        return ranker.fit(space.Q, SampledSource(task.sampler, n_steps, random_state=seed), space.D).weights_
+        source = SampledSource(task.sampler, n_steps, random_state=seed)
+        return ranker.fit(space.Q, source, space.D, callbacks=callbacks).weights_
 
     found = []
     for candidate in task.candidates:
         if candidate["start"] == "lsi" and min(space.D.shape) <= candidate["n_components"]:
             # Too few documents or words to have that many directions.
             candidate = {**candidate, "start": "random"}
-        one = train(candidate, random_state)
+        one = train(candidate, random_state, curves.of(candidate))
         found.append((*_blend(space, one, candidate["identity_weight"]), one, candidate))
     _, extra, weights, candidate = max(found, key=lambda each: each[0])
+    curves.choose(candidate)
     chosen = {"vectors": space.name, "steps": n_steps, **candidate}
     if n_models > 1:
         for seed in range(random_state + 1, random_state + n_models):
@@ -327,7 +358,7 @@ def _learn(
         weights = weights * (1 / n_models)
         _, extra = _blend(space, weights, candidate["identity_weight"])
         chosen["models"] = n_models
-    return weights + space.start * extra, {**chosen, "blend": extra}
+    return weights + space.start * extra, {**chosen, "blend": extra}, curves
 
 
 def _blend(space: Space, weights: Weights, identity_weight: float) -> tuple[float, float]:
@@ -343,51 +374,12 @@ def _decide(
     space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str, n_models: int
 ) -> tuple[bool, str]:
     """Accept learning only when it beats the start on validation by more than one standard error."""
-    sign = 1.0 if space.validation.measure.higher_is_better else -1.0
-    gain = sign * (after - before)
-    error = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else float("inf")
-    accepted = bool(gain.mean() > error)
+    gain = _gain(space, before, after)
+    accepted = gain.is_clear
     learning = "Learning" if n_models == 1 else f"Learning (the mean of {n_models} models)"
     verdict = "accepted" if accepted else f"declined; the model is {space.name}"
     return accepted, (
-        f"{learning} was {verdict}: on {gain.size} validation queries {measure} changed by {sign * gain.mean():+.3f} "
-        f"from {space.name}'s {before.mean():.3f}, with a standard error of {error:.3f}."
-    )
-
-
-def _report(
-    task: Task,
-    spaces: Sequence[Space],
-    space: Space,
-    weights: Weights,
-    measure: str,
-    accepted: bool,
-    decision: str,
-    chosen: dict[str, Any],
-    seconds: float,
-) -> Report:
-    measures = list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
-    start: Evaluation | None = None
-    systems = []
-    # The start comes last of the baselines, next to what was learned from it.
-    for other in sorted(spaces, key=lambda s: s is space):
-        start = other.test.evaluate(other.start, measures)
-        systems.append(SystemResult.of(other.name, start))
-    change = None
-    if accepted and start is not None:
-        learned = space.test.evaluate(weights, measures)
-        systems.append(SystemResult.of("learned", learned))
-        change = change_between(learned, start, measure)
-    return Report(
-        measure=measure,
-        n_train=task.n_train,
-        n_validation=len(space.validation.qids),
-        n_test=len(space.test.qids),
-        split=task.split,
-        systems=tuple(systems),
-        accepted=accepted,
-        decision=decision,
-        change=change,
-        chosen=chosen,
-        seconds=seconds,
+        f"{learning} was {verdict}: on {gain.n_queries} validation queries {measure} changed by "
+        f"{(after - before).mean():+.3f} from {space.name}'s {before.mean():.3f}, with a standard error of "
+        f"{gain.error:.3f}."
     )

@@ -1,0 +1,1 @@
+"""Tercet inside other libraries. Each module needs its own library, and only when it is used."""

@@ -1,0 +1,98 @@
+"""Collections of the ir_datasets library (extra ``ir-datasets``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from tercet.errors import InputError, MissingExtraError
+
+PREFIX = "ir_datasets:"  # of names that stand where a path may
+_SPLITS = ("train", "validation", "dev", "valid", "vali", "test")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents and queries, id -> text, and judgements by split, qid -> doc_id -> grade."""
+
+    docs: dict[str, str]
+    queries: dict[str, str]
+    qrels: dict[str, dict[str, dict[str, int]]]
+
+
+def read_ir_datasets(name: str, library: Any = None) -> Collection:
+    """Read a collection by its name, as in ``"beir/nfcorpus"``; a leading ``ir_datasets:`` is dropped.
+
+    A name whose data set has judgements gives one split, called by the last part of the name where that is a usual
+    name of a split (train, dev, test, …), and ``train`` otherwise. Of a name without judgements, the data sets right
+    below it that have judgements over the same documents are its splits.
+
+    Parameters
+    ----------
+    name : as ir_datasets knows it
+    library : what stands in for ``import ir_datasets``
+
+    Notes
+    -----
+    ir_datasets fetches what it does not have; all documents are then held in memory.
+    """
+    found = _import() if library is None else library
+    name = name.removeprefix(PREFIX)
+    dataset = _load(found, name)
+    if not dataset.has_docs():
+        raise InputError(f"{name} of ir_datasets has no documents")
+    last = name.rpartition("/")[2]
+    parts = {last if last in _SPLITS else "train": dataset} if dataset.has_qrels() else _splits(found, name)
+    queries: dict[str, str] = {}
+    for part in (dataset, *parts.values()):
+        if part.has_queries():
+            queries |= {str(query.query_id): _text(query, "query_id") for query in part.queries_iter()}
+    if not queries:
+        raise InputError(f"{name} of ir_datasets has no queries; name a data set that has")
+    docs = {str(doc.doc_id): _text(doc, "doc_id") for doc in dataset.docs_iter()}
+    return Collection(docs, queries, {split: _qrels(part.qrels_iter()) for split, part in parts.items()})
+
+
+def _import() -> Any:
+    try:
+        return import_module("ir_datasets")
+    except ImportError as error:
+        raise MissingExtraError("ir_datasets", "ir-datasets", "reading a collection of ir_datasets") from error
+
+
+def _load(library: Any, name: str) -> Any:
+    try:
+        return library.load(name)
+    except KeyError as error:
+        near = sorted(known for known in library.registry if known.split("/")[0] == name.split("/")[0])[:8]
+        hint = f"; there are {', '.join(near)}" if near else ""
+        raise InputError(f"ir_datasets knows no data set {name!r}{hint}") from error
+
+
+def _splits(library: Any, name: str) -> dict[str, Any]:
+    """Data sets right below a name that judge the same documents."""
+    splits = {}
+    for known in sorted(library.registry):
+        above, _, last = known.rpartition("/")
+        if above == name:
+            part = library.load(known)
+            if part.has_qrels() and library.docs_parent_id(known) == library.docs_parent_id(name):
+                splits[last] = part
+    return splits
+
+
+def _qrels(judgements: Iterable[Any]) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for judgement in judgements:
+        qrels.setdefault(str(judgement.query_id), {})[str(judgement.doc_id)] = int(judgement.relevance)
+    return qrels
+
+
+def _text(record: Any, id_name: str) -> str:
+    """The text a record is known by; of one that does not say, all its texts."""
+    if hasattr(record, "default_text"):
+        return str(record.default_text())
+    texts = [value for name, value in record._asdict().items() if name != id_name and isinstance(value, str)]
+    return " ".join(text for text in texts if text)

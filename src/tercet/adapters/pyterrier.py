@@ -1,0 +1,155 @@
+"""Tercet models as PyTerrier transformers (extra ``pyterrier``).
+
+They take and give frames as all transformers do: ``qid`` and ``query`` come in, ``docno``, ``score`` and ``rank`` go
+out, best first, ranks from 0. Where PyTerrier is not installed they are plain classes with the same ``transform``, and
+only pandas is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tercet.errors import InputError, MissingExtraError
+from tercet.model import TextModel
+
+if TYPE_CHECKING:
+    Frame = Any
+    _Transformer: Any = object
+else:
+    try:
+        from pyterrier import Transformer as _Transformer
+    except ImportError:
+
+        class _Transformer:
+            """Stands in for PyTerrier's, so that a frame can be transformed without it."""
+
+            def __call__(self, frame: Any) -> Any:
+                return self.transform(frame)
+
+
+FIRST_RANK = 0  # as PyTerrier counts
+
+
+class TercetRetriever(_Transformer):
+    """Retrieves the best documents of a collection for each query.
+
+    Parameters
+    ----------
+    model : a text model
+    docs : doc_id -> text; vectors are made once, here
+    k : most documents of a query; those that score 0 or less are found too, when there are no others
+
+    Notes
+    -----
+    In comes a frame with ``qid`` and ``query``; other columns of a query are kept. Out comes a row for each document
+    found. Ties go to the document that comes first in ``docs``.
+    """
+
+    def __init__(self, model: TextModel, docs: Mapping[str, str], *, k: int = 1000) -> None:
+        _check_model(model)
+        if not docs:
+            raise InputError("there are no documents to retrieve from")
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise InputError(f"k must be an integer of at least 1; got {k!r}")
+        super().__init__()
+        self.model = model
+        self.k = int(k)
+        self.docnos = np.array(list(docs), dtype=object)
+        self._vectors = model.docs(list(docs.values()))
+
+    def transform(self, frame: Frame) -> Frame:
+        """The k best documents for each row."""
+        _import_pandas()
+        _check_columns(frame, ("qid", "query"), type(self).__name__)
+        asked = frame.drop(columns=["docno", "score", "rank"], errors="ignore").reset_index(drop=True)
+        if not len(asked):
+            return _with_results(asked, [], [], [])
+        docs, scores = self.model.weights.rank(
+            self.model.queries(_texts(asked, "query")), self._vectors, min(self.k, len(self.docnos))
+        )
+        n_found = docs.shape[1]
+        rows = asked.loc[np.repeat(np.arange(len(asked)), n_found)].reset_index(drop=True)
+        ranks = np.tile(np.arange(n_found), len(asked)) + FIRST_RANK
+        return _with_results(rows, self.docnos[docs.ravel()], scores.ravel(), ranks)
+
+    def __repr__(self) -> str:
+        return f"TercetRetriever({len(self.docnos):,} documents, k={self.k})"
+
+
+class TercetReranker(_Transformer):
+    """Scores the documents of a frame anew.
+
+    Parameters
+    ----------
+    model : a text model
+    text : column of the documents' texts
+
+    Notes
+    -----
+    In comes a frame with ``qid``, ``query``, ``docno`` and the texts; out comes the same with new ``score`` and
+    ``rank``, sorted by query, in the order in which queries came, and rank. Ties stay in the order they had.
+    """
+
+    def __init__(self, model: TextModel, *, text: str = "text") -> None:
+        _check_model(model)
+        super().__init__()
+        self.model = model
+        self.text = text
+
+    def transform(self, frame: Frame) -> Frame:
+        """The same rows, scored by the model."""
+        _import_pandas()
+        _check_columns(frame, ("qid", "query", "docno", self.text), type(self).__name__)
+        rows = frame.drop(columns=["score", "rank"], errors="ignore").reset_index(drop=True)
+        if not len(rows):
+            return rows.assign(score=np.empty(0), rank=np.empty(0, dtype=np.int64))
+        queries, docs = self.model.queries(_texts(rows, "query")), self.model.docs(_texts(rows, self.text))
+        scores = self.model.weights.score_rows(queries, docs)
+        _, first, query = np.unique(np.array(rows["qid"], dtype=object), return_index=True, return_inverse=True)
+        came = first[query]  # the place where a row's query came first
+        order = np.lexsort((np.arange(len(rows)), -scores, came))
+        starts = np.flatnonzero(np.diff(came[order], prepend=-1))
+        sizes = np.diff([*starts, len(rows)])
+        ranks = np.concatenate([np.arange(size) for size in sizes]) + FIRST_RANK
+        return rows.loc[order].reset_index(drop=True).assign(score=scores[order], rank=ranks)
+
+    def __repr__(self) -> str:
+        return f"TercetReranker(text={self.text!r})"
+
+
+def _with_results(rows: Frame, docnos: Any, scores: Any, ranks: Any) -> Frame:
+    return rows.assign(
+        docno=np.asarray(docnos, dtype=object),
+        score=np.asarray(scores, dtype=np.float64),
+        rank=np.asarray(ranks, dtype=np.int64),
+    )
+
+
+def _texts(frame: Frame, column: str) -> list[str]:
+    texts = frame[column].tolist()
+    for at, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"row {at} has {text!r} for {column!r}; expected text")
+    return texts
+
+
+def _check_columns(frame: Frame, needed: tuple[str, ...], who: str) -> None:
+    missing = [name for name in needed if name not in frame.columns]
+    if missing:
+        raise InputError(f"{who} needs the columns {', '.join(needed)}; there is no {', '.join(missing)}")
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, TextModel):
+        raise InputError(f"a text model is needed, as tc.fit and tc.load give it; got {type(model).__name__}")
+
+
+def _import_pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise MissingExtraError("pandas", "pyterrier", "transforming a frame") from error

@@ -1,0 +1,90 @@
+"""``tercet index``"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import click
+
+from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets, open_data, open_model
+from tercet.data import recognise
+from tercet.data.beir import iter_corpus, plain_or_packed
+from tercet.search import Index
+
+Docs = Iterable[tuple[str, str]]
+
+
+@click.command()
+@click.argument("data", type=DATA, required=False)
+@click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
+@click.option("--model", type=FOLDER, help="The text model to search with; for a new index.")
+@click.option("-o", "--output", type=NEW, required=True, help="Folder of the index.")
+@click.option("--add", is_flag=True, help="Add DATA's documents to the index that is there.")
+@click.option("--replace", is_flag=True, help="The same, in the place of documents with the same ids.")
+@click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be given again and again.")
+@click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
+@click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
+@click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
+def index(
+    data: Path | None,
+    corpus: Path | None,
+    model: Path | None,
+    output: Path,
+    add: bool,
+    replace: bool,
+    remove: tuple[str, ...],
+    remove_listed: Path | None,
+    merge: bool,
+    no_texts: bool,
+) -> None:
+    """Index DATA's documents for a model, or change an index.
+
+    Documents are read one by one, so DATA may be larger than memory. An index changes as a whole or not at all.
+    """
+    changes = add or replace or remove or remove_listed is not None or merge
+    if (data is None) == (corpus is None) and (add or replace or not changes):
+        raise click.UsageError("name DATA or --corpus")
+    if not changes:
+        if model is None:
+            raise click.UsageError("Missing option '--model'.")
+        text_model = open_model(model)
+        built = Index.build(_docs(data, corpus), text_model, output, keep_texts=not no_texts)
+        click.echo(f"{output}: {len(built):,} documents, {text_model.weights.shape[1]:,} words")
+        return
+    if model is not None or no_texts:
+        raise click.UsageError("--model and --no-texts are for a new index")
+    if add and replace:
+        raise click.UsageError("--add refuses documents that are there and --replace takes their places; name one")
+    if (data is not None or corpus is not None) and not (add or replace):
+        raise click.UsageError("DATA is for --add and --replace")
+    found = Index.open(output)
+    before = len(found)
+    gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
+    if gone:
+        found.remove(gone)
+    if add or replace:
+        (found.add if add else found.replace)(_docs(data, corpus))
+    if merge:
+        found.merge()
+    click.echo(f"{output}: {before:,} documents before, {len(found):,} now, in {found.n_segments:,} segments")
+
+
+def _docs(data: Path | None, corpus: Path | None) -> Docs:
+    """Documents as they are read, where the format allows it."""
+    if corpus is not None:
+        return iter_corpus(corpus)
+    assert data is not None
+    if not is_ir_datasets(data) and recognise(data) == "beir":
+        return iter_corpus(plain_or_packed(data, "corpus.jsonl"))
+    found = open_data(data, None, None, None)
+    if isinstance(found, Labelled):
+        parts = [part for part in (found.train, found.test) if part is not None]
+        return chain.from_iterable(zip(part.names, part.texts, strict=True) for part in parts)
+    return found.docs.items()
+
+
+def _listed(path: Path) -> Iterator[str]:
+    with open(path, encoding="utf-8") as file:
+        yield from (line.strip() for line in file if line.strip())

@@ -1,0 +1,79 @@
+"""``tercet search``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tercet.cli.inputs import FILE, FOLDER, NEW, open_model
+from tercet.data import read_queries, write_run
+from tercet.search import Index
+from tercet.search.results import Results
+
+_TEXT_SHOWN = 76
+
+
+@click.command()
+@click.argument("index", type=FOLDER)
+@click.argument("text", required=False)
+@click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
+@click.option("--why", is_flag=True, help="Show the pairs of words behind each score.")
+@click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
+@click.option("--model", type=FOLDER, help="Another text model over the same words.")
+@click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
+@click.option("-o", "--output", type=NEW, help="The run to write; .gz is packed.")
+@click.option("--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks.")
+def search(
+    index: Path,
+    text: str | None,
+    count: int | None,
+    why: bool,
+    max_terms: int | None,
+    model: Path | None,
+    queries: Path | None,
+    output: Path | None,
+    unverified: bool,
+) -> None:
+    """Find the documents of an index that answer a text best, or those for each of many queries."""
+    if (text is None) == (queries is None):
+        raise click.UsageError("name a text or --queries")
+    if (queries is None) != (output is None):
+        raise click.UsageError("--queries and -o go together")
+    if queries is not None and why:
+        raise click.UsageError("--why is for one text; a run has no place for reasons")
+    opened = Index.open(index, None if model is None else open_model(model), verify=not unverified)
+    if queries is not None and output is not None:
+        asked = read_queries(queries)
+        run = opened.search_many(asked, count or 100, max_terms)
+        write_run(output, run)
+        empty = sum(not found for found in run.values())
+        click.echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
+        if empty:
+            click.echo(f"note: {empty:,} queries found nothing and have no line", err=True)
+        return
+    assert text is not None
+    show(opened.search(text, count or 10, max_terms), why)
+
+
+def show(found: Results, why: bool) -> None:
+    """Print hits, best first: score, id and the beginning of the text."""
+    if found.unknown:
+        click.echo(f"the model does not know: {', '.join(found.unknown)}", err=True)
+    if not found:
+        click.echo("nothing found", err=True)
+    if not found.exact:
+        click.echo(f"not exact: a document may be missing that scores up to {found.missed:.4g} more", err=True)
+    for rank, hit in enumerate(found, 1):
+        click.echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
+        if why:
+            for line in hit.why.table(5).splitlines()[1:]:
+                if not line.startswith("the model does not know"):
+                    click.echo(f"       {line}")
+
+
+def _beginning(text: str | None) -> str:
+    if not text:
+        return ""
+    words = " ".join(text.split())
+    return "  " + (words if len(words) <= _TEXT_SHOWN else words[: _TEXT_SHOWN - 1] + "…")

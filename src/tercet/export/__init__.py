@@ -1,0 +1,16 @@
+"""What a model learned, in the formats of other engines: synonym files, boosted queries, impact-weighted documents."""
+
+from tercet.export.ciff import write_ciff
+from tercet.export.expansions import Expansions, write_synonyms
+from tercet.export.impacts import Impacts, write_anserini
+from tercet.export.queries import BoostedQuery, boosted_query
+
+__all__ = [
+    "BoostedQuery",
+    "Expansions",
+    "Impacts",
+    "boosted_query",
+    "write_anserini",
+    "write_ciff",
+    "write_synonyms",
+]

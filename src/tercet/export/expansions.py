@@ -1,0 +1,141 @@
+"""Learned pairs as a synonym file of Solr or Elasticsearch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.errors import InputError
+from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
+from tercet.model import TextModel
+from tercet.store import open_atomically
+
+Engine = Literal["solr", "elasticsearch"]
+
+_BLOCK = 256  # query words looked at together
+_SPECIAL: Final = re.compile(r"([\\,=>])")
+# A line that starts with # is a comment, and | sets off the weight; neither can be escaped everywhere.
+_UNWRITABLE: Final = re.compile(r"^#|\||[\x00-\x1f]|^\s|\s$|^$")
+
+
+@dataclass(frozen=True)
+class Expansions:
+    """What was written to a synonym file, and what could not be.
+
+    Attributes
+    ----------
+    n_words, n_pairs : query words with a line, and other words in those lines
+    n_below : positive weights that were left out: below ``min_boost``, or beyond the ``max_words`` of a word
+    n_negative : negative weights of at least ``min_boost`` in size; a synonym file cannot express them
+    n_unwritable : words that the format cannot hold
+    """
+
+    n_words: int
+    n_pairs: int
+    n_below: int
+    n_negative: int
+    n_unwritable: int
+
+
+def write_synonyms(
+    path: str | PathLike[str],
+    model: TextModel,
+    *,
+    engine: Engine = "solr",
+    min_boost: float = 0.1,
+    max_words: int = 10,
+) -> Expansions:
+    """Write each query word with the document words that count for it.
+
+    Solr lines carry weights, ``hockey => hockey|1, puck|0.4``, for a query analyser that ends in
+    ``solr.DelimitedBoostTokenFilterFactory`` (Solr 8.5 or later). Elasticsearch has no weights in synonym files, so
+    there every word that reaches ``min_boost`` counts alike. A weight is a boost of that word's BM25 score, where 1 is
+    what a word counts that nothing was learned about.
+
+    Parameters
+    ----------
+    path : file to write; it is there as a whole or not at all
+    model : a text model
+    engine : ``"solr"`` or ``"elasticsearch"``
+    min_boost : smallest boost of another word to be written
+    max_words : most other words for one query word, those of largest boost
+
+    Notes
+    -----
+    Looks at all of W, 256 query words at a time: O(n_query_words n_doc_words) for weights that are not sparse.
+    """
+    if engine not in ("solr", "elasticsearch"):
+        raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
+    if not min_boost > 0 or not np.isfinite(min_boost):
+        raise InputError(f"min_boost must be a number above 0; got {min_boost!r}")
+    check_count(max_words, "max_words")
+    query_words, doc_words = model.query_vectoriser.words_, model.doc_vectoriser.words_
+    shared = model.query_vectoriser is model.doc_vectoriser
+    writable = np.array([not _UNWRITABLE.search(word) for word in doc_words], dtype=bool)
+    lines: list[str] = []
+    n_pairs = n_below = n_negative = n_unwritable = 0
+    for term, boosts in _rows(model, shared):
+        if _UNWRITABLE.search(query_words[term]):
+            n_unwritable += 1
+            continue
+        own = boosts[term] if shared else 0.0
+        if shared:
+            boosts[term] = 0.0
+        n_negative += int(np.count_nonzero(boosts <= -min_boost))
+        boosts[~writable] = 0.0
+        enough = np.flatnonzero(boosts >= min_boost)
+        best = enough[np.lexsort((enough, -boosts[enough]))][:max_words]
+        n_below += int(np.count_nonzero(boosts > 0)) - best.size
+        if not best.size:
+            continue
+        n_pairs += best.size
+        listed = [(query_words[term], own)] if own > 0 else []
+        listed += [(doc_words[j], float(boosts[j])) for j in best]
+        lines.append(f"{_escaped(query_words[term])} => {', '.join(_written(w, b, engine) for w, b in listed)}")
+    n_unwritable += int(np.count_nonzero(~writable)) if not shared else 0
+    told = Expansions(len(lines), n_pairs, n_below, n_negative, n_unwritable)
+    with open_atomically(path) as file:
+        for line in (*_header(told, engine, min_boost, max_words), *lines):
+            file.write(f"{line}\n".encode())
+    return told
+
+
+def _rows(model: TextModel, shared: bool) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Each query word's boosts of all document words."""
+    left = rarity_left_to_engine(model.doc_vectoriser)
+    own_left = left if shared else rarity_left_to_engine(model.query_vectoriser)
+    scale = own_weight(model)
+    for start in range(0, model.weights.shape[0], _BLOCK):
+        terms = np.arange(start, min(start + _BLOCK, model.weights.shape[0]))
+        # A word on itself keeps its plain weight: both sides then have the engine's rarity.
+        block = model.weights.rows(terms) * left / (own_left[terms, None] * scale)
+        yield from zip(terms.tolist(), block, strict=True)
+
+
+def _header(told: Expansions, engine: Engine, min_boost: float, max_words: int) -> list[str]:
+    weights = (
+        "Weights are boosts: the query analyser needs solr.DelimitedBoostTokenFilterFactory after the synonyms."
+        if engine == "solr"
+        else "Elasticsearch has no weights in synonym files: every word listed counts alike."
+    )
+    return [
+        f"# Learned expansions, written by Tercet for {engine}.",
+        f"# {weights}",
+        f"# {told.n_pairs} words for {told.n_words} query words: boosts from {min_boost:g}, at most {max_words} each.",
+        f"# Left out: {told.n_below} smaller positive weights; {told.n_negative} negative ones, which no synonym file",
+        f"# can express; {told.n_unwritable} words that this format cannot hold.",
+    ]
+
+
+def _written(word: str, boost: float, engine: Engine) -> str:
+    return f"{_escaped(word)}|{boost:.3g}" if engine == "solr" else _escaped(word)
+
+
+def _escaped(word: str) -> str:
+    return _SPECIAL.sub(r"\\\1", word)

@@ -1,0 +1,115 @@
+"""One query as boosted clauses of Lucene's query-string syntax."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from tercet.errors import InputError
+from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
+from tercet.model import TextModel
+
+_BARE: Final = re.compile(r"\w+")
+_OPERATORS: Final = frozenset({"AND", "OR", "NOT", "TO"})
+_FIELD: Final = re.compile(r"[\w.]+")
+
+
+@dataclass(frozen=True)
+class BoostedQuery:
+    """A query in an engine's words.
+
+    Attributes
+    ----------
+    text : the clauses, as in ``(hockey^1.2 OR puck^0.4)``; empty where no word has a positive weight
+    clauses : (word, boost), largest first
+    negative : (word, boost) below zero, most negative first; boosts cannot be negative, so they are not in ``text``
+    n_left_out : further words of positive weight, beyond ``max_terms``
+    share : of the sum of all weights by size, what ``clauses`` hold
+    unknown : words of the query that the model does not know
+    """
+
+    text: str
+    clauses: tuple[tuple[str, float], ...]
+    negative: tuple[tuple[str, float], ...]
+    n_left_out: int
+    share: float
+    unknown: tuple[str, ...]
+
+
+def boosted_query(
+    model: TextModel,
+    query: str,
+    *,
+    max_terms: int = 32,
+    field: str | None = None,
+    index: Literal["bm25", "impact"] = "bm25",
+) -> BoostedQuery:
+    """Expand a query by what was learned and write it for Lucene, Solr or Elasticsearch (``query_string``).
+
+    Parameters
+    ----------
+    model : a text model
+    query : its text
+    max_terms : most clauses, those of largest boost; the others are counted
+    field : to search in, as in ``body:(…)``
+    index : what the engine multiplies boosts with: its own ``"bm25"`` score of a word, or the ``"impact"`` that our
+        document vectors hold
+
+    Notes
+    -----
+    With BM25 the boosts of a model that learned nothing are all 1, times how often a word is in the query.
+
+    Examples
+    --------
+    >>> from tercet import TextModel, Vectoriser, Weights
+    >>> from tercet.weights import Identity
+    >>> words = Vectoriser(weighting="bm25").fit(["ice hockey", "puck"])
+    >>> boosted_query(TextModel(words, words, Weights([Identity(n_terms=3)])), "hockey puck").text
+    '(hockey^1 OR puck^1)'
+    """
+    check_count(max_terms, "max_terms")
+    if field is not None and not _FIELD.fullmatch(field):
+        raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
+    if index not in ("bm25", "impact"):
+        raise InputError(f"index must be 'bm25' or 'impact'; got {index!r}")
+    row = model.queries([query])
+    boosts = np.zeros(model.weights.shape[1])
+    if row.nnz:
+        expanded = model.weights.expand(row)
+        boosts[expanded.indices] = expanded.data
+        if index == "bm25":
+            boosts *= rarity_left_to_engine(model.doc_vectoriser)
+            # One occurrence of a word that nothing was learned about is 1; a query's length changes no order.
+            once = row.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[row.indices]
+            boosts /= once.min() * own_weight(model)
+    words = model.doc_vectoriser.words_
+    order = np.lexsort((np.arange(boosts.size), -boosts))
+    positive, negative = order[boosts[order] > 0], order[::-1][boosts[order[::-1]] < 0]
+    kept = positive[:max_terms]
+    clauses = tuple((words[j], float(boosts[j])) for j in kept)
+    text = " OR ".join(f"{quoted(word)}^{boost:.4g}" for word, boost in clauses)
+    total = float(np.abs(boosts).sum())
+    return BoostedQuery(
+        text="" if not clauses else f"{field}:({text})" if field else f"({text})",
+        clauses=clauses,
+        negative=tuple((words[j], float(boosts[j])) for j in negative),
+        n_left_out=positive.size - kept.size,
+        share=float(boosts[kept].sum()) / total if total else 1.0,
+        unknown=tuple(model.query_vectoriser.unknown_words(query)),
+    )
+
+
+def quoted(word: str) -> str:
+    """A word as it stands in a query string: in quotes unless it is plain, so that nothing in it is an operator.
+
+    Examples
+    --------
+    >>> quoted("puck"), quoted("c++"), quoted("OR")
+    ('puck', '"c++"', '"OR"')
+    """
+    if _BARE.fullmatch(word) and word not in _OPERATORS:
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,256 @@
+"""Learning rankers of feature vectors at every penalty, and choosing between them on rows they did not learn from."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from tercet.data import LetorData, query_folds
+from tercet.data.sampling import check_seed
+from tercet.errors import InputError, ParameterError
+from tercet.features.model import LETOR_MEASURES, weights_of
+from tercet.features.report import CHOICES, Choice, PathPoint
+from tercet.kernels.compiler import announce_compilation
+from tercet.kernels.ftrl import ftrl_pass
+from tercet.learn.linear import FTRLRanker, L1Path, l1_path
+from tercet.learn.linear.sparse import SparseLinearRanker
+from tercet.learn.progress import SHOW_AFTER_SECONDS, ProgressBar
+from tercet.measure import Evaluation, Measure, measure_rows, parse_measure
+
+CELLS_LOOKED_AT = 2_000_000  # rows times features, when the best single feature is looked for
+MANY_ROWS = 200_000  # so many take long enough at every penalty that a terminal is told
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The rankers to choose between, and their penalties where they have any, from few features to many."""
+
+    rankers: tuple[Any, ...]
+    l1s: Matrix | None
+
+    def __len__(self) -> int:
+        return len(self.rankers)
+
+    @property
+    def n_used(self) -> list[int | None]:
+        """Features used by each; None for a ranker without weights."""
+        weights = [weights_of(each) for each in self.rankers]
+        return [None if each is None else int(np.count_nonzero(each)) for each in weights]
+
+    def scores(self, X: Any) -> Matrix:
+        """(n_rows, n)"""
+        return np.column_stack([each.predict(X) for each in self.rankers])
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Scores of rows that were not learned from: of every ranker (n_rows, n), and of one feature (n_rows,)."""
+
+    scores: Matrix
+    feature: Matrix
+    y: NDArray[np.int64]
+    qid: NDArray[np.str_]
+
+    def of_fold(self, name: str) -> Held:
+        """The same with queries named after a fold, so that two folds may have the same query."""
+        return replace(self, qid=np.array([f"{name}/{qid}" for qid in self.qid.tolist()]))
+
+    def column(self, ranker: int) -> Held:
+        """The same with the scores of one ranker only."""
+        return replace(self, scores=self.scores[:, [ranker]])
+
+    @classmethod
+    def joined(cls, parts: list[Held]) -> Held:
+        scores, feature, y, qid = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "feature", "y", "qid")
+        )
+        return cls(scores, feature, y, qid)
+
+
+@dataclass(frozen=True)
+class SingleFeature:
+    """A feature, counted from 0, by which to rank; ``sign`` is -1 where less of it is better."""
+
+    column: int
+    sign: int
+
+    def scores(self, X: Any) -> Matrix:
+        return self.sign * _column(X, self.column).astype(np.float64)
+
+    def label(self, names: tuple[str, ...] | None) -> str:
+        name = f"best feature: {self.column + 1}" + ("" if names is None else f" {names[self.column][:30]}")
+        return name + (", reversed" if self.sign < 0 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to learn and how to choose, checked."""
+
+    measure: Measure
+    pattern: Any
+    l1s: Matrix | None
+    rule: Choice
+    random_state: int
+    bar: ProgressBar
+
+    @classmethod
+    def checked(cls, measure: str, ranker: Any, l1s: Any, choose: str, random_state: int, verbose: bool | None) -> Plan:
+        rule = next((each for each in CHOICES if each == choose), None)
+        if rule is None:
+            raise InputError(f"choose must be {' or '.join(map(repr, CHOICES))}; got {choose!r}")
+        seed = check_seed(random_state)
+        pattern = clone(FTRLRanker() if ranker is None else ranker)
+        penalties = None
+        if l1s is not None:
+            penalties = np.sort(np.asarray(l1s, dtype=np.float64).ravel())[::-1]
+            if not penalties.size or not np.isfinite(penalties).all() or penalties[-1] < 0:
+                raise InputError("l1s must be one or more finite numbers, none below 0")
+            if not isinstance(pattern, SparseLinearRanker) and "l1" not in pattern.get_params():
+                raise ParameterError(f"a {type(pattern).__name__} has no penalty l1; leave out l1s")
+        bar = ProgressBar(type(pattern).__name__, None, 0, verbose)
+        return cls(parse_measure(measure), pattern, penalties, rule, seed, bar)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measures of the report's table, with the form of nDCG that the choice is by."""
+        usual = LETOR_MEASURES
+        if self.measure.name == "nDCG":
+            usual = (*(str(replace(self.measure, cutoff=k)) for k in (1, 3, 5, 10)), "AP")
+        return tuple(dict.fromkeys([*usual, str(self.measure)]))
+
+    def tell(self, what: str, *, at_once: bool = False) -> None:
+        """Say where the work is, once it has lasted a second."""
+        if at_once or time.perf_counter() - self.bar.started > SHOW_AFTER_SECONDS:
+            self.bar.say(what)
+
+    # -- learning ---------------------------------------------------------------------------------------------------
+
+    def compile(self, data: LetorData) -> None:
+        """Let the compiler do its work on one query, so that what is timed is learning."""
+        if isinstance(self.pattern, FTRLRanker) and has_pairs(data):
+            spread = np.maximum.reduceat(data.y, data.starts[:-1]) > np.minimum.reduceat(data.y, data.starts[:-1])
+            first, stop = data.starts[spread.argmax() :][:2]
+            with announce_compilation((ftrl_pass,), self.bar.say):
+                l1_path(data.X[first:stop], data.y[first:stop], l1s=[0.0], ranker=self.pattern)
+
+    def learn(self, data: LetorData, l1s: Matrix | None, name: str) -> Tried:
+        """Rankers at these penalties; without any, those of a path, or the one ranker that has no path."""
+        if not has_pairs(data):
+            raise InputError(
+                f"{name}: none of its {data.n_queries:,} queries has two documents of different grades, so there is "
+                "nothing to learn from"
+            )
+        if len(data) >= MANY_ROWS:
+            self.tell(f"learning from the {len(data):,} rows of {name}", at_once=True)
+        rows = data.X, data.y, data.qid
+        if isinstance(self.pattern, FTRLRanker) or (l1s is not None and isinstance(self.pattern, SparseLinearRanker)):
+            path = l1_path(*rows, l1s=l1s, ranker=self.pattern)
+            return Tried(path.rankers, path.l1s)
+        if l1s is None:
+            return Tried((clone(self.pattern).fit(*rows),), None)
+        return Tried(tuple(clone(self.pattern).set_params(l1=float(l1)).fit(*rows) for l1 in l1s), l1s)
+
+    def share(self, tried: Tried, n_queries: int, of: int) -> Matrix | None:
+        """The penalties that do with some of the queries what ``tried`` does with all of them."""
+        if tried.l1s is None or not isinstance(self.pattern, FTRLRanker):
+            return tried.l1s
+        return tried.l1s * (n_queries / of)
+
+    def cross_validate(self, tried: Tried, data: LetorData, n_folds: int) -> Held:
+        """Scores of all rows, each by rankers that have not seen its query."""
+        held = Held(np.empty((len(data), len(tried))), np.empty(len(data)), data.y, data.qid)
+        for number, (learned, left) in enumerate(query_folds(data.qid, n_folds, self.random_state), start=1):
+            self.tell(f"fold {number} of {n_folds}")
+            part = LetorData(data.X[learned], data.y[learned], data.qid[learned])
+            own = self.learn(
+                part, self.share(tried, part.n_queries, data.n_queries), f"fold {number} of {n_folds}, training part"
+            )
+            held.scores[left] = own.scores(data.X[left])
+            held.feature[left] = self.best_feature(part).scores(data.X[left])
+        return held
+
+    # -- choosing ---------------------------------------------------------------------------------------------------
+
+    def choose(self, tried: Tried, held: Held) -> tuple[int, tuple[PathPoint, ...]]:
+        """The place of the chosen ranker, and the path it was chosen from; no path where there was no choice.
+
+        Rows of a query are put in random order: where equal scores count in the order of the file, and the file is
+        sorted by grade, a ranker without features would be the best.
+        """
+        if len(tried) == 1 or tried.l1s is None:
+            return 0, ()
+        mixed = mixed_rows(held.qid, self.random_state)
+        y, qid = held.y[mixed], held.qid[mixed]
+        columns = (measure_rows(held.scores[mixed, i], y, qid, self.measure) for i in range(len(tried)))
+        table = np.stack([column.values[:, 0] for column in columns])  # (n, n_queries)
+        higher = table if self.measure.higher_is_better else -table
+        path = L1Path(tried.l1s, np.stack([each.coef_ for each in tried.rankers]), ())
+        best = path.best(higher)
+        chosen = best if self.rule == "best" else path.sparsest(higher, paired=True)
+        n_queries = table.shape[1]
+        errors = (table - table[best]).std(axis=1, ddof=1) / np.sqrt(n_queries) if n_queries > 1 else None
+        return chosen, tuple(
+            PathPoint(float(l1), int(n_used), float(mean), None if errors is None else float(errors[i]))
+            for i, (l1, n_used, mean) in enumerate(zip(tried.l1s, path.n_used, table.mean(axis=1), strict=True))
+        )
+
+    def best_feature(self, data: LetorData) -> SingleFeature:
+        """The feature that ranks these queries best by itself, upwards or downwards; of equal ones the first.
+
+        Of large sets so many queries are looked at, drawn at random, as make `CELLS_LOOKED_AT`.
+        """
+        number = np.repeat(np.arange(data.n_queries), np.diff(data.starts))
+        sizes = np.diff(data.starts)
+        drawn = np.random.default_rng(self.random_state).permutation(data.n_queries)
+        enough = int(np.searchsorted(np.cumsum(sizes[drawn]), CELLS_LOOKED_AT // data.n_features)) + 1
+        rows = np.flatnonzero(np.isin(number, drawn[:enough]))
+        rows = rows[mixed_rows(number[rows], self.random_state)]
+        X, y, query = data.X[rows], data.y[rows], number[rows]
+        X = sparse.csc_array(X) if sparse.issparse(X) else X
+        found, most = SingleFeature(0, 1), -np.inf
+        for column in range(data.n_features):
+            values = _column(X, column)
+            if values.min() == values.max():
+                continue
+            for sign in (1, -1):
+                value = measure_rows(sign * values, y, query, self.measure).mean(self.measure)
+                value = value if self.measure.higher_is_better else -value
+                if value > most:
+                    found, most = SingleFeature(column, sign), value
+        return found
+
+    def measured(self, held: Held, ranker: int) -> tuple[Evaluation, Evaluation]:
+        """The single feature and the ranker, every measure of the table."""
+        return (
+            measure_rows(held.feature, held.y, held.qid, self.measures),
+            measure_rows(held.scores[:, ranker], held.y, held.qid, self.measures),
+        )
+
+
+def has_pairs(data: LetorData) -> bool:
+    """Whether some query has documents of different grades."""
+    if not len(data):
+        return False
+    lowest, highest = (each.reduceat(data.y, data.starts[:-1]) for each in (np.minimum, np.maximum))
+    return bool((lowest < highest).any())
+
+
+def mixed_rows(qid: NDArray[Any], seed: int) -> NDArray[np.int64]:
+    """All rows, those of a query together and in random order."""
+    order = np.random.default_rng(seed).permutation(len(qid))
+    _, query = np.unique(qid[order], return_inverse=True)
+    return order[np.argsort(query, kind="stable")]
+
+
+def _column(X: Any, column: int) -> NDArray[Any]:
+    if sparse.issparse(X):
+        return np.asarray(X[:, [column]].toarray()).ravel()
+    return np.asarray(X[:, column])

@@ -1,0 +1,191 @@
+"""A model of feature vectors: a fitted ranker, the names of its features and the report of how it was chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data import LetorData
+from tercet.data.feature_names import checked_feature_names
+from tercet.errors import DamagedBundleError, InputError
+from tercet.features.report import FeatureReport
+from tercet.learn.base import KIND as RANKER_KIND
+from tercet.learn.base import load_ranker
+from tercet.learn.features import FeatureRanker
+from tercet.measure import Evaluation, Measure, measure_rows
+from tercet.store import Bundle, write_bundle
+
+KIND = "feature-model"
+LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
+
+_DOCUMENT = re.compile(r"\bdocid\s*=\s*(\S+)")
+_SECTION = "ranker."
+
+
+class FeatureWeight(NamedTuple):
+    """A feature, counted from 1 as in LETOR files, its name where it has one, and its weight."""
+
+    feature: int
+    name: str | None
+    weight: float
+
+    @property
+    def label(self) -> str:
+        """Number and name."""
+        return f"{self.feature}" if self.name is None else f"{self.feature} {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureModel:
+    """Scores feature vectors.
+
+    Parameters
+    ----------
+    ranker : a fitted linear ranker, or another that has ``n_features_in_``, ``predict`` and ``save``
+    feature_names : one for each feature, or None
+    report : how it was chosen, as `fit_letor` tells it
+
+    Examples
+    --------
+    >>> from tercet.learn.linear import FTRLRanker
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.1]], [1, 0])
+    >>> [(row.label, round(row.weight, 2)) for row in FeatureModel(ranker, ("BM25", "length")).features()]
+    [('1 BM25', 0.67)]
+    """
+
+    ranker: FeatureRanker
+    feature_names: tuple[str, ...] | None = None
+    report: FeatureReport | None = None
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.ranker, "n_features_in_"):
+            raise InputError(f"the {type(self.ranker).__name__} is not fitted; call its fit first")
+        if self.feature_names is not None:
+            object.__setattr__(self, "feature_names", checked_feature_names(self.feature_names, self.n_features))
+        if self.report is not None and self.report.n_features != self.n_features:
+            raise InputError(f"the report is of {self.report.n_features} features, the ranker of {self.n_features}")
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, with and without a weight."""
+        return int(self.ranker.n_features_in_)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The score of each row; X has the columns of the training data."""
+        return np.asarray(self.ranker.predict(X), dtype=np.float64)
+
+    def features(self) -> list[FeatureWeight]:
+        """The features with a weight, by size of weight, the strongest first; of equal ones the lower number."""
+        weights = weights_of(self.ranker)
+        if weights is None:
+            raise InputError(f"a {type(self.ranker).__name__} has no weights of single features")
+        names = self.feature_names
+        used = np.flatnonzero(weights)
+        strongest = used[np.argsort(-np.abs(weights[used]), kind="stable")]
+        return [FeatureWeight(int(j) + 1, names[j] if names else None, float(weights[j])) for j in strongest]
+
+    def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
+        """Measure the model on judged rows; `fit_width` says what becomes of rows of another width."""
+        rows, _ = fit_width(data, self.n_features, "data")
+        return measure_rows(self.predict(rows.X), rows.y, rows.qid, measures)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a folder; ``tc.load`` gives it back."""
+        ranker_meta, ranker_arrays = self.ranker.to_state()
+        meta = {
+            "ranker": ranker_meta,
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+            "report": None if self.report is None else self.report.to_meta(),
+        }
+        arrays = {_SECTION + name: array for name, array in ranker_arrays.items()}
+        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, classes: Mapping[str, Any]) -> FeatureModel:
+        """The model a bundle holds; ``classes`` are the rankers it may hold, by name."""
+        fields = bundle.fields()
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, array in bundle.arrays.items():
+            if not name.startswith(_SECTION):
+                raise DamagedBundleError(f"{bundle.path} has an unexpected array {name!r}")
+            arrays[name.removeprefix(_SECTION)] = array
+        inner = Bundle(RANKER_KIND, fields.take("ranker", dict), arrays, bundle.path)
+        ranker = load_ranker(inner, dict(classes))
+        names, report = fields.take("feature_names", list | None), fields.take("report", dict | None)
+        fields.done()
+        try:
+            return cls(
+                ranker,
+                None if names is None else tuple(names),
+                None if report is None else FeatureReport.from_meta(report),
+            )
+        except InputError as error:
+            raise DamagedBundleError(f"{bundle.path}: {error}") from error
+
+
+def weights_of(ranker: Any) -> NDArray[np.float64] | None:
+    """The weight of each feature; None for a ranker whose scores are made of something else."""
+    return getattr(ranker, "coef_", None)
+
+
+# -- rows of files --------------------------------------------------------------------------------------------------
+
+
+def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, str | None]:
+    """Rows with the columns a model knows, and a sentence on what was done to get them, if anything.
+
+    A file ends at the largest id it has, so columns that are missing at the end are zeros. Features that training never
+    saw have no weight; they are left out.
+
+    Examples
+    --------
+    >>> data, note = fit_width(LetorData([[0.5, 1.0, 2.0]], [1], ["7"]), 2, "test.txt")
+    >>> data.X.shape, note
+    ((1, 2), 'test.txt has features up to 3, training up to 2: the others are left out.')
+    """
+    found = data.n_features
+    if found == n_features:
+        return data, None
+    X: Any
+    if sparse.issparse(data.X):
+        X = data.X[:, :n_features].copy() if found > n_features else data.X.copy()
+        X.resize(len(data), n_features)
+    else:
+        X = np.zeros((len(data), n_features), np.float32)
+        X[:, : min(found, n_features)] = data.X[:, :n_features]
+    what = "the others are left out" if found > n_features else "the missing ones are taken as 0"
+    note = f"{name} has features up to {found}, training up to {n_features}: {what}."
+    return LetorData(X, data.y, data.qid, data.comments), note
+
+
+def document_ids(data: LetorData) -> tuple[list[str], bool]:
+    """An id for each row, and whether comments gave them.
+
+    Where every comment says ``docid = …``, those; else the numbers of the rows, from 1.
+    """
+    found = [_DOCUMENT.search(comment) for comment in data.comments or ()]
+    if not found or None in found:
+        return [str(row) for row in range(1, len(data) + 1)], False
+    return [match[1] for match in found if match is not None], True
+
+
+def as_run(data: LetorData, scores: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    """Scores of rows as a run, qid -> doc_id -> score, ids as `document_ids` finds them."""
+    ids, _ = document_ids(data)
+    run: dict[str, dict[str, float]] = {}
+    for qid, start, stop in zip(data.qids.tolist(), data.starts[:-1], data.starts[1:], strict=True):
+        rows = ids[start:stop]
+        run[qid] = dict(zip(rows, scores[start:stop].tolist(), strict=True))
+        if len(run[qid]) < len(rows):
+            twice = next(name for name in rows if rows.count(name) > 1)
+            raise InputError(f"query {qid!r} has document {twice!r} in two rows; a run has each document once")
+    return run

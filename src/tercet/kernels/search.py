@@ -1,0 +1,400 @@
+"""Exact search of one segment of an index: postings first, the rows of the documents that may win last.
+
+A segment holds at most 65,536 documents, so a posting names its document in two bytes and the sums of all documents
+stay in the second-level cache. The arrays, by the names used here:
+
+postings  (starts uint32 (n_terms + 1), docs uint16, values float32)  the documents of each term
+bounds    float32 (n_terms, 2)                                       largest and smallest value of each term, or 0
+rows      (starts uint32 (n_docs + 1), terms int32, values float32)  the terms of each document, ascending
+words     float64 (n_parts, n_terms)                                 the expanded query, a part of W in a row
+
+Postings are added up in whatever order prunes best, so those sums only decide who is looked at. What is returned comes
+from `score_row`, which adds by ascending term and part after part, as scoring without an index does.
+"""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel, kernel_in_order
+from tercet.kernels.topk import offer
+
+_BUCKETS = 1024
+_FIRST_CHECK = 0.5  # of the postings are left
+_NEXT_CHECK = 0.5  # of those that were left at the last one
+_SAMPLE = 2048
+_TOGETHER = 32  # sums that are compared side by side
+_COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
+_COST_OF_A_ROW = 200.0
+
+
+@kernel
+def lay_out(starts, stops, terms, weights, words, union):
+    """Spread an expanded query over ``words`` and list each of its terms once in ``union``; returns how many.
+
+    Part p has the entries from starts[p] to stops[p] of ``terms`` and ``weights``.
+    """
+    n = 0
+    for p in range(starts.size):
+        for a in range(starts[p], stops[p]):
+            term = terms[a]
+            if weights[a] == 0.0:
+                continue
+            known = False
+            for other in range(p):
+                known |= words[other, term] != 0.0
+            words[p, term] = weights[a]
+            if not known:
+                union[n] = term
+                n += 1
+    return n
+
+
+@kernel
+def wipe(words, union):
+    """Make ``words`` zero again."""
+    for p in range(words.shape[0]):
+        for i in range(union.size):
+            words[p, union[i]] = 0.0
+
+
+@kernel_in_order
+def score_row(row, rows, words):
+    """The score of a document by its row, and whether it has one of the words."""
+    starts, terms, values = rows
+    start, stop = np.int64(starts[row]), np.int64(starts[row + 1])
+    total = 0.0
+    matched = False
+    for p in range(words.shape[0]):
+        part = 0.0
+        for a in range(start, stop):
+            weight = words[p, terms[a]]
+            matched |= weight != 0.0
+            part += weight * values[a]
+        if p == 0:
+            total = part
+        else:
+            total += part
+    return total, matched
+
+
+@kernel_in_order
+def score_rows_of(listed, rows, words, scores):
+    """`score_row` of each listed row."""
+    for i in range(listed.size):
+        scores[i], _ = score_row(listed[i], rows, words)
+
+
+@kernel_in_order
+def score_latent(rows, factors, query, typical_length, scores):
+    """Scores of documents by low rank: rows are (int64, int32, float64), ``query`` (n_components,) is ``U'q``.
+
+    Each document is taken for itself, so equal documents have equal scores. A typical length below 0 means none.
+    """
+    starts, terms, values = rows
+    n_components = factors.shape[1]
+    latent = np.empty(n_components)
+    for d in range(scores.size):
+        latent[:] = 0.0
+        for a in range(starts[d], starts[d + 1]):
+            value, factor = values[a], factors[terms[a]]
+            for c in range(n_components):
+                latent[c] += value * factor[c]
+        score, squared = 0.0, 0.0
+        for c in range(n_components):
+            score += latent[c] * query[c]
+            squared += latent[c] * latent[c]
+        if typical_length >= 0.0:
+            score = score * (typical_length / np.sqrt(squared)) if squared > 0.0 else 0.0
+        scores[d] = score
+
+
+@kernel
+def _plan(postings, bounds, words, union, order, ratio, rest, left):
+    """Put the terms in an order in which much is found soon, and say what those from each place on can add.
+
+    order (m,)      terms with postings here, those that can raise a score most for each of their postings first
+    rest  (m + 1,)  at most this much is added to any document from here on
+    left  (m + 1,)  postings from here on
+    ratio (m,)      scratch, float32
+
+    Returns how many terms, and a bound of the sum of sizes of all that is added to a document.
+    """
+    starts = postings[0]
+    n, size = 0, 0.0
+    counts = np.zeros(_BUCKETS + 1, dtype=np.int64)
+    bits = ratio.view(np.int32)
+    for i in range(union.size):
+        term = union[i]
+        n_docs = np.int64(starts[term + 1]) - np.int64(starts[term])
+        if n_docs == 0:
+            continue
+        weight = 0.0
+        for p in range(words.shape[0]):
+            weight += words[p, term]
+        up = max(weight * bounds[term, 0], weight * bounds[term, 1])
+        size += max(up, -min(weight * bounds[term, 0], weight * bounds[term, 1]))
+        bucket = _BUCKETS - 1
+        if up > 0.0:  # a zero may have a sign
+            ratio[n] = up / n_docs
+            bucket -= bits[n] >> 21  # exponent and two bits more: in order up to a quarter
+        bits[n] = bucket
+        order[n] = term
+        counts[bucket + 1] += 1
+        n += 1
+    for b in range(_BUCKETS):
+        counts[b + 1] += counts[b]
+    by_bucket = np.empty(n, dtype=np.int32)
+    for i in range(n):
+        by_bucket[counts[bits[i]]] = order[i]
+        counts[bits[i]] += 1
+    rest[n], left[n] = 0.0, 0
+    for i in range(n - 1, -1, -1):
+        term = by_bucket[i]
+        order[i] = term
+        weight = 0.0
+        for p in range(words.shape[0]):
+            weight += words[p, term]
+        rest[i] = rest[i + 1] + max(weight * bounds[term, 0], weight * bounds[term, 1])
+        left[i] = left[i + 1] + np.int64(starts[term + 1]) - np.int64(starts[term])
+    return n, size
+
+
+@kernel
+def _reached(sums, step, rows, words, base, has_base, sample_score, sample_row):
+    """A score that as many documents reach as the sample arrays are long; -inf where too few are known to count."""
+    size = 0
+    for d in range(0, sums.size, step):
+        if sums[d] > -np.inf and (has_base or sums[d] != 0.0):
+            size = offer(sample_score, sample_row, size, sums[d], d)
+    if size < sample_score.size:
+        return -np.inf
+    lowest = np.inf
+    for j in range(size):
+        d = sample_row[j]
+        score, matched = score_row(d, rows, words)
+        if has_base:
+            score += base[d]
+        elif not matched:
+            return -np.inf
+        lowest = min(lowest, score)
+    return lowest
+
+
+@kernel
+def search_segment(
+    postings, bounds, rows, words, union, base, dead, slack, first_row, scratch, heap_score, heap_row, size, found
+):
+    """Offer the documents of a segment to a heap of the best; returns its new size and how many were ``found``.
+
+    base     float32 (n_docs,)  scores to start from, from low-rank factors, -inf where no candidate; else empty
+    dead     uint16             documents that are no more
+    slack    how far off ``base`` may be
+    scratch  (sums float64 (n_docs,), all zero before and after, order int32, ratio float32, rest float64, left int64,
+             sample_score (k,), sample_row (k,)); the middle four are one longer than ``union``
+    found    (rows int32 (n_docs,), scores (n_docs,)): scratch; with a base, all that may be among the best
+
+    Without a base only documents with one of the words count.
+    """
+    starts, docs, values = postings
+    sums, order, ratio, rest, left, sample_score, sample_row = scratch
+    found_row, found_score = found
+    has_base = base.size > 0
+    n_docs, k = sums.size, heap_score.size
+    if has_base:
+        for d in range(n_docs):
+            sums[d] = base[d]
+    for i in range(dead.size):
+        sums[dead[i]] = -np.inf
+
+    n, total = _plan(postings, bounds, words, union, order, ratio, rest, left)
+    wrong = 2.0**-51 * (n + 4) * total + 2.0 * slack  # how far two sums may be from being in the right order
+    threshold = heap_score[0] if size == k else -np.inf
+    step = max(1, n_docs // max(_SAMPLE, 8 * k))
+    row_cost = _COST_OF_A_ROW + _COST_OF_A_TERM * words.shape[0] * rows[1].size / n_docs
+    next_check = np.int64(_FIRST_CHECK * left[0])
+    least_left = n_docs + 400 * k  # a check takes as long as some postings
+    done = n
+    for i in range(n):
+        # The check before postings that only lower scores is always worth its time.
+        if left[i] > least_left and (left[i] <= next_check or (rest[i] == 0.0 and (i == 0 or rest[i - 1] > 0.0))):
+            next_check = np.int64(_NEXT_CHECK * left[i])
+            reached = _reached(sums, step, rows, words, base, has_base, sample_score, sample_row)
+            threshold = max(threshold, reached)
+            need = threshold - rest[i] - wrong
+            if has_base or need > 0.0:
+                n_above = 0
+                for d in range(0, n_docs, step):
+                    n_above += sums[d] >= need
+                if n_above * step * row_cost < left[i]:
+                    done = i
+                    break
+        term = order[i]
+        weight = 0.0
+        for p in range(words.shape[0]):
+            weight += words[p, term]
+        for a in range(np.int64(starts[term]), np.int64(starts[term + 1])):
+            sums[docs[a]] += weight * values[a]
+
+    if done == n:
+        few = not has_base and 8 * left[0] < n_docs
+        if few:
+            n_near = _near_touched(postings, union, sums, threshold, wrong, sample_score, sample_row, found)
+        else:
+            n_near = _near(sums, has_base, threshold, wrong, sample_score, sample_row, found)
+        for i in range(n_near):
+            d, score = found_row[i], found_score[i]
+            if not has_base:
+                score, _ = score_row(d, rows, words)
+            size = offer(heap_score, heap_row, size, score, first_row + d)
+        if not few and not has_base and (size < k or heap_score[0] <= wrong):
+            # Whose sum is exactly zero may have a word all the same, and now it may be among the best.
+            for i in range(union.size):
+                for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
+                    d = docs[a]
+                    if sums[d] == 0.0:
+                        sums[d] = 1.0  # offered once
+                        score, _ = score_row(d, rows, words)
+                        size = offer(heap_score, heap_row, size, score, first_row + d)
+        if few:
+            for i in range(dead.size):
+                sums[dead[i]] = 0.0
+        else:
+            sums[:] = 0.0
+        return size, n_near
+
+    n_near = 0
+    need = threshold - rest[done] - wrong
+    for first in range(0, n_docs, _TOGETHER):
+        if not _some_reach(sums, first, need):
+            continue
+        for d in range(first, min(first + _TOGETHER, n_docs)):
+            if sums[d] < need or sums[d] == -np.inf:
+                continue
+            score, matched = score_row(d, rows, words)
+            if has_base:
+                score += base[d]
+                if score >= threshold - wrong:
+                    found_row[n_near], found_score[n_near] = d, score
+                    n_near += 1
+            elif not matched:
+                continue
+            size = offer(heap_score, heap_row, size, score, first_row + d)
+            if size == k and heap_score[0] > threshold:
+                threshold = heap_score[0]
+                need = threshold - rest[done] - wrong
+    sums[:] = 0.0
+    return size, n_near
+
+
+@kernel
+def _some_reach(sums, first, least):
+    """Whether one of the _TOGETHER sums from ``first`` on is so large; fewer than that at the end are not looked at."""
+    if first + _TOGETHER > sums.size:
+        return True
+    some = False
+    for j in range(_TOGETHER):  # without a branch, so that they are compared side by side
+        some |= sums[first + j] >= least
+    return some
+
+
+@kernel
+def _near(sums, has_base, threshold, wrong, best_score, best_row, found):
+    """List the documents whose sums are among the best, or so close below that rounding may have put them there.
+
+    Sums of exactly zero are left out unless there is a base; ``best`` is scratch for as many as are wanted.
+    """
+    found_row, found_score = found
+    size, n = 0, 0
+    for first in range(0, sums.size, _TOGETHER):
+        if not _some_reach(sums, first, threshold - wrong):
+            continue
+        for d in range(first, min(first + _TOGETHER, sums.size)):
+            total = sums[d]
+            if total < threshold - wrong or total == -np.inf or (total == 0.0 and not has_base):
+                continue
+            found_row[n], found_score[n] = d, total
+            n += 1
+            size = offer(best_score, best_row, size, total, d)
+            if size == best_score.size and best_score[0] > threshold:
+                threshold = best_score[0]
+    return _kept(found_row, found_score, n, threshold - wrong)
+
+
+@kernel
+def _near_touched(postings, union, sums, threshold, wrong, best_score, best_row, found):
+    """Like `_near` where few documents have a word: only those are looked at, and their sums made zero again."""
+    starts, docs, _ = postings
+    found_row, found_score = found
+    size, n = 0, 0
+    for i in range(union.size):
+        for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
+            d = docs[a]
+            total = sums[d]
+            if total == -np.inf or total < threshold - wrong:
+                continue
+            sums[d] = -np.inf  # listed once
+            found_row[n], found_score[n] = d, total
+            n += 1
+            size = offer(best_score, best_row, size, total, d)
+            if size == best_score.size and best_score[0] > threshold:
+                threshold = best_score[0]
+    for i in range(union.size):
+        for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
+            sums[docs[a]] = 0.0
+    return _kept(found_row, found_score, n, threshold - wrong)
+
+
+@kernel
+def _kept(found_row, found_score, n, least):
+    """Leave out those below a score that was found out later; returns how many are left."""
+    kept = 0
+    for i in range(n):
+        if found_score[i] >= least:
+            found_row[kept], found_score[kept] = found_row[i], found_score[i]
+            kept += 1
+    return kept
+
+
+@kernel
+def search_segment_for_all(
+    postings, bounds, rows, words, query, union, dead, first_row, scratch, heap_score, heap_row, sizes, found
+):
+    """`search_segment` without a base for many queries, each with a heap of its own.
+
+    query     (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
+    heap_score, heap_row (n_queries, k), sizes (n_queries,)  changed in place
+    union     scratch as long as the longest query
+    """
+    starts, stops, terms, weights = query
+    no_base = np.empty(0, dtype=np.float32)
+    for i in range(sizes.size):
+        n = lay_out(starts[i], stops[i], terms, weights, words, union)
+        if n == 0:
+            continue
+        own = union[:n]
+        sizes[i], _ = search_segment(
+            postings, bounds, rows, words, own, no_base, dead, 0.0, first_row, scratch,
+            heap_score[i], heap_row[i], sizes[i], found,
+        )  # fmt: skip
+        wipe(words, own)
+
+
+@kernel
+def fill_postings(row_starts, row_terms, row_values, starts, docs, values, bounds):
+    """Sort the entries of rows by term; ``starts``, ``docs``, ``values`` and ``bounds`` are filled in."""
+    n_terms = starts.size - 1
+    place = np.zeros(n_terms + 1, dtype=np.int64)
+    for a in range(row_terms.size):
+        place[row_terms[a] + 1] += 1
+    for t in range(n_terms):
+        place[t + 1] += place[t]
+    for t in range(n_terms + 1):
+        starts[t] = place[t]
+    bounds[:] = 0.0
+    for d in range(row_starts.size - 1):
+        for a in range(np.int64(row_starts[d]), np.int64(row_starts[d + 1])):
+            term, value = row_terms[a], row_values[a]
+            at = place[term]
+            place[term] = at + 1
+            docs[at], values[at] = d, value
+            bounds[term, 0] = max(bounds[term, 0], value)
+            bounds[term, 1] = min(bounds[term, 1], value)

@@ -1,0 +1,161 @@
+"""Small charts as SVG inside a page. Each is drawn twice, wide and narrow; the style sheet shows the one that fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tercet.page.html import Html, element, join
+
+WIDE: Final = 900
+NARROW: Final = 380
+
+Point = tuple[float, float]
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers from low to high, both within.
+
+    Examples
+    --------
+    >>> ticks(0.13, 0.29)
+    [0.15, 0.2, 0.25]
+    """
+    if not high > low:
+        return [low]
+    rough = (high - low) / about
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next((m * size for m in (1, 2, 5) if m * size >= rough * 0.8), 10 * size)
+    digits = max(0, -math.floor(math.log10(step)) + 1)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, digits) + 0.0 for i in range(first, last + 1)]
+
+
+def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, ours: int, label: str) -> Html:
+    """One line for each system: its mean as a dot and its interval as a bar; the one at ``ours`` stands out."""
+
+    def draw(width: int) -> Html:
+        left, right, row_height = (120 if width == WIDE else 78), 24, 34
+        ends = [end for _, mean, low, high in rows for end in (mean, low, high) if end is not None]
+        low, high = _padded(min(ends), max(ends))
+        across = _scale(low, high, left, width - right)
+        height = row_height * len(rows) + 30
+        parts: list[Html] = []
+        for tick in ticks(low, high, 6 if width == WIDE else 4):
+            x = across(tick)
+            parts.append(_line("grid", x, 6, x, height - 24))
+            parts.append(_text(f"{tick:g}", x, height - 6, "middle"))
+        for at, (name, mean, start, end) in enumerate(rows):
+            y = 6 + row_height * (at + 0.5)
+            plain = "" if at == ours else " plain"
+            parts.append(_text(name, left - 14, y + 4.5, "end strong" if at == ours else "end"))
+            if start is not None and end is not None:
+                parts.append(_line(f"range{plain}", across(start), y, across(end), y))
+            parts.append(element("circle", class_=f"dot{plain}", cx=_px(across(mean)), cy=_px(y), r=6.5))
+        return _svg(width, height, parts)
+
+    return _both(draw, label)
+
+
+def curves(
+    series: Sequence[tuple[str, Sequence[Point]]],
+    *,
+    reference: tuple[str, float],
+    final: tuple[str, float] | None,
+    x_label: str,
+    label: str,
+) -> Html:
+    """Lines over steps, the first of them strong; a dashed level to compare with, and a dot at the end."""
+
+    def draw(width: int) -> Html:
+        left, right, top, bottom, height = 52, 34, 18, 46, 300 if width == WIDE else 250
+        values = [y for _, points in series for _, y in points] + [reference[1]] + ([final[1]] if final else [])
+        last = max((x for _, points in series for x, _ in points), default=1.0)
+        low, high = _padded(min(values), max(values))
+        across, up = _scale(0, last, left, width - right), _scale(low, high, height - bottom, top)
+        parts: list[Html] = []
+        for tick in ticks(low, high, 5):
+            parts.append(_line("grid", left, up(tick), width - right, up(tick)))
+            parts.append(_text(f"{tick:g}", left - 10, up(tick) + 4.5, "end"))
+        for tick in ticks(0, last, 5 if width == WIDE else 3):
+            parts.append(_text(f"{tick:,.0f}", across(tick), height - bottom + 20, "middle"))
+        parts.append(_text(x_label, (left + width - right) / 2, height - 6, "middle"))
+        level = up(reference[1])
+        parts.append(_line("reference", left, level, width - right, level))
+        parts.append(_text(reference[0], width - right, level - 7, "end"))
+        for at, (_, points) in reversed(list(enumerate(series))):
+            path = "M" + "L".join(f"{_px(across(x))} {_px(up(y))}" for x, y in points)
+            if points:
+                parts.append(element("path", class_="other" if at else "curve", d=path))
+        if final is not None:
+            y = up(final[1])
+            near = any(points and abs(up(points[-1][1]) - y) < 20 for _, points in series)
+            parts.append(element("circle", class_="dot", cx=_px(across(last)), cy=_px(y), r=6.5))
+            # Beside the dot, or below it where a line would run through the words.
+            parts.append(_text(final[0], across(last) - (0 if near else 12), y + (26 if near else 4.5), "end strong"))
+        return _svg(width, height, parts)
+
+    return _both(draw, label)
+
+
+def bars(values: Sequence[float], *, label: str, y_label: str) -> Html:
+    """One bar for each value, in their order: up and down from zero."""
+
+    def draw(width: int) -> Html:
+        left, right, top, bottom, height = 52, 12, 26, 12, 260 if width == WIDE else 220
+        low, high = min(0.0, *values), max(0.0, *values)
+        if low == high:
+            high = 1.0
+        across, up = _scale(0, len(values), left, width - right), _scale(low, high, height - bottom, top)
+        parts: list[Html] = [_text(y_label, left - 44, 13)]
+        for tick in ticks(low, high, 5):
+            parts.append(_line("zero" if tick == 0 else "grid", left, up(tick), width - right, up(tick)))
+            parts.append(_text(f"{tick:+g}" if tick else "0", left - 10, up(tick) + 4.5, "end"))
+        gap = 0.15 if (width - left - right) / len(values) > 3 else 0.0
+        for name, chosen in (("up", [v > 0 for v in values]), ("down", [v < 0 for v in values])):
+            path = "".join(
+                f"M{_px(across(at + gap))} {_px(up(0))}V{_px(up(value))}H{_px(across(at + 1 - gap))}V{_px(up(0))}z"
+                for at, (value, shown) in enumerate(zip(values, chosen, strict=True))
+                if shown
+            )
+            if path:
+                parts.append(element("path", class_=name, d=path))
+        return _svg(width, height, parts)
+
+    return _both(draw, label)
+
+
+def _both(draw: Callable[[int], Html], label: str) -> Html:
+    return join(
+        element("div", draw(width), class_=name, role="img", aria_label=label)
+        for width, name in ((WIDE, "wide"), (NARROW, "narrow"))
+    )
+
+
+def _svg(width: int, height: float, parts: Sequence[Html]) -> Html:
+    # What it shows is said by the label of the box around it.
+    return element("svg", *parts, viewBox=f"0 0 {width} {height:g}", aria_hidden="true", focusable="false")
+
+
+def _scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
+    width = high - low or 1.0
+    return lambda value: start + (value - low) / width * (stop - start)
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """A little room on both sides, but none below zero for what cannot be below."""
+    room = 0.08 * (high - low) or 0.05
+    return (max(0.0, low - room) if low >= 0 else low - room), high + room
+
+
+def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> Html:
+    return element("line", class_=name, x1=_px(x1), y1=_px(y1), x2=_px(x2), y2=_px(y2))
+
+
+def _text(what: str, x: float, y: float, name: str | None = None) -> Html:
+    return element("text", what, class_=name, x=_px(x), y=_px(y))
+
+
+def _px(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,28 @@
+"""One way to weight words, with all that the recipe measures in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy import sparse
+
+from tercet.measure.held_out import HeldOutQueries
+from tercet.text import Vectoriser
+from tercet.weights import Identity, Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Training matrices, and the queries to choose and to report on."""
+
+    name: str
+    vectoriser: Vectoriser
+    Q: sparse.csr_array
+    D: sparse.csr_array
+    validation: HeldOutQueries
+    test: HeldOutQueries
+
+    @property
+    def start(self) -> Weights:
+        """Words match themselves only."""
+        return Weights([Identity(n_terms=self.D.shape[1])])

@@ -1,0 +1,404 @@
+"""A report as one page that needs nothing else: no network, no script, no other file."""
+
+from __future__ import annotations
+
+from math import isnan
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from tercet.errors import InputError
+from tercet.page import STYLE, Html, bars, curves, element, intervals, page
+from tercet.report.details import ByQuery, Comparison, Details, Learning, QueryChange
+from tercet.report.value import Report, SystemResult, shown_interval, shown_p
+from tercet.store import write_file_atomically
+
+PAGE_NAME = "report.html"  # beside a saved model
+RULE = (
+    "Learning is accepted only when it beats its start on the validation queries by more than one standard error of "
+    "the paired difference. Otherwise the model is the start itself."
+)
+
+
+def write_report_page(report: Report, path: str | PathLike[str]) -> None:
+    """Write the page of a report; it is there as a whole or not at all.
+
+    Everything on it comes from the report, so a saved model gives its page again at any time.
+    """
+    target = Path(path)
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"{target} cannot be written: there is no folder {target.absolute().parent}")
+    write_file_atomically(target, make_report_page(report).encode("utf-8"))
+
+
+def make_report_page(report: Report) -> str:
+    """The page as HTML; a report of an earlier version gives the table and the decision only."""
+    details = report.details
+    name = (details.name if details else "") or "A text model"
+    sections = [_header(report, name), _systems(report)]
+    if details is not None:
+        sections.append(_learning(report, details.learning))
+        if details.by_query is not None:
+            sections.append(_by_query(report, details.by_query))
+        if details.pairs:
+            sections.append(_pairs(details))
+    sections.append(_facts(report))
+    footer = element(
+        "footer",
+        element("p", "Written by Tercet. Everything on this page is in the saved model: ", class_="soft"),
+        element("p", element("code", "tercet report MODEL -o report.html"), class_="soft"),
+    )
+    return page(f"{name}: fit report", STYLE, element("main", *sections, footer))
+
+
+# -- what comes first -------------------------------------------------------------------------------------------------
+
+
+def _header(report: Report, name: str) -> Html:
+    verdict = ("good", "learning accepted") if report.accepted else ("bad", "learning declined")
+    model, measure = report.systems[-1], report.measure
+    value = model.values[measure][0]
+    queries = _count(report.n_test, "untouched query", "untouched queries")
+    if report.accepted and len(report.systems) > 1:
+        start = report.systems[-2]
+        lead = f"{measure} went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on {queries}."
+    else:
+        lead = f"The model is {model.name}, with {measure} of {value:.3f} on {queries}."
+    return element(
+        "header",
+        element("p", "Tercet fit report", class_="kicker"),
+        element("h1", name),
+        element("p", element("span", verdict[1], class_=f"badge {verdict[0]}"), lead, class_="lead"),
+        element("dl", *_tiles(report), class_="tiles"),
+    )
+
+
+def _tiles(report: Report) -> list[Html]:
+    details = report.details
+    model, measure = report.systems[-1], report.measure
+    mean, low, high = model.values[measure]
+    tiles = [_tile(f"{measure}, {model.name}", f"{mean:.3f}", None if isnan(low) else f"{low:.3f} to {high:.3f}")]
+    if report.change is not None:
+        difference, low, high, p_value = report.change
+        under = f"{low:+.3f} to {high:+.3f}, " + shown_p(p_value).replace(" ", "\N{NO-BREAK SPACE}")
+        tiles.append(_tile(f"against {report.systems[-2].name}", f"{difference:+.3f}", under))
+    if details is not None and details.by_query is not None:
+        found = details.by_query
+        figure = f"{found.n_better:,} : {found.n_worse:,}"
+        tiles.append(_tile("queries better, worse", figure, f"{found.n_same:,} the same"))
+    weights = None if details is None else f"{_bytes(details.size.n_bytes)} of weights"
+    tiles.append(_tile("learned in", f"{report.seconds:.1f} s", weights))
+    return tiles
+
+
+def _tile(name: str, figure: str, under: str | None) -> Html:
+    below = None if under is None else element("small", under)
+    shown = element("dd", element("div", figure, class_="figure"), below)
+    return element("div", element("dt", name), shown, class_="tile")
+
+
+# -- systems ----------------------------------------------------------------------------------------------------------
+
+
+def _systems(report: Report) -> Html:
+    measure = report.measure
+    shown = _in_order(report)
+    ours = len(shown) - 1
+    rows = []
+    for system in shown:
+        mean, low, high = system.values[measure]
+        rows.append((system.name, mean, None if isnan(low) else low, None if isnan(high) else high))
+    said = "; ".join(f"{s.name} {shown_interval(*s.values[measure])}" for s in shown)
+    comparisons = {c.other: c for c in report.details.comparisons} if report.details else {}
+    head = [element("th", "system", scope="col")]
+    head += [element("th", name, scope="col", class_="number") for name in shown[0].values]
+    if comparisons:
+        head += [element("th", title, scope="col", class_="number") for title in (f"{shown[ours].name} − system", "p")]
+    body = [_system_row(system, comparisons, system is shown[ours]) for system in shown]
+    note = (
+        f"The difference is in {measure}, with its 95 % interval and a paired t-test, corrected after Holm for "
+        f"{len(comparisons)} comparisons. "
+        if comparisons
+        else ""
+    )
+    return element(
+        "section",
+        element("h2", "Against other systems"),
+        element(
+            "p",
+            f"Means over {_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on. "
+            f"{report.split}",
+            class_="soft",
+        ),
+        element(
+            "figure",
+            intervals(rows, ours=ours, label=f"{measure} of each system with its 95 % interval: {said}"),
+            element("figcaption", f"{measure}, mean and 95 % interval."),
+        ),
+        element(
+            "div",
+            element("table", element("thead", element("tr", *head)), element("tbody", *body)),
+            class_="scroll",
+            role="region",
+            aria_label="Table of systems",
+            tabindex="0",
+        ),
+        element("p", f"{note}{_rival_note(report.details)}", class_="soft") if report.details else None,
+    )
+
+
+def _in_order(report: Report) -> list[SystemResult]:
+    """Starts, rivals, and the model last."""
+    return [*report.systems[:-1], *report.rivals, report.systems[-1]]
+
+
+def _system_row(system: SystemResult, comparisons: dict[str, Comparison], ours: bool) -> Html:
+    cells = [element("th", system.name, scope="row")]
+    for mean, low, high in system.values.values():
+        interval = None if isnan(low) else element("small", f"{low:.3f} to {high:.3f}", class_="soft")
+        cells.append(element("td", f"{mean:.3f}", interval, class_="number"))
+    if comparisons:
+        found = comparisons.get(system.name)
+        if found is None:
+            cells += [element("td", class_="number"), element("td", class_="number")]
+        else:
+            interval = element("small", f"{found.low:+.3f} to {found.high:+.3f}", class_="soft")
+            cells.append(element("td", f"{found.difference:+.3f}", interval, class_="number"))
+            p_value = shown_p(found.p_corrected).removeprefix("p = ").removeprefix("p ")
+            cells.append(element("td", p_value, class_="number"))
+    return element("tr", *cells, class_="ours" if ours else None)
+
+
+_RIVAL_LABELS = {"n_found": "documents", "n_terms": "words", "original_weight": "weight of the query's own words"}
+
+
+def _rival_note(details: Details | None) -> str:
+    settings = {} if details is None else details.rival_settings
+    return " ".join(
+        f"{name} adds words of the documents found first to BM25 queries; chosen on validation queries: "
+        f"{', '.join(f'{_RIVAL_LABELS.get(key, key)} {_value(chosen[key])}' for key in sorted(chosen))}."
+        for name, chosen in settings.items()
+    )
+
+
+# -- learning ---------------------------------------------------------------------------------------------------------
+
+
+def _learning(report: Report, learning: Learning) -> Html:
+    start = report.chosen.get("vectors", "start")
+    series = [(curve.name, [(float(x), y) for x, y in curve.points]) for curve in learning.curves]
+    same_queries = learning.curve_queries == learning.n_queries
+    blended = (f"blended {learning.final:.3f}", learning.final) if same_queries else None
+    said = "; ".join(
+        f"{name}: from {points[0][1]:.3f} after {points[0][0]:,.0f} steps to {points[-1][1]:.3f} after "
+        f"{points[-1][0]:,.0f}"
+        for name, points in series
+        if points
+    )
+    parts = [f"{report.measure} on {_count(learning.curve_queries, 'validation query', 'validation queries')} "]
+    parts.append(f"while learning, {series[0][0]}." if series else "while learning.")
+    if len(series) > 1:
+        parts.append(f" Thin: {', '.join(name for name, _ in series[1:])}, which was not chosen.")
+    if blended:
+        parts.append(" The dot is the result after blending with more or less of plain word matching.")
+    error = "" if learning.standard_error is None else f", with a standard error of {learning.standard_error:.3f}"
+    return element(
+        "section",
+        element("h2", "How learning went"),
+        element("p", RULE),
+        element(
+            "p",
+            f"Here {report.measure} changed by {learning.difference:+.3f} on "
+            f"{_count(learning.n_queries, 'validation query', 'validation queries')}, from {learning.start:.3f} with "
+            f"{start} to {learning.final:.3f}{error}: learning was {'accepted' if report.accepted else 'declined'}.",
+        ),
+        element(
+            "figure",
+            curves(
+                series,
+                reference=(f"{start} {learning.curve_start:.3f}", learning.curve_start),
+                final=blended,
+                x_label="steps",
+                label=f"{report.measure} on validation queries by steps. {start}: {learning.curve_start:.3f}. {said}.",
+            ),
+            element("figcaption", *parts),
+        )
+        if any(points for _, points in series)
+        else None,
+    )
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------
+
+
+def _by_query(report: Report, found: ByQuery) -> Html:
+    total = found.n_better + found.n_same + found.n_worse
+    model = report.systems[-1].name
+    counts = f"{found.n_better:,} better, {found.n_same:,} the same, {found.n_worse:,} worse"
+    all_shown = len(found.differences) == total
+    shown = "each query" if all_shown else f"{len(found.differences):,} of {total:,} queries, evenly spaced"
+    return element(
+        "section",
+        element("h2", "Query by query"),
+        element(
+            "p", f"{model} against {found.other} on {_count(total, 'untouched query', 'untouched queries')}: {counts}."
+        ),
+        element(
+            "figure",
+            bars(
+                found.differences,
+                label=f"Change of {report.measure} of {shown}, best first: {counts}.",
+                y_label=f"change of {report.measure}",
+            ),
+            element("figcaption", f"Change of {report.measure} of {shown}, sorted."),
+        ),
+        element(
+            "div",
+            _changes("Largest gains", found.gains, found.other, model),
+            _changes("Largest losses", found.losses, found.other, model),
+            class_="two",
+        ),
+    )
+
+
+def _changes(title: str, changes: tuple[QueryChange, ...], start: str, model: str) -> Html | None:
+    if not changes:
+        return None
+    head = [element("th", "query", scope="col")]
+    head += [element("th", name, scope="col", class_="number") for name in (start, model)]
+    rows = [
+        element(
+            "tr",
+            element("td", change.text, element("small", change.qid, class_="soft"), class_="query"),
+            element("td", f"{change.before:.3f}", class_="number"),
+            element("td", f"{change.after:.3f}", class_="number"),
+        )
+        for change in changes
+    ]
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *rows))
+    return element(
+        "div",
+        element("h3", title),
+        element("div", table, class_="scroll", role="region", aria_label=title, tabindex="0"),
+    )
+
+
+# -- what was learned, from what --------------------------------------------------------------------------------------
+
+
+def _pairs(details: Details) -> Html:
+    items = [
+        element(
+            "li",
+            element("span", query_word, element("span", " → ", class_="soft"), doc_word, class_="words"),
+            element("span", f"{weight:+.2f}", class_="weight " + ("good" if weight > 0 else "bad")),
+        )
+        for query_word, doc_word, weight in details.pairs
+    ]
+    return element(
+        "section",
+        element("h2", "Strongest learned pairs"),
+        element(
+            "p",
+            "How much a word in a document counts for a word in the query, by weight times the rarity of both; each "
+            "word once on each side.",
+            class_="soft",
+        ),
+        element("ol", *items, class_="pairs"),
+    )
+
+
+_DATA_LABELS = {
+    "kind": "kind",
+    "n_docs": "documents",
+    "n_texts": "texts",
+    "n_queries": "queries in all",
+    "n_judgements": "judgements learned from",
+    "n_classes": "classes",
+    "n_words": "words",
+    "mean_length": "words a document, mean",
+    "cut": "cut into",
+    "stop_words": "stop words",
+    "stemmer": "stemmer",
+    "ngrams": "words in a row",
+}
+_CHOSEN_LABELS = {
+    "vectors": "start",
+    "start": "first factors",
+    "n_components": "components",
+    "identity_weight": "identity weight",
+    "blend": "identity added by blending",
+    "scale_documents": "per-document scale",
+}
+
+
+def _facts(report: Report) -> Html:
+    details = report.details
+    data: list[tuple[str, object]] = [
+        ("training queries", report.n_train),
+        ("validation queries", report.n_validation),
+        ("untouched queries", report.n_test),
+    ]
+    chosen: list[tuple[str, object]] = [("chosen by", report.measure)]
+    chosen += _labelled(_CHOSEN_LABELS, report.chosen)
+    blocks = []
+    if details is not None:
+        data = _labelled(_DATA_LABELS, details.data) + data
+        chosen.append(("seed", details.random_state))
+        size = details.size
+        entries = size.n_query_words * size.n_doc_words
+        blocks.append(
+            _block(
+                "Model",
+                [
+                    ("W", f"{size.n_query_words:,} × {size.n_doc_words:,}"),
+                    ("parts", size.parts),
+                    ("numbers stored", size.n_stored),
+                    ("share of W's entries", f"{size.n_stored / entries:.2%}"),
+                    ("bytes of weights", _bytes(size.n_bytes)),
+                    ("density, W's entries not 0", f"{size.density:.2%}"),
+                ],
+            )
+        )
+    chosen.append(("seconds of learning", f"{report.seconds:.1f}"))
+    blocks = [_block("Data", data), *blocks, _block("Settings", chosen)]
+    return element(
+        "section",
+        element("h2", "Data, model and settings"),
+        element("p", report.decision) if details is None else None,
+        element("div", *blocks, class_="facts"),
+    )
+
+
+def _labelled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str, object]]:
+    """Known values in the order of their labels, then the others by name."""
+    known = [(label, values[key]) for key, label in labels.items() if key in values]
+    return known + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
+
+
+def _block(title: str, facts: list[tuple[str, object]]) -> Html:
+    rows = [element("div", element("dt", name), element("dd", _value(value))) for name, value in facts]
+    return element("div", element("h3", title), element("dl", *rows))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, list):
+        return " to ".join(map(str, dict.fromkeys(value)))
+    return str(value)
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def _bytes(n: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} bytes"

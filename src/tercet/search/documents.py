@@ -1,0 +1,168 @@
+"""Documents on their way into an index: checked, cut into batches, compared with those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from tercet.data.lines import id_problem, surrogate_problem
+from tercet.errors import InputError
+from tercet.model import TextModel
+from tercet.search.packed import PackedIds
+from tercet.search.segment import Segment
+from tercet.search.view import Entry
+
+Docs = Mapping[str, str] | Iterable[tuple[str, str]]
+Progress = Callable[[int], None]
+
+_TEXTS_AT_ONCE = 8192
+
+
+def segments_of_texts(
+    docs: Docs, model: TextModel, segment_docs: int, keep_texts: bool, progress: Progress | None
+) -> Iterator[Segment]:
+    """Segments of at most so many documents; texts of one of them are in memory at a time."""
+    pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
+    done = 0
+    while True:
+        ids: list[str] = []
+        texts: list[str] = []
+        blocks: list[sparse.csr_array] = []
+        while len(ids) < segment_docs:
+            block = _taken(pairs, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
+            if not block:
+                break
+            block_ids, block_texts = zip(*block, strict=True)
+            ids += block_ids
+            blocks.append(model.docs(block_texts))
+            if keep_texts:
+                texts += block_texts
+            done += len(block)
+            if progress is not None:
+                progress(done)
+        if not ids:
+            return
+        D = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.vstack(blocks, format="csr"))
+        yield Segment.build(ids, canonical(D), texts if keep_texts else None)
+
+
+def _taken(pairs: Iterator[Any], n: int, done: int) -> list[tuple[str, str]]:
+    taken: list[tuple[str, str]] = []
+    for pair in pairs:
+        at = done + len(taken)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InputError(f"docs[{at}] is {pair!r}; expected an id and a text")
+        doc_id, text = pair
+        _check_id(doc_id, at)
+        if not isinstance(text, str):
+            raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
+        if not text.isascii() and (problem := surrogate_problem(text)) is not None:
+            raise InputError(f"the text of document {doc_id!r} {problem}")
+        taken.append((doc_id, text))
+        if len(taken) == n:
+            break
+    return taken
+
+
+def segments_of_rows(
+    ids: Sequence[str], D: Any, n_terms: int, segment_docs: int, texts: Sequence[str] | None
+) -> Iterator[Segment]:
+    """The same for documents that are vectors already."""
+    D = checked_rows(D, "D", n_terms)
+    for name, given in (("ids", ids), ("texts", texts)):
+        if given is not None and len(given) != D.shape[0]:
+            raise InputError(f"there are {len(given)} {name} for {D.shape[0]} rows of D; they must agree")
+    for at, doc_id in enumerate(ids):
+        _check_id(doc_id, at)
+    for start in range(0, D.shape[0], segment_docs):
+        part = slice(start, start + segment_docs)
+        yield Segment.build(ids[part], D[part], None if texts is None else texts[part])
+
+
+def _check_id(doc_id: Any, at: int) -> None:
+    problem = id_problem(doc_id)
+    if problem is not None:
+        raise InputError(f"the id of document {at} {problem}")
+
+
+def checked_rows(X: Any, name: str, n_terms: int) -> sparse.csr_array:
+    """Rows over the columns of a model: canonical CSR, finite."""
+    found = sparse.csr_array(X)
+    if found.ndim != 2 or found.shape[1] != n_terms:
+        raise InputError(f"{name} must have {n_terms} columns, one per term of the model; got shape {found.shape}")
+    if not np.isfinite(found.data).all():
+        raise InputError(f"{name} has values that are not finite")
+    return canonical(found)
+
+
+def canonical(D: sparse.csr_array) -> sparse.csr_array:
+    """Each column of a row once, in order, no zeros."""
+    if not D.has_canonical_format or not D.data.all():
+        D = D.copy()
+        D.sum_duplicates()
+        D.eliminate_zeros()
+    return D
+
+
+def merged(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segment]:
+    """The same documents in as few segments as hold them, without the dead; whole segments stay as they are."""
+    pending: list[tuple[Entry, np.ndarray[Any, Any]]] = []
+    n_pending = 0
+    for entry in entries:
+        if not pending and not entry.dead.size and entry.segment.n_docs >= segment_docs:
+            yield entry
+            continue
+        rows = entry.alive()
+        while rows.size:
+            taken, rows = np.split(rows, [segment_docs - n_pending])
+            pending.append((entry, taken))
+            n_pending += taken.size
+            if n_pending == segment_docs:
+                yield _joined(pending)
+                pending, n_pending = [], 0
+    if pending:
+        yield _joined(pending)
+
+
+def _joined(pieces: Sequence[tuple[Entry, np.ndarray[Any, Any]]]) -> Entry | Segment:
+    if len(pieces) == 1 and not pieces[0][0].dead.size and pieces[0][1].size == pieces[0][0].segment.n_docs:
+        return pieces[0][0]
+    ids = [entry.segment.ids.strings[int(row)] for entry, rows in pieces for row in rows]
+    D = sparse.csr_array(sparse.vstack([entry.segment.matrix(rows) for entry, rows in pieces], format="csr"))
+    texts: list[str] | None = []
+    for entry, rows in pieces:
+        kept = entry.segment.texts
+        texts = None if kept is None or texts is None else texts + [kept[int(row)] for row in rows]
+    return Segment.build(ids, canonical(D), texts)
+
+
+# -- ids that are there already -------------------------------------------------------------------------------------
+
+
+def repeated(ids: PackedIds) -> str | None:
+    """An id that is there twice, or None."""
+    for at in np.flatnonzero(ids.hashes[1:] == ids.hashes[:-1]):
+        # Different ids with one hash stand side by side, hardly ever more than two.
+        same = np.flatnonzero(ids.hashes == ids.hashes[at])
+        found = [ids.strings[int(ids.rows[each])] for each in same]
+        if len(set(found)) < len(found):
+            return next(each for each in found if found.count(each) > 1)
+    return None
+
+
+def clashes(entry: Entry, ids: PackedIds) -> list[tuple[int, str]]:
+    """Rows of an entry, alive, whose ids are among others, and those ids."""
+    own = entry.segment.ids
+    at = np.searchsorted(own.hashes, ids.hashes)
+    known = at < len(own.hashes)
+    known[known] = own.hashes[at[known]] == ids.hashes[known]
+    found = []
+    for place in np.flatnonzero(known):
+        doc_id = ids.strings[int(ids.rows[place])]
+        row = own.find(doc_id, int(ids.hashes[place]))
+        if row is not None and not entry.is_dead(row):
+            found.append((row, doc_id))
+    return found

@@ -1,0 +1,293 @@
+"""An index on disk: segments that never change, and one bundle that says which of them count.
+
+::
+
+    index/manifest.json, arrays-….safetensors   which segments and model count, and the dead rows; its swap is a commit
+    index/segments/000007/                      a segment
+    index/factors/000007-0123456789abcdef/      its latent documents for the weights with that fingerprint
+    index/models/0123456789abcdef/              the model it was made with
+
+All of these are bundles. A writer writes new ones, commits, and only then removes what no longer counts, so a kill at
+any moment leaves what was committed last; what a dead writer left is removed by the next one. Files that a reader has
+mapped stay until it lets go of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
+from tercet.model import KIND as MODEL_KIND
+from tercet.model import TextModel
+from tercet.search.scorer import fingerprint
+from tercet.search.segment import KIND as SEGMENT_KIND
+from tercet.search.segment import MOST_DOCS, Segment
+from tercet.search.view import Factors
+from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
+from tercet.weights import Weights
+
+T = TypeVar("T")
+
+KIND: Final = "index"
+FACTORS_KIND: Final = "index-factors"
+WEIGHTS_KIND: Final = "weights"
+SEGMENTS, FACTORS, MODELS = "segments", "factors", "models"
+FOLDERS: Final = (SEGMENTS, FACTORS, MODELS)
+
+_OPEN_ATTEMPTS: Final = 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A segment as the manifest lists it."""
+
+    name: str
+    digest: str
+    dead: NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the manifest says."""
+
+    vectoriser: str
+    model: str
+    model_digest: str
+    segment_docs: int
+    keeps_texts: bool
+    next_segment: int
+    segments: tuple[Listed, ...]
+    digest: str = ""
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle) -> Committed:
+        fields, where = bundle.fields(), str(bundle.path)
+        listed = fields.take("segments", list)
+        starts = take_array(bundle.arrays, "dead_starts", np.int64, (len(listed) + 1,), where=where)
+        dead = take_array(bundle.arrays, "dead", np.uint16, 1, where=where)
+        if starts[0] != 0 or starts[-1] != dead.size or (np.diff(starts) < 0).any():
+            raise DamagedBundleError(f"{where}: the lists of removed documents do not fit together")
+        segments = []
+        for each, start, stop in zip(listed, starts[:-1], starts[1:], strict=True):
+            if not (isinstance(each, list) and len(each) == 2 and all(isinstance(one, str) for one in each)):
+                raise DamagedBundleError(f"{where} lists a segment as {each!r}; expected its name and digest")
+            rows = dead[start:stop].copy()
+            if (rows[1:] <= rows[:-1]).any():
+                raise DamagedBundleError(f"{where}: the removed documents of {each[0]!r} are not in order")
+            segments.append(Listed(_checked_name(each[0], where), each[1], rows))
+        found = cls(
+            fields.take("vectoriser", str),
+            _checked_name(fields.take("model", str), where),
+            fields.take("model_digest", str),
+            fields.take("segment_docs", int),
+            fields.take("keeps_texts", bool),
+            fields.take("next_segment", int),
+            tuple(segments),
+            bundle.digest,
+        )
+        fields.done()
+        if not 1 <= found.segment_docs <= MOST_DOCS:
+            raise DamagedBundleError(
+                f"{where} has segments of {found.segment_docs} documents; 1 to {MOST_DOCS} are right"
+            )
+        return found
+
+    def meta(self) -> dict[str, Any]:
+        names = ("vectoriser", "model", "model_digest", "segment_docs", "keeps_texts", "next_segment")
+        listed = [[each.name, each.digest] for each in self.segments]
+        return {name: getattr(self, name) for name in names} | {"segments": listed}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        starts = np.zeros(len(self.segments) + 1, dtype=np.int64)
+        np.cumsum([each.dead.size for each in self.segments], out=starts[1:])
+        dead = np.concatenate([np.empty(0, np.uint16), *(each.dead for each in self.segments)])
+        return {"dead_starts": starts, "dead": dead.astype(np.uint16)}
+
+
+def _checked_name(name: str, where: str) -> str:
+    # Of one form only, so that it cannot lead out of the folder.
+    if not name or not name.isascii() or not name.isalnum():
+        raise DamagedBundleError(f"{where} names {name!r}, which is no name that Tercet gives")
+    return name
+
+
+class Folder:
+    """Where an index is kept; reads without a lock, writes under one."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def committed(self) -> Committed:
+        return Committed.from_bundle(read_bundle(self.path, kind=KIND))
+
+    def committed_or_none(self) -> Committed | None:
+        return self.committed() if os.path.lexists(self.path / MANIFEST_NAME) else None
+
+    def consistently(self, read: Callable[[Committed], T]) -> T:
+        """What ``read(committed)`` gives, tried again where a writer took away what it was reading."""
+        committed = self.committed()
+        for _ in range(_OPEN_ATTEMPTS):
+            try:
+                return read(committed)
+            except BundleError:
+                latest = self.committed()
+                if latest.digest == committed.digest:
+                    raise
+                committed = latest
+        raise BundleError(f"{self.path} was changed {_OPEN_ATTEMPTS} times while it was being opened")
+
+    def read_model(self, committed: Committed) -> TextModel | Weights:
+        bundle = self._sealed(MODELS, committed.model, committed.model_digest, mapped=False)
+        if bundle.kind == MODEL_KIND:
+            return TextModel.from_bundle(bundle)
+        if bundle.kind == WEIGHTS_KIND:
+            return Weights.from_state(bundle.meta, bundle.arrays)
+        raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a text model or weights")
+
+    def read_segment(self, listed: Listed, vectoriser: str, verify: bool) -> Segment:
+        bundle = self._sealed(SEGMENTS, listed.name, listed.digest, mapped=True, verify=verify)
+        if bundle.kind != SEGMENT_KIND:
+            raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a segment of an index")
+        segment = Segment.from_bundle(bundle, listed.name, vectoriser, verify)
+        if listed.dead.size and listed.dead[-1] >= segment.n_docs:
+            raise DamagedBundleError(f"{self.path} has removed a document that {bundle.path} does not have")
+        return segment
+
+    def read_factors(self, segment: Segment, weights: str, n_components: int, verify: bool) -> Factors | None:
+        """The latent documents of a segment, or None where nobody has kept them."""
+        path = self._factors_path(segment, weights)
+        try:
+            bundle = read_bundle(path, kind=FACTORS_KIND, mapped=True, verify=verify)
+        except MissingBundleError:
+            if path.is_dir():
+                raise
+            return None
+        fields, where = bundle.fields(), str(path)
+        found = (fields.take("segment", str), fields.take("weights", str))
+        max_length = fields.take("max_length", float)
+        fields.done()
+        if found != (segment.digest, weights) or set(bundle.arrays) != {"factors"} or max_length < 0:
+            raise DamagedBundleError(f"{where} belongs to another segment or to other weights")
+        shape = (segment.n_docs, n_components)
+        values = take_array(bundle.arrays, "factors", np.float32, shape, where=where, finite=verify)
+        return Factors(values, float(max_length))
+
+    def _sealed(self, folder: str, name: str, digest: str, mapped: bool, verify: bool = True) -> Bundle:
+        path = self.path / folder / name
+        try:
+            bundle = read_bundle(path, mapped=mapped, verify=verify)
+        except MissingBundleError as error:
+            raise DamagedBundleError(f"{self.path} names {folder}/{name}, which is not there: {error}") from error
+        if bundle.digest != digest:
+            raise DamagedBundleError(f"{path} is not the one that {self.path} names; its digest differs")
+        return bundle
+
+    def _factors_path(self, segment: Segment, weights: str) -> Path:
+        return self.path / FACTORS / f"{segment.name}-{weights[:16]}"
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the folders, refusing a place that holds something else."""
+        check_destination(self.path, beside=FOLDERS)
+        if os.path.lexists(self.path / MANIFEST_NAME):
+            read_bundle(self.path, kind=KIND)  # a model, say, is not to be overwritten by an index
+        for name in FOLDERS:
+            try:
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise BundleError(f"{self.path} cannot be written: {error}") from error
+
+    def remove_empty(self) -> None:
+        """Remove the folders that `prepare` made, as far as nothing is in them."""
+        for path in (*(self.path / name for name in FOLDERS), self.path):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Let one writer at a time change the index."""
+        if not os.access(self.path / SEGMENTS, os.W_OK):
+            raise BundleError(f"{self.path} cannot be written: it is not an index, or it is read-only")
+        with lock_folder(self.path / SEGMENTS):
+            yield
+
+    def write_segment(self, segment: Segment, name: str, vectoriser: str) -> str:
+        """Write a segment; returns its digest."""
+        path = self.path / SEGMENTS / name
+        return write_bundle(path, kind=SEGMENT_KIND, meta=segment.meta(vectoriser), arrays=segment.arrays())
+
+    def write_factors(self, segment: Segment, weights: str, factors: Factors) -> None:
+        meta = {"segment": segment.digest, "weights": weights, "max_length": factors.max_length}
+        path = self._factors_path(segment, weights)
+        write_bundle(path, kind=FACTORS_KIND, meta=meta, arrays={"factors": factors.values})
+
+    def write_model(self, model: TextModel | Weights) -> tuple[str, str]:
+        """Write a model unless it is there; returns its name and digest."""
+        name = model_fingerprint(model)[:16]
+        path = self.path / MODELS / name
+        with contextlib.suppress(BundleError):
+            return name, read_bundle(path).digest
+        if isinstance(model, TextModel):
+            model.save(path)
+        else:
+            meta, arrays = model.to_state()
+            write_bundle(path, kind=WEIGHTS_KIND, meta=meta, arrays=arrays)
+        return name, read_bundle(path).digest
+
+    def commit(self, committed: Committed) -> str:
+        """The one moment at which the index changes; returns the digest of what counts from now on."""
+        return write_bundle(self.path, kind=KIND, meta=committed.meta(), arrays=committed.arrays(), beside=FOLDERS)
+
+    def clean(self, committed: Committed | None) -> None:
+        """Remove what does not count, left by writers that died or replaced by a commit."""
+        segments = {each.name for each in committed.segments} if committed else set()
+        for folder in FOLDERS:
+            for entry in os.listdir(self.path / folder):
+                kept = entry.partition("-")[0] in segments
+                if folder == MODELS:
+                    kept = committed is not None and entry == committed.model
+                if not kept:
+                    try:
+                        shutil.rmtree(self.path / folder / entry)
+                    except OSError as error:
+                        # The index is right without that; the next writer tries again.
+                        _log.warning("%s is no longer needed and cannot be removed: %s", self.path / folder, error)
+
+
+def model_fingerprint(model: TextModel | Weights) -> str:
+    """What a model is known by in an index: all that it scores with."""
+    if isinstance(model, Weights):
+        return fingerprint(*model.to_state())
+    sides = [model.query_vectoriser.to_state(), model.doc_vectoriser.to_state(), model.weights.to_state()]
+    return fingerprint({"of": [fingerprint(*state) for state in sides], "report": repr(model.report)}, {})
+
+
+def vectoriser_fingerprint(model: TextModel | Weights) -> str:
+    """What document rows depend on: all of the document vectoriser, or the number of columns where there is none."""
+    if isinstance(model, Weights):
+        return fingerprint({"n_terms": model.shape[1]}, {})
+    return fingerprint(*model.doc_vectoriser.to_state())
+
+
+def check_fits(model: TextModel | Weights, vectoriser: str, where: str) -> None:
+    """Refuse a model whose document rows are not those of the index."""
+    if vectoriser_fingerprint(model) != vectoriser:
+        raise InputError(
+            f"{where} was made with another vectoriser than the model's: vocabulary, analyser or term weights differ. "
+            "Index the documents again with this model"
+        )

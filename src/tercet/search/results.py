@@ -1,0 +1,111 @@
+"""What a search gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from tercet.errors import InputError
+from tercet.model import TextExplanation, TextModel
+from tercet.search.view import View
+from tercet.weights import Explanation, Pairs
+from tercet.weights.explanation import merge_pairs
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document that was found: its id, its score and, when asked for, its text and the reasons for the score."""
+
+    doc_id: str
+    score: float
+    _source: Source = field(repr=False, compare=False)
+    _row: int = field(repr=False, compare=False)
+
+    @property
+    def why(self) -> TextExplanation:
+        """The pairs of words behind the score, largest first; they sum to it. Worked out anew each time."""
+        return self._source.why(self._row)
+
+    @property
+    def text(self) -> str:
+        """The document, as it was indexed."""
+        text = self.kept_text
+        if text is None:
+            raise InputError(f"the index keeps no texts, so there is none of {self.doc_id!r}")
+        return text
+
+    @property
+    def kept_text(self) -> str | None:
+        """The document, or None where the index keeps no texts."""
+        return self._source.view.text(self._row)
+
+
+class Results(list[Hit]):
+    """Hits, best first.
+
+    Attributes
+    ----------
+    unknown : words of the query that the model does not know, each once, in order
+    exact : False when ``max_terms`` left words out, so that a document that belongs here may be missing
+    missed : by how much at most a missing document's score is above that of the last hit; 0 when exact
+    """
+
+    def __init__(
+        self, hits: Iterable[Hit] = (), unknown: tuple[str, ...] = (), exact: bool = True, missed: float = 0.0
+    ) -> None:
+        super().__init__(hits)
+        self.unknown, self.exact, self.missed = unknown, exact, missed
+
+
+class Run(dict[str, dict[str, float]]):
+    """``{qid: {doc_id: score}}``, best first, of the queries it was made for."""
+
+    def __init__(self, queries: Mapping[str, str], model: TextModel) -> None:
+        super().__init__()
+        self._queries, self._model = queries, model
+
+    @cached_property
+    def unknown(self) -> dict[str, tuple[str, ...]]:
+        """The words that the model does not know, of each query that has some; worked out when asked for."""
+        found = {qid: tuple(self._model.query_vectoriser.unknown_words(text)) for qid, text in self._queries.items()}
+        return {qid: words for qid, words in found.items() if words}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A query and what it was asked of, kept by hits for whoever wants reasons."""
+
+    view: View
+    model: TextModel | None
+    query: sparse.csr_array
+    unknown: tuple[str, ...]
+
+    def pairs(self, row: int) -> Explanation:
+        return self.view.scorer.weights.explain(self.query, self.view.matrix(row))
+
+    def why(self, row: int) -> TextExplanation:
+        return self._worded(self.pairs(row))
+
+    def versus(self, row: int, other: int) -> TextExplanation:
+        """What one document has over another: the pairs add up to the difference of their scores."""
+        mine, theirs = self.pairs(row), self.pairs(other)
+        merged = merge_pairs(
+            [
+                Pairs(mine.query_term, mine.doc_term, mine.contribution),
+                Pairs(theirs.query_term, theirs.doc_term, -theirs.contribution),
+            ]
+        )
+        kept = np.flatnonzero(merged.contribution)
+        pairs = (merged.query_term[kept], merged.doc_term[kept], merged.contribution[kept])
+        return self._worded(Explanation(mine.score - theirs.score, *pairs))
+
+    def _worded(self, why: Explanation) -> TextExplanation:
+        if self.model is None:
+            raise InputError("the index has weights without words; explain_row gives the pairs as columns")
+        query_words, doc_words = self.model.query_vectoriser.words_, self.model.doc_vectoriser.words_
+        pairs = tuple((query_words[a], doc_words[b], c) for a, b, c in why)
+        return TextExplanation(why.score, pairs, self.unknown)

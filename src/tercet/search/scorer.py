@@ -1,0 +1,174 @@
+"""A weights value as an index uses it: queries expanded, documents as latent factors, a few of them scored exactly."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.kernels.search import score_latent
+from tercet.store import canonical_bytes
+from tercet.weights import Diagonal, Identity, LowRank, Mapped, Part, Weights
+from tercet.weights.scoring import Matrix
+
+_EXPANDED_BYTES = 64 * 2**20  # a block of queries expanded to all words
+
+
+@dataclass(frozen=True, eq=False)
+class LatentPart:
+    """A low-rank part behind any number of word maps, the outermost first."""
+
+    maps: tuple[Mapped, ...]
+    part: LowRank
+    scale: float
+
+    @classmethod
+    def of(cls, part: Part) -> LatentPart | None:
+        maps, scale = [], 1.0
+        while isinstance(part, Mapped):
+            maps.append(part)
+            scale *= part.scale
+            part = part.part
+        return cls(tuple(maps), part, scale * part.scale) if isinstance(part, LowRank) else None
+
+    def queries(self, Q: Matrix) -> NDArray[np.float64]:
+        for each in self.maps:
+            Q = each.map_queries(Q)
+        return self.part.latent_queries(Q) * self.scale  # (n_q, n_components)
+
+    def _mapped_docs(self, D: Matrix) -> Matrix:
+        for each in self.maps:
+            D = each.map_docs(D)
+        return D
+
+    def factors(self, D: Matrix) -> NDArray[np.float64]:
+        """Latent documents (n_d, n_components), a per-document scale folded in."""
+        D = self._mapped_docs(D)
+        latent, doc_scale = self.part.latent_docs(D), self.part.doc_scale(D)
+        return latent if doc_scale is None else latent * doc_scale[:, None]
+
+    def score(self, latent_query: NDArray[np.float64], D: Matrix) -> NDArray[np.float64]:
+        """Scores in double precision, from the words of the documents and not from stored factors."""
+        D = self._mapped_docs(D)
+        rows = (D.indptr.astype(np.int64), D.indices.astype(np.int32), D.data.astype(np.float64))
+        typical = -1.0 if self.part.typical_length is None else float(self.part.typical_length)
+        scores = np.empty(D.shape[0])
+        score_latent(rows, self.part.doc_factors, latent_query, typical, scores)
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedQueries:
+    """What some queries ask of documents: the weighted words of each plain part, and latent vectors.
+
+    Query i has from part p the entries from starts[i, p] to stops[i, p] of ``terms`` and ``weights``; the latent
+    vectors of each low-rank part are (n_q, n_components).
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    latent: tuple[NDArray[np.float64], ...]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def most_terms(self) -> int:
+        return int((self.stops - self.starts).sum(axis=1).max(initial=0))
+
+    def one(self, i: int) -> ExpandedQueries:
+        """A query by itself."""
+        own = slice(i, i + 1)
+        return replace(self, starts=self.starts[own], stops=self.stops[own], latent=tuple(x[own] for x in self.latent))
+
+    def entries(self) -> NDArray[np.int64]:
+        """Where the entries of a lone query are."""
+        pieces = [np.arange(a, b) for a, b in zip(self.starts[0], self.stops[0], strict=True)]
+        return np.concatenate([np.empty(0, np.int64), *pieces])
+
+    def without(self, entries: NDArray[np.int64]) -> ExpandedQueries:
+        """The same with the weights of some entries zero."""
+        weights = self.weights.copy()
+        weights[entries] = 0.0
+        return replace(self, weights=weights)
+
+
+class Scorer:
+    """Splits weights into parts that expand a query to words and parts of low rank."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.plain: list[Part] = []
+        self.latent: list[LatentPart] = []
+        behind: list[Part] = []
+        for part in weights.parts:
+            latent = LatentPart.of(part)
+            if latent is None:
+                self.plain.append(part)
+            else:
+                self.latent.append(latent)
+                behind.append(part)
+        self.n_terms = weights.shape[1]
+        self.n_components = sum(each.part.query_factors.shape[1] for each in self.latent)
+        self.fingerprint = fingerprint(*Weights(behind).to_state()) if behind else ""
+
+    def factors(self, D: Matrix) -> NDArray[np.float32]:
+        """What a segment keeps of its documents for this W, (n_d, n_components)."""
+        return np.hstack([each.factors(D) for each in self.latent]).astype(np.float32)
+
+    def expand(self, Q: Matrix) -> Iterator[ExpandedQueries]:
+        """The queries, as many at a time as take little memory when they are expanded to all words."""
+        thin = all(isinstance(part, Identity | Diagonal) for part in self.plain)
+        height = 1024 if thin else max(1, _EXPANDED_BYTES // (8 * max(1, self.n_terms)))
+        for start in range(0, Q.shape[0], height):
+            block = Q if Q.shape[0] <= height else Q[start : start + height]
+            latent = tuple(each.queries(block) for each in self.latent)
+            yield _assembled([_expanded(part, block) for part in self.plain], block.shape[0], latent)
+
+
+Rows = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]]
+
+
+def _expanded(part: Part, Q: Matrix) -> Rows:
+    # What these two parts give needs no matrix to be made, which takes longer than a search.
+    if isinstance(part, Identity):
+        return Q.indptr, Q.indices, Q.data.astype(np.float64) * part.scale
+    if isinstance(part, Diagonal):
+        return Q.indptr, Q.indices, Q.data * (part.weights[Q.indices].astype(np.float64) * part.scale)
+    expanded = part.expand_block(Q)
+    if not sparse.issparse(expanded):
+        expanded = sparse.csr_array(expanded)
+    return expanded.indptr, expanded.indices, expanded.data
+
+
+def _assembled(parts: list[Rows], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
+    starts, stops = np.empty((n, len(parts)), dtype=np.int64), np.empty((n, len(parts)), dtype=np.int64)
+    before = 0
+    for p, (indptr, terms, _) in enumerate(parts):
+        starts[:, p], stops[:, p] = indptr[:-1], indptr[1:]
+        starts[:, p] += before
+        stops[:, p] += before
+        before += len(terms)
+    if len(parts) == 1:
+        _, only_terms, only_weights = parts[0]
+        return ExpandedQueries(starts, stops, only_terms.astype(np.int32, copy=False), only_weights, latent)
+    all_terms = np.concatenate([np.empty(0, np.int32), *(terms for _, terms, _ in parts)]).astype(np.int32)
+    all_weights = np.concatenate([np.empty(0), *(weights for _, _, weights in parts)])
+    return ExpandedQueries(starts, stops, all_terms, all_weights, latent)
+
+
+def fingerprint(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """SHA-256 of a state: the same values give the same, in every process."""
+    digest = hashlib.sha256(canonical_bytes(meta))
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()

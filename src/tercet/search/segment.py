@@ -1,0 +1,144 @@
+"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id and as texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.search import fill_postings
+from tercet.search.packed import PackedIds, PackedStrings
+from tercet.store import Bundle, forget_pages, take_array
+
+KIND: Final = "index-segment"
+MOST_DOCS: Final = 2**16  # so that two bytes name a document
+MOST_ENTRIES: Final = 2**32 - 1
+
+Postings = tuple[NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32]]
+Rows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Documents in the order in which they came; the arrays are those that ``kernels/search.py`` names.
+
+    ``name`` and ``digest`` are those it has on disk, empty while it is only in memory.
+    """
+
+    postings: Postings
+    bounds: NDArray[np.float32]
+    rows: Rows
+    ids: PackedIds
+    texts: PackedStrings | None
+    name: str = ""
+    digest: str = ""
+
+    @property
+    def n_docs(self) -> int:
+        return len(self.rows[0]) - 1
+
+    @property
+    def n_terms(self) -> int:
+        return len(self.bounds)
+
+    @classmethod
+    def build(cls, ids: Sequence[str], D: sparse.csr_array, texts: Sequence[str] | None) -> Segment:
+        """The segment of documents in canonical CSR; time is linear in their entries."""
+        if D.nnz > MOST_ENTRIES:
+            raise InputError(f"a segment of {D.nnz:,} entries is too large; use a smaller segment_docs")
+        rows = (D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
+        n_terms = D.shape[1]
+        starts, docs = np.empty(n_terms + 1, dtype=np.uint32), np.empty(D.nnz, dtype=np.uint16)
+        values, bounds = np.empty(D.nnz, dtype=np.float32), np.empty((n_terms, 2), dtype=np.float32)
+        fill_postings(*rows, starts, docs, values, bounds)
+        for array in (*rows, starts, docs, values, bounds):
+            array.flags.writeable = False  # as mapped ones are, so that kernels are compiled once for both
+        packed = None if texts is None else PackedStrings.pack(texts)
+        return cls((starts, docs, values), bounds, rows, PackedIds.pack(ids), packed)
+
+    def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
+        """Some documents as CSR float32 (len(rows), n_terms)."""
+        starts, terms, values = self.rows
+        first, last = starts[rows].astype(np.int64), starts[rows + np.int64(1)].astype(np.int64)
+        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(last - first, out=indptr[1:])
+        places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
+        found = sparse.csr_array((values[places], terms[places], indptr), shape=(len(rows), self.n_terms))
+        found.has_canonical_format = True
+        return found
+
+    @cached_property
+    def empty_rows(self) -> NDArray[np.uint16]:
+        """Documents without a known word."""
+        return np.flatnonzero(np.diff(self.rows[0]) == 0).astype(np.uint16)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def meta(self, vectoriser: str) -> dict[str, Any]:
+        return {
+            "vectoriser": vectoriser,
+            "n_docs": self.n_docs,
+            "n_terms": self.n_terms,
+            "texts": self.texts is not None,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")
+        arrays: dict[str, NDArray[Any]] = dict(zip(names, (*self.postings, *self.rows), strict=True))
+        arrays |= {"bounds": self.bounds, **self.ids.arrays()}
+        return arrays if self.texts is None else arrays | self.texts.arrays("text")
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, name: str, vectoriser: str, verify: bool) -> Segment:
+        """The segment that a mapped bundle holds; with ``verify`` every number that leads somewhere is looked at."""
+        fields = bundle.fields()
+        where = str(bundle.path)
+        found_vectoriser = fields.take("vectoriser", str)
+        n, n_terms = fields.take("n_docs", int), fields.take("n_terms", int)
+        has_texts = fields.take("texts", bool)
+        fields.done()
+        if found_vectoriser != vectoriser:
+            raise DamagedBundleError(f"{where} was made by another vectoriser than its index")
+        if not 1 <= n <= MOST_DOCS or not 1 <= n_terms < 2**31:
+            raise DamagedBundleError(
+                f"{where} has {n} documents over {n_terms} words; at most {MOST_DOCS} are possible"
+            )
+        arrays = bundle.arrays
+
+        def take(array: str, dtype: Any, shape: int | tuple[int | None, ...]) -> NDArray[Any]:
+            return take_array(arrays, array, dtype, shape, where=where, finite=verify)
+
+        values = take("post_values", np.float32, 1)
+        n_entries = (values.size,)
+        found = cls(
+            (take("post_starts", np.uint32, (n_terms + 1,)), take("post_docs", np.uint16, n_entries), values),
+            take("bounds", np.float32, (n_terms, 2)),
+            (
+                take("row_starts", np.uint32, (n + 1,)),
+                take("row_terms", np.int32, n_entries),
+                take("row_values", np.float32, n_entries),
+            ),
+            PackedIds.from_arrays(arrays, n, where, verify),
+            PackedStrings.from_arrays(arrays, "text", n, where, verify) if has_texts else None,
+            name,
+            bundle.digest,
+        )
+        if set(arrays) != set(found.arrays()):
+            raise DamagedBundleError(f"{where} has unexpected arrays {sorted(set(arrays) - set(found.arrays()))}")
+        if verify:
+            found._check(where)
+            forget_pages(values)
+        return found
+
+    def _check(self, where: str) -> None:
+        """Nothing leads out of an array, whoever wrote it."""
+        for (starts, members, _), most in ((self.postings, self.n_docs), (self.rows, self.n_terms)):
+            rises = starts[0] == 0 and starts[-1] == members.size and not (starts[1:] < starts[:-1]).any()
+            if not rises or (members.size and not (members.min() >= 0 and members.max() < most)):
+                raise DamagedBundleError(f"{where}: postings or rows lead out of their arrays")

@@ -1,0 +1,228 @@
+"""What a search looks at: segments, the documents in them that are no more, and a model. It never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.kernels.search import lay_out, score_rows_of, search_segment, search_segment_for_all, wipe
+from tercet.kernels.topk import sort_heap
+from tercet.search.packed import hash_of
+from tercet.search.scorer import ExpandedQueries, Scorer
+from tercet.search.segment import MOST_DOCS, Segment
+
+_NONE_DEAD = np.empty(0, dtype=np.uint16)
+Found = tuple[NDArray[np.int32], NDArray[np.float64]]
+
+_SINGLE = 2.0**-24  # how far off a float32 is at most, in parts of its size
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Latent documents of a segment, float32 (n_docs, n_components), and the largest length among them."""
+
+    values: NDArray[np.float32]
+    max_length: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float32]) -> Factors:
+        lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
+        return cls(values, float(lengths.max(initial=0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A segment in an index: its dead rows in ascending order, and its factors where the model has low-rank parts."""
+
+    segment: Segment
+    dead: NDArray[np.uint16] = field(default_factory=lambda: _NONE_DEAD)
+    factors: Factors | None = None
+
+    @property
+    def n_alive(self) -> int:
+        return self.segment.n_docs - len(self.dead)
+
+    def is_dead(self, row: int) -> bool:
+        at = int(np.searchsorted(self.dead, row))
+        return at < len(self.dead) and int(self.dead[at]) == row
+
+    def alive(self) -> NDArray[np.int64]:
+        kept = np.ones(self.segment.n_docs, dtype=bool)
+        kept[self.dead] = False
+        return np.flatnonzero(kept)
+
+
+class Workspace:
+    """Arrays that a search writes to; one search at a time has it."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.words = np.zeros((len(scorer.plain), scorer.n_terms))
+        self.sums = np.zeros(MOST_DOCS)
+        self.found = (np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Entries in the order in which their documents came; a document's row is 65,536 times its segment, plus its place.
+
+    Threads may search at the same time.
+    """
+
+    entries: tuple[Entry, ...]
+    scorer: Scorer
+    spare: list[Workspace] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(entry.n_alive for entry in self.entries)
+
+    # -- documents ----------------------------------------------------------------------------------------------
+
+    def find(self, doc_id: str) -> int | None:
+        """The row of a document, or None."""
+        hashed = hash_of(doc_id)
+        for at, entry in enumerate(self.entries):
+            row = entry.segment.ids.find(doc_id, hashed)
+            if row is not None and not entry.is_dead(row):
+                return at * MOST_DOCS + row
+        return None
+
+    def doc_ids(self, rows: NDArray[np.int32]) -> list[str]:
+        """The ids of some rows."""
+        at = rows // MOST_DOCS
+        if not rows.size or (at == at[0]).all():
+            return self.entries[at[0]].segment.ids.strings.many(rows % MOST_DOCS) if rows.size else []
+        return [self.entries[row // MOST_DOCS].segment.ids.strings[row % MOST_DOCS] for row in rows.tolist()]
+
+    def text(self, row: int) -> str | None:
+        texts = self.entries[row // MOST_DOCS].segment.texts
+        return None if texts is None else texts[row % MOST_DOCS]
+
+    def matrix(self, row: int) -> sparse.csr_array:
+        return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))
+
+    def ids(self) -> Iterator[str]:
+        for entry in self.entries:
+            for row in entry.alive():
+                yield entry.segment.ids.strings[int(row)]
+
+    # -- search -------------------------------------------------------------------------------------------------
+
+    def search(self, queries: ExpandedQueries, k: int) -> list[Found]:
+        """Rows and scores of the k best candidates of each query, best first, ties by lower row."""
+        k = min(k, len(self))
+        if k == 0:
+            return [(np.empty(0, dtype=np.int32), np.empty(0))] * len(queries)
+        if queries.latent:
+            return [self._best_with_latent(queries.one(i), k) for i in range(len(queries))]
+        heap_score, heap_row = np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32)
+        sizes = np.zeros(len(queries), dtype=np.int64)
+        union, scratch = _scratch(queries.most_terms, k)
+        query = (queries.starts, queries.stops, queries.terms, queries.weights)
+        with self._workspace() as workspace:
+            for at, entry in enumerate(self.entries):
+                segment = entry.segment
+                search_segment_for_all(
+                    *(segment.postings, segment.bounds, segment.rows, workspace.words, query, union, entry.dead),
+                    *(at * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, sizes),
+                    workspace.found,
+                )
+        found = []
+        for i, size in enumerate(sizes.tolist()):
+            sort_heap(heap_score[i], heap_row[i], size)
+            found.append((heap_row[i, :size], heap_score[i, :size]))
+        return found
+
+    def rescore(self, query: ExpandedQueries, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Exact scores of documents for a lone query."""
+        with self._workspace() as workspace, _laid_out(query, workspace):
+            return self._exact(query, rows, workspace.words)
+
+    def largest_values(self, terms: NDArray[np.int32]) -> NDArray[np.float64]:
+        """By how much at most each term occurs in a document, by size."""
+        largest = np.zeros(len(terms))
+        for entry in self.entries:
+            np.maximum(largest, np.abs(entry.segment.bounds[terms]).max(axis=1), out=largest)
+        return largest
+
+    @contextmanager
+    def _workspace(self) -> Iterator[Workspace]:
+        try:
+            workspace = self.spare.pop()
+        except IndexError:
+            workspace = Workspace(self.scorer)
+        yield workspace
+        self.spare.append(workspace)  # not after an error, which may have left something in it
+
+    def _best_with_latent(self, query: ExpandedQueries, k: int) -> Found:
+        """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""
+        latent = np.concatenate([each[0] for each in query.latent])
+        single = latent.astype(np.float32)
+        longest = max(entry.factors.max_length for entry in self.entries if entry.factors is not None)
+        # Each product is of two rounded numbers, and each of n_components additions rounds, in whatever order.
+        slack = 1.01 * (latent.size + 4) * _SINGLE * float(np.linalg.norm(latent)) * longest + 1e-30
+        heap_score, heap_row = np.empty(k), np.empty(k, dtype=np.int32)
+        size = 0
+        _, scratch = _scratch(query.most_terms, k)
+        rows, scores = [], []
+        with self._workspace() as workspace, _laid_out(query, workspace) as union:
+            for at, entry in enumerate(self.entries):
+                segment = entry.segment
+                assert entry.factors is not None
+                base = entry.factors.values @ single
+                hidden = np.union1d(entry.dead, segment.empty_rows) if segment.empty_rows.size else entry.dead
+                size, n_found = search_segment(
+                    *(segment.postings, segment.bounds, segment.rows, workspace.words, union, base, hidden, slack),
+                    *(at * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, size),
+                    workspace.found,
+                )
+                rows.append(workspace.found[0][:n_found] + np.int32(at * MOST_DOCS))
+                scores.append(workspace.found[1][:n_found].copy())
+            found, near = np.concatenate(rows), np.concatenate(scores)
+            if size == k:
+                found = found[near >= heap_score[0] - 2 * slack]
+            exact = self._exact(query, found, workspace.words)
+        order = np.lexsort((found, -exact))[:k]
+        return found[order], exact[order]
+
+    def _exact(
+        self, query: ExpandedQueries, rows: NDArray[np.int32], words: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        scores = np.zeros(len(rows))
+        at, local = rows // MOST_DOCS, rows % MOST_DOCS
+        for each in np.unique(at):
+            here = np.flatnonzero(at == each)
+            segment = self.entries[each].segment
+            own = np.empty(here.size)
+            score_rows_of(local[here], segment.rows, words, own)
+            if query.latent:
+                docs = segment.matrix(local[here])
+                for part, latent in zip(self.scorer.latent, query.latent, strict=True):
+                    own += part.score(latent[0], docs)
+            scores[here] = own
+        return scores
+
+
+def _scratch(n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:
+    """Room for the words of a query, each once, and what `search_segment` wants after the sums."""
+    return np.empty(n, dtype=np.int32), (
+        np.empty(n + 1, dtype=np.int32),
+        np.empty(n + 1, dtype=np.float32),
+        np.empty(n + 1),
+        np.empty(n + 1, dtype=np.int64),
+        np.empty(k),
+        np.empty(k, dtype=np.int32),
+    )
+
+
+@contextmanager
+def _laid_out(query: ExpandedQueries, workspace: Workspace) -> Iterator[NDArray[np.int32]]:
+    """A lone query spread over the words of a workspace; gives its words, each once."""
+    union = np.empty(query.most_terms, dtype=np.int32)
+    n = lay_out(query.starts[0], query.stops[0], query.terms, query.weights, workspace.words, union)
+    yield union[:n]
+    wipe(workspace.words, union[:n])

@@ -1,0 +1,133 @@
+"""Changing an index: new segments first, then the one commit, then tidying up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.errors import InputError
+from tercet.search.documents import clashes, repeated
+from tercet.search.folder import Committed, Folder, Listed
+from tercet.search.scorer import Scorer
+from tercet.search.segment import MOST_DOCS, Segment
+from tercet.search.view import Entry, Factors, View
+
+_NONE_DEAD = np.empty(0, dtype=np.uint16)
+
+
+class Writer:
+    """Puts segments where the index is kept, or into memory where it has no folder, and commits a list of them."""
+
+    def __init__(self, folder: Folder | None, committed: Committed, scorer: Scorer) -> None:
+        self.folder, self.committed, self.scorer = folder, committed, scorer
+        self.next_segment = committed.next_segment
+
+    def put(self, segment: Segment) -> Entry:
+        """Write a segment and its latent documents; what is written is mapped, and the memory given back."""
+        factors = made_factors(segment, self.scorer)
+        if self.folder is None:
+            return Entry(segment, factors=factors)
+        name = f"{self.next_segment:06d}"
+        self.next_segment += 1
+        digest = self.folder.write_segment(segment, name, self.committed.vectoriser)
+        segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectoriser, verify=False)
+        return Entry(segment, factors=self.keep_factors(segment, factors))
+
+    def keep_factors(self, segment: Segment, factors: Factors | None) -> Factors | None:
+        """Write the latent documents of a segment unless they are there."""
+        if self.folder is None or factors is None:
+            return factors
+        known = (segment, self.scorer.fingerprint, self.scorer.n_components)
+        if self.folder.read_factors(*known, verify=False) is None:
+            self.folder.write_factors(segment, self.scorer.fingerprint, factors)
+        return self.folder.read_factors(*known, verify=False)
+
+    def commit(self, entries: Sequence[Entry]) -> tuple[Committed, View]:
+        listed = tuple(Listed(each.segment.name, each.segment.digest, each.dead) for each in entries if each.n_alive)
+        after = replace(self.committed, next_segment=self.next_segment, segments=listed)
+        if self.folder is not None:
+            after = replace(after, digest=self.folder.commit(after))
+            self.folder.clean(after)
+        return after, View(tuple(each for each in entries if each.n_alive), self.scorer)
+
+
+@contextmanager
+def writing(folder: Folder | None) -> Iterator[Committed | None]:
+    """Have an index to oneself; gives what is committed. What was written is removed again when it is not committed."""
+    if folder is None:
+        yield None
+        return
+    with folder.writing():
+        before = folder.committed_or_none()
+        folder.clean(before)
+        try:
+            yield before
+        except BaseException:
+            folder.clean(folder.committed_or_none())
+            raise
+
+
+def added(entries: Sequence[Entry], segments: Iterable[Segment], writer: Writer, replacing: bool) -> list[Entry]:
+    """Entries with new segments behind them; ids that are there are refused, or their documents die."""
+    after = list(entries)
+    for segment in segments:
+        twice = repeated(segment.ids)
+        if twice is not None:
+            raise InputError(f"document {twice!r} is there twice; ids must differ")
+        for at, entry in enumerate(after):
+            found = clashes(entry, segment.ids)
+            if not found:
+                continue
+            if at >= len(entries):
+                raise InputError(f"document {found[0][1]!r} is there twice; ids must differ")
+            if not replacing:
+                raise InputError(f"document {found[0][1]!r} is in the index already; replace takes it")
+            after[at] = _without(entry, np.array([row for row, _ in found], dtype=np.uint16))
+        after.append(writer.put(segment))
+    return after
+
+
+def without(entries: Sequence[Entry], rows: NDArray[np.int64]) -> list[Entry]:
+    """Entries in which the documents of those rows are dead."""
+    after = list(entries)
+    for at in np.unique(rows // MOST_DOCS):
+        after[at] = _without(after[at], (rows[rows // MOST_DOCS == at] % MOST_DOCS).astype(np.uint16))
+    return after
+
+
+def _without(entry: Entry, rows: NDArray[np.uint16]) -> Entry:
+    return replace(entry, dead=np.union1d(entry.dead, rows).astype(np.uint16))
+
+
+def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
+    """Latent documents from the words of a segment; None where the weights have no low-rank part."""
+    if not scorer.latent:
+        return None
+    return Factors.of(scorer.factors(segment.matrix(np.arange(segment.n_docs))))
+
+
+def opened(folder: Folder, committed: Committed, scorer: Scorer, verify: bool, known: Sequence[Entry] = ()) -> View:
+    """What is committed; segments that are open already are not read again."""
+    by_digest = {entry.segment.digest: entry for entry in known}
+    entries = []
+    for listed in committed.segments:
+        entry = by_digest.get(listed.digest)
+        if entry is None:
+            segment = folder.read_segment(listed, committed.vectoriser, verify)
+            entry = Entry(segment, factors=found_factors(folder, segment, scorer, verify))
+        entries.append(replace(entry, dead=listed.dead))
+    return View(tuple(entries), scorer)
+
+
+def found_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: bool) -> Factors | None:
+    """Latent documents from disk where they are kept, else made anew."""
+    if not scorer.latent:
+        return None
+    kept = None
+    if folder is not None:
+        kept = folder.read_factors(segment, scorer.fingerprint, scorer.n_components, verify)
+    return made_factors(segment, scorer) if kept is None else kept

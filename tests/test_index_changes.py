@@ -1,0 +1,225 @@
+"""Documents come and go; an index is what a fresh one of the same documents would be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tercet as tc
+from indexes import DOCS, answers, small_model
+from tercet.errors import BundleError, InputError, MissingBundleError
+from tercet.search import Index
+
+WORDS = [f"w{i}" for i in range(12)]
+SOME = {"first": " ".join(WORDS)}
+TEXTS = ("w1 w2", "w3", "w4 w5 w6 w7", "w0 w11")
+
+names = st.sampled_from([f"d{i}" for i in range(8)])
+texts = st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=5).map(" ".join)
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.dictionaries(names, texts, max_size=4)),
+        st.tuples(st.just("replace"), st.dictionaries(names, texts, max_size=4)),
+        st.tuples(st.just("remove"), st.sets(names, max_size=4)),
+        st.tuples(st.just("merge"), st.none()),
+        st.tuples(st.just("open"), st.none()),
+    ),
+    max_size=8,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quickly():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+def applied(docs: dict[str, str], verb: str, what: object) -> dict[str, str] | None:
+    """The documents after a change, or None where it is to be refused."""
+    if verb == "add":
+        return None if docs.keys() & what.keys() else docs | what
+    if verb == "replace":
+        return {name: text for name, text in docs.items() if name not in what} | what
+    if verb == "remove":
+        return {name: text for name, text in docs.items() if name not in what} if what <= docs.keys() else None
+    return docs
+
+
+@settings(max_examples=25)
+@given(changes=changes, segment_docs=st.sampled_from([1, 3, 100]), latent=st.booleans(), on_disk=st.booleans())
+def test_any_changes_give_what_a_fresh_index_is(
+    tmp_path_factory: pytest.TempPathFactory, changes: list, segment_docs: int, latent: bool, on_disk: bool
+) -> None:
+    model = small_model(SOME, latent=latent)
+    path = tmp_path_factory.mktemp("index") / "index" if on_disk else None
+    docs = dict(SOME)
+    index = Index.build(docs, model, path, segment_docs=segment_docs)
+    for verb, what in changes:
+        if verb == "open":
+            index = index if path is None else Index.open(path)
+            continue
+        after = applied(docs, verb, what)
+        arguments = () if what is None else (what,)
+        if after is None:
+            with pytest.raises(InputError, match=r"already|no document"):
+                getattr(index, verb)(*arguments)
+        else:
+            getattr(index, verb)(*arguments)
+            docs = after
+        if verb == "merge":
+            assert index.n_segments == -(-len(docs) // segment_docs)
+    fresh = Index.build(docs, model, segment_docs=segment_docs)
+    assert list(index) == list(docs) == list(fresh)
+    assert len(index) == len(docs)
+    assert answers(index, TEXTS) == answers(fresh, TEXTS)
+    for name in [*docs, "d0", "nobody"]:
+        assert (name in index) == (name in docs)
+    for name, text in docs.items():
+        assert index.text(name) == text
+
+
+def test_a_change_that_fails_changes_nothing(tmp_path: Path) -> None:
+    index = Index.build(DOCS, small_model(DOCS), tmp_path / "index", segment_docs=1)
+    before = answers(index)
+    files = sorted(tmp_path.rglob("*"))
+
+    def failing():
+        yield "x", "green"
+        yield "y", "sky"
+        raise OSError("the reader broke")
+
+    with pytest.raises(OSError, match="the reader broke"):
+        index.add(failing())
+    with pytest.raises(InputError, match="'a' is in the index already; replace takes it"):
+        index.add([("x", "green"), ("a", "sky")])
+    with pytest.raises(InputError, match="no document 'x' among the 5"):
+        index.remove(["a", "x"])
+    with pytest.raises(InputError, match="takes ids"):
+        index.remove("abc")
+    assert answers(index) == before == answers(Index.open(tmp_path / "index"))
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_a_first_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        Index.build([("a", "green"), ("a", "sky")], small_model(DOCS), tmp_path / "new" / "index", segment_docs=1)
+    assert not (tmp_path / "new" / "index").exists()
+
+
+def test_building_again_replaces_and_readers_keep_what_they_have(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    reader = Index.build(DOCS, small_model(DOCS), path, segment_docs=2)
+    before = answers(reader)
+    other = Index.build({"x": "green sky"}, small_model({"x": "green sky"}), path)
+    assert answers(reader) == before
+    assert reader.search("green")[0].text == "green avocado"
+    with pytest.raises(InputError, match="another vectoriser"):
+        reader.refresh()
+    assert list(Index.open(path)) == ["x"] == list(other)
+    assert len(list((path / "segments").iterdir())) == len(list((path / "models").iterdir())) == 1
+
+
+def test_two_handles_on_one_index(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    first = Index.build(DOCS, small_model(DOCS, latent=True), path)
+    second = Index.open(path)
+    first.add({"x": "blue eyes"})
+    second.add({"y": "blue toast"})  # sees x first
+    assert list(second) == [*DOCS, "x", "y"]
+    assert list(first) == [*DOCS, "x"]
+    assert first.refresh()
+    assert not first.refresh()
+    assert answers(first) == answers(second)
+    with pytest.raises(InputError, match="'y' is in the index"):
+        first.add({"y": "again"})
+    second.remove(["a", "x"])
+    hits = first.search("green avocado")
+    second.merge()
+    assert hits[0].text == "green avocado"
+    assert hits[0].why.score == pytest.approx(hits[0].score)
+
+
+def test_removed_documents_take_no_space_after_a_merge(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    docs = {f"d{i}": f"w{i % 12} w{i % 7}" for i in range(300)}
+    index = Index.build(docs, small_model(SOME), path, segment_docs=100)
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    kept_segment = next((path / "segments").glob("000000/arrays*")).stat()
+    index.remove([f"d{i}" for i in range(100, 300) if i % 10])
+    index.merge()
+    assert index.n_segments == 2
+    assert list(index) == [f"d{i}" for i in range(300) if i < 100 or i % 10 == 0]
+    assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 0.6 * size
+    assert next((path / "segments").glob("000000/arrays*")).stat() == kept_segment  # whole, so left alone
+    index.remove(docs.keys() & set(index))
+    assert (len(index), index.n_segments, index.search("w1")) == (0, 0, [])
+    index.add({"new": "w1"})
+    assert [hit.doc_id for hit in Index.open(path).search("w1")] == ["new"]
+
+
+def test_saved_from_memory_and_loaded(tmp_path: Path) -> None:
+    index = Index.build(DOCS, small_model(DOCS, latent=True), segment_docs=2)
+    index.remove(["b"])
+    index.save(tmp_path / "index")
+    again = tc.load(tmp_path / "index")
+    assert isinstance(again, Index)
+    assert answers(again) == answers(index)
+    with pytest.raises(InputError, match="saved already"):
+        again.save(tmp_path / "index")
+    again.save(tmp_path / "copy")
+    assert answers(Index.open(tmp_path / "copy")) == answers(index)
+
+
+def test_one_index_serves_other_models(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    plain, latent = small_model(DOCS), small_model(DOCS, latent=True)
+    Index.build(DOCS, plain, path)
+    served = Index.open(path, latent)
+    assert answers(served) == answers(Index.build(DOCS, latent))
+    assert list((path / "factors").iterdir()) == []
+    served.save_factors()
+    assert len(list((path / "factors").iterdir())) == 1
+    assert answers(Index.open(path, latent)) == answers(served)
+    assert answers(Index.open(path)) == answers(Index.build(DOCS, plain))
+    for stranger in (small_model(DOCS | {"z": "zebra"}), plain.weights):
+        with pytest.raises(InputError, match="another vectoriser"):
+            Index.open(path, stranger)
+    # The same words, weighted another way.
+    weighting = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
+    with pytest.raises(InputError, match="another vectoriser"):
+        Index.open(path, tc.TextModel(weighting, weighting, plain.weights))
+
+
+def test_an_index_of_rows_on_disk(tmp_path: Path, rng: np.random.Generator) -> None:
+    weights = small_model(DOCS, latent=True).weights
+    D = rng.random((7, weights.shape[1])).astype(np.float32)
+    index = Index.build_rows(list("abcdefg"), D, weights, tmp_path / "index", segment_docs=3)
+    index.add_rows(["h"], D[:1])
+    again = Index.open(tmp_path / "index")
+    q = rng.random((1, weights.shape[0]))
+    assert [hit.score for hit in again.search_row(q)] == [hit.score for hit in index.search_row(q)]
+    assert again.explain_row(q, "h").contribution.sum() == pytest.approx(again.search_row(q)[0].score, abs=9)
+    with pytest.raises(InputError, match="keeps no texts"):
+        again.add_rows(["i"], D[:1], ["text"])
+
+
+def test_places_that_hold_something_else(tmp_path: Path) -> None:
+    model = small_model(DOCS)
+    model.save(tmp_path / "model")
+    with pytest.raises(BundleError, match="kind 'text-model'; expected 'index'"):
+        Index.build(DOCS, model, tmp_path / "model")
+    assert tc.load(tmp_path / "model").weights.shape == model.weights.shape
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").write_text("mine")
+    with pytest.raises(BundleError, match="not a Tercet bundle"):
+        Index.build(DOCS, model, tmp_path / "notes")
+    with pytest.raises(MissingBundleError):
+        Index.open(tmp_path / "nowhere")
+    with pytest.raises(BundleError, match="expected 'index'"):
+        Index.open(tmp_path / "model")

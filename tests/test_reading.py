@@ -1,0 +1,166 @@
+"""Reading bit by bit, and telling how far it is."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tercet.cli import reading
+from tercet.cli.reading import ReadingBar, show_reading
+from tercet.data import (
+    iter_corpus,
+    iter_preferences,
+    iter_qrels,
+    iter_queries,
+    iter_run,
+    read_corpus,
+    read_preferences,
+    read_qrels,
+    recognise,
+    watch_reading,
+    write_qrels,
+)
+from tercet.errors import FormatError, InputError
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("".join(json.dumps({"_id": str(i), "text": "x" * 1000}) + "\n" for i in range(1000)))
+    return file
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_watcher_is_told_how_much_of_the_file_itself_was_read(corpus: Path, packed: bool) -> None:
+    if packed:
+        corpus.write_bytes(gzip.compress(corpus.read_bytes(), 0))
+    told: list[tuple[Path, int, int]] = []
+    with watch_reading(lambda *news: told.append(news)):
+        docs = read_corpus(corpus)
+    size = corpus.stat().st_size
+    done = [at for _, at, _ in told]
+    assert {(path, total) for path, _, total in told} == {(corpus, size)}
+    assert done == sorted(done)
+    assert done[-1] == size
+    assert 5 < len(done) < 50
+    assert done[0] < size / 4
+    before = len(told)
+    assert read_corpus(corpus) == docs, "watching changes what is read"
+    assert len(told) == before, "still watched after the block"
+
+
+def test_a_file_that_is_left_early_is_told_as_done(corpus: Path) -> None:
+    told: list[int] = []
+    with watch_reading(lambda path, done, size: told.append(done)):
+        documents = iter_corpus(corpus)
+        next(documents)
+        documents.close()
+        del documents
+    assert told[0] < told[-1] == corpus.stat().st_size
+
+
+def read_and_fail(corpus: Path) -> None:
+    read_corpus(corpus)
+    read_corpus(corpus.with_name("nothing"))
+
+
+def test_blocks_within_blocks_and_errors_restore_the_watcher(corpus: Path) -> None:
+    outer: list[int] = []
+    with watch_reading(lambda path, done, size: outer.append(done)):
+        with pytest.raises(FormatError), watch_reading(None):
+            read_and_fail(corpus)
+        assert outer == []
+        read_corpus(corpus)
+    assert outer
+
+
+def test_a_bar_is_drawn_only_for_what_takes_long_and_is_gone_at_the_end(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    bar = ReadingBar(Console(file=shown, force_terminal=True, width=100))
+    with watch_reading(bar):
+        read_corpus(corpus)
+    assert shown.getvalue() == "", "a bar for what was read in an instant"
+    monkeypatch.setattr(reading, "SHOW_AFTER_SECONDS", 0.0)
+    with watch_reading(bar):
+        read_corpus(corpus)
+    assert "reading corpus.jsonl" in shown.getvalue()
+    assert bar._bar is None
+
+
+def test_nothing_is_shown_where_nobody_looks(corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(reading, "SHOW_AFTER_SECONDS", 0.0)
+    with show_reading():
+        read_corpus(corpus)
+    assert capsys.readouterr() == ("", "")
+
+
+# -- bit by bit -------------------------------------------------------------------------------------------------------
+
+
+def test_documents_and_queries_come_before_the_next_line_is_read(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text('{"_id": "007", "text": "a"}\n{"_id": "7", "text": "b"}\n{"_id": "007", "text": "c"}\n')
+    for read in (iter_corpus, iter_queries):
+        stream = read(tmp_path / "f")
+        assert [next(stream), next(stream)] == [("007", "a"), ("7", "b")]
+        with pytest.raises(FormatError, match=":3: \"_id\" '007' is already used at line 1"):
+            next(stream)
+
+
+def test_a_run_comes_query_by_query(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("007 Q0 1e5 1 2 t\n007 Q0 a 2 1 t\n7 Q0 a 1 1 t\n007 Q0 b 1 1 t\n")
+    stream = iter_run(tmp_path / "f")
+    assert [next(stream), next(stream)] == [("007", {"1e5": 2.0, "a": 1.0}), ("7", {"a": 1.0})]
+    with pytest.raises(FormatError, match=":4: query '007' again, after other queries; read_run gathers its results"):
+        next(stream)
+    (tmp_path / "f").write_text("q Q0 a 1 2 t\nq Q0 a 2 1 t\n")
+    with pytest.raises(FormatError, match=":2: query 'q' already has document 'a' at line 1"):
+        list(iter_run(tmp_path / "f"))
+    (tmp_path / "f").write_text("\n")
+    with pytest.raises(FormatError, match="the file holds no results"):
+        list(iter_run(tmp_path / "f"))
+
+
+def test_judgements_come_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("query-id\tcorpus-id\tscore\n007\t1e5\t1\nbroken\n")
+    stream = iter_qrels(tmp_path / "f")
+    assert next(stream) == ("007", "1e5", 1)
+    with pytest.raises(FormatError, match=":3: 1 columns"):
+        next(stream)
+    (tmp_path / "f").write_text("")
+    with pytest.raises(FormatError, match="the file holds no judgements"):
+        list(iter_qrels(tmp_path / "f"))
+
+
+@pytest.mark.parametrize("name", ["f.tsv", "f.tsv.gz"])
+def test_judgements_named_tsv_are_in_the_form_of_beir_and_keep_blanks(tmp_path: Path, name: str) -> None:
+    qrels = {"a query": {"007": 1, "a b": 0}}
+    write_qrels(tmp_path / name, qrels)
+    assert read_qrels(tmp_path / name) == qrels
+    assert recognise(tmp_path / name) == "qrels"
+    with pytest.raises(InputError, match="holds a blank"):
+        write_qrels(tmp_path / "f.txt", qrels)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 6, None])
+def test_preferences_come_in_chunks(tmp_path: Path, chunk: int | None) -> None:
+    (tmp_path / "f").write_text("".join(f"q{i}\ta\tb\t{i + 1}\n" for i in range(5)))
+    whole = read_preferences(tmp_path / "f")
+    parts = list(iter_preferences(tmp_path / "f", chunk))
+    assert [len(part) for part in parts[:-1]] == [chunk] * (len(parts) - 1)
+    assert sum((part.qid for part in parts), ()) == whole.qid
+    assert [w for part in parts for w in part.weight] == whole.weight.tolist()
+
+
+def test_a_later_chunk_has_the_numbers_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("q\ta\tb\t1\nq\ta\tb\n")
+    with pytest.raises(FormatError, match=":2: no weight here and one on the lines before"):
+        list(iter_preferences(tmp_path / "f", 1))
+    with pytest.raises(InputError, match="chunk must be a whole number from 1"):
+        list(iter_preferences(tmp_path / "f", 0))
