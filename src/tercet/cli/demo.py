@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 import click
 import numpy as np
@@ -18,21 +19,27 @@ from tercet.model import TextModel
 from tercet.recipe import fit
 from tercet.report import shown_interval, shown_p
 from tercet.report.page import PAGE_NAME, write_report_page
+from tercet.search import Index
 from tercet.store import check_destination
 from tercet.weights import Identity, Weights
 
+QUERY = "sort an array in descending order"
+
 
 @click.command()
-@click.option("-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model.")
+@click.option(
+    "-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model and the index."
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
 def demo(output: Path, seed: int) -> None:
-    """Learn to find numpy, scipy and scikit-learn functions by description, and show what was learned.
+    """Learn to find numpy, scipy and scikit-learn functions by description, show what was learned, and index them.
 
     Nothing is downloaded: documents are the installed packages' docstrings, queries the descriptions in their "See
     Also" sections.
     """
     began = time.perf_counter()
-    check_destination(output / "model")
+    for part in ("model", "index"):
+        check_destination(output / part)
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     collection = docstring_collection(random_state=seed)
     console.print(f"[bold]Docstrings on this machine[/]: {collection}.")
@@ -56,10 +63,25 @@ def demo(output: Path, seed: int) -> None:
     assert model.report is not None
     model.save(output / "model")
     write_report_page(model.report, output / "model" / PAGE_NAME)
-    console.print(f"\nThe model is in {output / 'model'}, with all of this as a page: {PAGE_NAME}.")
-    console.print("Ask it what it relates to a word:")
+    index = Index.build(collection.docs, model, output / "index")
+    _print_hits(console, index)
+    console.print(f"\nThe model is in {output / 'model'}, with all of this as a page: {output / 'model' / PAGE_NAME}.")
+    console.print(f"The {len(index):,} documents are in {output / 'index'}. Now ask:")
+    console.print(f"    tercet search {output / 'index'} {quote(QUERY)} --why", markup=False)
     console.print(f"    tercet related {output / 'model'} permute")
     console.print(f"{time.perf_counter() - began:.1f} s in all, {_learning_seconds(model):.1f} s of it learning.")
+
+
+def _print_hits(console: Console, index: Index) -> None:
+    """A search in the index, with the reasons for the first hit."""
+    console.print(f'\n[bold]searching the index[/]: "{QUERY}"', highlight=False)
+    hits = index.search(QUERY, k=3)
+    for rank, hit in enumerate(hits, 1):
+        console.print(f"    {rank}. {hit.score:.2f}  {hit.doc_id}", markup=False)
+    if hits:
+        console.print(f"    why {hits[0].doc_id}:", markup=False)
+        for line in hits[0].why.table(4).splitlines()[1:]:
+            console.print(f"        {line}", markup=False)
 
 
 def _learning_seconds(model: TextModel) -> float:

@@ -36,7 +36,7 @@ def repro(
     budget: float | None,
     fresh: bool,
 ) -> None:
-    """Reproduce every table and figure of PAPER: chen2010, ssi, minbatsrank, or a TOML file of your own.
+    """Reproduce every table and figure of PAPER: chen2010, ssi, minbatsrank, rankrls, or a TOML file of your own.
 
     What is finished is kept in the output folder, so an interrupted run goes on where it was.
     """

@@ -15,12 +15,14 @@ from `score_row`, which adds by ascending term and part after part, as scoring w
 import numpy as np
 
 from tercet.kernels.compiler import kernel, kernel_in_order
+from tercet.kernels.prefetch import prefetch
 from tercet.kernels.topk import offer
 
 _BUCKETS = 1024
 _FIRST_CHECK = 0.5  # of the postings are left
 _NEXT_CHECK = 0.5  # of those that were left at the last one
 _SAMPLE = 2048
+_AHEAD, _ASKED_FOR = 6, 128  # terms ahead whose first postings are asked for, and how many of them
 _TOGETHER = 32  # sums that are compared side by side
 _COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
 _COST_OF_A_ROW = 200.0
@@ -212,6 +214,7 @@ def search_segment(
     row_cost = _COST_OF_A_ROW + _COST_OF_A_TERM * words.shape[0] * rows[1].size / n_docs
     next_check = np.int64(_FIRST_CHECK * left[0])
     least_left = n_docs + 400 * k  # a check takes as long as some postings
+    docs_line, values_line = docs.reshape(1, -1), values.reshape(1, -1)
     done = n
     for i in range(n):
         # The check before postings that only lower scores is always worth its time.
@@ -227,6 +230,13 @@ def search_segment(
                 if n_above * step * row_cost < left[i]:
                     done = i
                     break
+        if i + _AHEAD < n:
+            ahead = order[i + _AHEAD]
+            a, stop = np.int64(starts[ahead]), np.int64(starts[ahead + 1])
+            for line in range(a, min(stop, a + _ASKED_FOR), 32):
+                prefetch(docs_line, 0, line)
+            for line in range(a, min(stop, a + _ASKED_FOR), 16):
+                prefetch(values_line, 0, line)
         term = order[i]
         weight = 0.0
         for p in range(words.shape[0]):

@@ -18,6 +18,7 @@ class Quick:
     values: int = 2  # of each parameter that is chosen
     seeds: int = 1
     points: int = 2  # of each series of costs, the first ones
+    per_query: int = 4  # rows that are drawn of each query, at most
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,7 @@ class FeaturePlan:
                 replace(
                     method,
                     seeds=min(method.seeds, quick.seeds),
+                    per_query=min(method.per_query, quick.per_query),
                     choose={name: _some(values, quick.values) for name, values in method.choose.items()},
                 )
                 for method in self.methods
