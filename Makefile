@@ -25,6 +25,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/ssi_speed.py
 	$(BIN)/python benchmarks/letor_speed.py
 	$(BIN)/python benchmarks/rls_speed.py
+	$(BIN)/python benchmarks/search_speed.py
 	$(BIN)/python benchmarks/newsgroups_map.py
 
 # The same data: make repro TERCET_DATA=/path/to/data; the pages are out/*/index.html

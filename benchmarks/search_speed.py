@@ -1,4 +1,4 @@
-"""Search: exact top ten against slicing SciPy's columns and against bm25s, a million documents, and reasons that add up.
+"""Search: the exact top ten against slicing SciPy's columns and against bm25s, a million documents, and reasons.
 
 Documents are made up: words drawn by Zipf's law from 30,000, tf-idf values of unit length. Queries have 300 to 2,000
 words, as expanded queries have, each word as likely as any other.
@@ -48,7 +48,7 @@ Query = tuple[NDArray[np.int32], NDArray[np.float64]]
 def documents(n: int, rng: np.random.Generator) -> sparse.csr_array:
     """tf-idf rows of about N_WORDS different words each."""
     share = np.cumsum(1 / (np.arange(N_TERMS) + 10.0))
-    draws = np.searchsorted(share / share[-1], rng.random((n, int(1.22 * N_WORDS)))).astype(np.int32)
+    draws = np.searchsorted(share / share[-1], rng.random((n, int(1.07 * N_WORDS)))).astype(np.int32)
     draws.sort(axis=1)
     first = np.ones(draws.shape, dtype=bool)
     first[:, 1:] = draws[:, 1:] != draws[:, :-1]

@@ -1,6 +1,8 @@
 """Write the golden models of this version: small bundles, and what they must answer when read again.
 
 Run by hand, once for each release (``python tests/make_golden.py``); it refuses to overwrite without ``--force``.
+``--missing`` adds the kinds of models that a version has no files of yet, and leaves those that are there alone. Each
+of the two parts has its own answers: models of terms in ``expected.json``, of feature vectors in ``features.json``.
 Bundles of earlier versions stay, and ``test_golden.py`` reads all of them.
 """
 
@@ -16,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 import tercet as tc
+from tercet.data import LetorData
 
 GOLDEN = Path(__file__).parent / "golden"
 N_TERMS, N_DOCS, N_QUERIES = 8, 10, 6
@@ -35,6 +38,14 @@ RANKERS: dict[str, Any] = {
     "lowrank": lambda: tc.LowRankRanker(n_components=3, rate=0.2, diagonal="learned", identity_weight=2.0),
     "lowrank-tied": lambda: tc.LowRankRanker(n_components=3, rate=0.2, tied=True, scale_documents=True),
 }
+
+
+FEATURE_RANKERS: dict[str, Any] = {
+    "ftrl": lambda: tc.FTRLRanker(l1=0.5, rate=0.5),
+    "rankrls": lambda: tc.RankRLS(kernel="gaussian", gamma=0.7, l2=0.3, n_basis=9, random_state=4),
+}
+FEATURE_MODEL = "features"
+EXPECTED, EXPECTED_FEATURES = "expected.json", "features.json"
 
 
 def synonym_corpus() -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
@@ -126,8 +137,61 @@ def make(folder: Path) -> None:
     some = dict(list(queries.items())[::5])
     asked = {"docs": docs, "queries": some, "explained": ["Film rock zeppelin", "café movie movie"]}
     expected["text"] = asked | text_answers(model, asked)
-    text = json.dumps(rounded(expected), ensure_ascii=False)
-    (folder / "expected.json").write_text(text + "\n", encoding="utf-8")
+    write_answers(folder / EXPECTED, expected)
+
+
+def feature_rows(rng: np.random.Generator, first_query: int, n_queries: int = 6, n_docs: int = 7) -> dict[str, Any]:
+    """Rows of four features, of which the second and the last say how good a document is."""
+    n = n_queries * n_docs
+    X = rng.integers(0, 65, (n, 4)) / 64
+    y = np.clip(np.rint(1 + 2 * (X[:, 1] - X[:, 3]) + 0.2 * rng.standard_normal(n)), 0, 2).astype(int)
+    qid = [f"q{first_query + row // n_docs}" for row in range(n)]
+    return {"X": X.tolist(), "y": y.tolist(), "qid": qid}
+
+
+def as_letor(rows: dict[str, Any]) -> LetorData:
+    return LetorData(rows["X"], rows["y"], rows["qid"])
+
+
+def feature_answers(model: Any, rows: dict[str, Any]) -> dict[str, Any]:
+    """What a ranker of feature vectors, or a model of one, says."""
+    answers: dict[str, Any] = {"scores": model.predict(np.array(rows["X"])).tolist()}
+    if isinstance(model, tc.FeatureModel):
+        evaluation = model.evaluate(as_letor(rows))
+        answers["features"] = [list(row) for row in model.features()]
+        answers["report"] = str(model.report)
+        answers["path"] = model.report.path_table()
+        answers["measured"] = {str(measure): evaluation.mean(measure) for measure in evaluation.measures}
+    return answers
+
+
+def make_features(folder: Path) -> None:
+    rng = np.random.default_rng(2018)
+    train, validation, test = (feature_rows(rng, first) for first in (0, 100, 200))
+    expected: dict[str, Any] = {"more": validation, "test": test, "rankers": {}}
+    for name, create in FEATURE_RANKERS.items():
+        ranker = create().fit(np.array(train["X"]), train["y"], train["qid"])
+        ranker.save(folder / name)
+        answers = {"class": type(ranker).__name__, "params": ranker.get_params(), **feature_answers(ranker, test)}
+        if hasattr(ranker, "partial_fit"):
+            ranker.partial_fit(np.array(validation["X"]), validation["y"], validation["qid"])
+            answers["after_more"] = feature_answers(ranker, test)
+        expected["rankers"][name] = answers
+    model = tc.fit_letor(
+        as_letor(train),
+        validation=as_letor(validation),
+        test=as_letor(test),
+        l1s=[8.0, 2.0, 0.5, 0.0],
+        feature_names=["length", "BM25", "café", "age"],
+        verbose=False,
+    )
+    model.save(folder / FEATURE_MODEL)
+    expected["model"] = feature_answers(model, test)
+    write_answers(folder / EXPECTED_FEATURES, expected)
+
+
+def write_answers(path: Path, expected: dict[str, Any]) -> None:
+    path.write_text(json.dumps(rounded(expected), ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def rounded(value: Any) -> Any:
@@ -141,13 +205,20 @@ def rounded(value: Any) -> Any:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--force", action="store_true", help="overwrite what is there")
-    force = parser.parse_args(arguments).force
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--force", action="store_true", help="overwrite what is there")
+    how.add_argument("--missing", action="store_true", help="write the parts that are not there, and no other")
+    given = parser.parse_args(arguments)
     folder = GOLDEN / tc.__version__
-    if folder.exists() and not force:
-        raise SystemExit(f"{folder} exists; golden files are kept as they were written. Use --force to replace them")
-    make(folder)
-    print(f"wrote {folder}")
+    if folder.exists() and not (given.force or given.missing):
+        raise SystemExit(
+            f"{folder} exists; golden files are kept as they were written. Use --force to replace them, --missing to "
+            "write what is not there"
+        )
+    for part, answers in ((make, EXPECTED), (make_features, EXPECTED_FEATURES)):
+        if not (given.missing and (folder / answers).exists()):
+            part(folder)
+            print(f"wrote {folder / answers} and its models")
 
 
 if __name__ == "__main__":

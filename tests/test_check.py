@@ -255,6 +255,8 @@ def test_labelled_texts(tmp_path: Path) -> None:
         "warning duplicate-text": [("1", None)],
     }
     assert "of another class, 'a'" in messages(report)
+    # A file in the place of a folder is told, as everything else is.
+    assert found(check(tmp_path / "f" / "a" / "1", "labelled-folder")) == {"error missing": [("1", None)]}
 
 
 def test_what_is_of_no_kind_says_so(tmp_path: Path) -> None:

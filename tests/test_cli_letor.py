@@ -13,11 +13,13 @@ from click.testing import CliRunner, Result
 
 import tercet as tc
 from letor_data import made_up
+from tercet.cli import letor
 from tercet.cli.letor import RANKERS
 from tercet.cli.main import cli
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
 from tercet.features.model import FeatureModel
 from tercet.learn.linear import FTRLRanker
+from tercet.learn.rls import RankRLS, choose_rls
 from tercet.measure import Evaluation, measure_rows
 from tercet.model import TextModel
 from tercet.report import shown_interval
@@ -105,6 +107,27 @@ def test_every_ranker_can_be_asked_for(name, files, tmp_path):
     assert bool(found.report.path) == name.endswith("ftrl")
 
 
+def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp_path, monkeypatch):
+    arguments = ("fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "rankrls-gaussian")
+    result = run(*arguments, "-o", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    data = read_letor(files / "train.txt")
+    whole = tc.load(tmp_path / "m").ranker
+    expected = choose_rls(data.X, data.y, data.qid, l2s=letor.L2S, ranker=RankRLS(kernel="gaussian")).ranker
+    assert (whole.l2, whole.n_basis) == (expected.l2, None)
+    assert f"RankRLS, gaussian, l2={expected.l2:g}: no weights of features." in result.output
+    monkeypatch.setattr(letor, "MANY_ROWS", 359)
+    monkeypatch.setattr(letor, "N_BASIS", 50)
+    assert run(*arguments, "-o", tmp_path / "m").exit_code == 0
+    assert tc.load(tmp_path / "m").ranker.basis_.shape == (50, 10)
+    result = run("rank", tmp_path / "m", files / "test.txt")
+    assert len(result.stdout.splitlines()) == 300
+    result = run(*arguments[:-1], "rankrls")
+    assert "RankRLS, l2=" in result.output
+    assert "10 of 10 features" in result.output
+    assert run(*arguments, "--l1", 1).exit_code == 1
+
+
 def write_folds(folder: Path, data: LetorData) -> None:
     parts = [left for _, left in query_folds(data.qid, 3)]
     for k in range(3):
@@ -167,12 +190,16 @@ def test_rank_writes_a_run(files, model, tmp_path):
 
 def test_a_ranker_saved_by_itself_ranks_too(files, tmp_path):
     data = read_letor(files / "train.txt")
-    ranker = FTRLRanker(l1=1.0).fit(data.X, data.y, data.qid)
-    ranker.save(tmp_path / "ranker")
+    rows = read_letor(files / "vali.txt").X
+    for ranker in (FTRLRanker(l1=1.0), RankRLS(), RankRLS(kernel="gaussian", n_basis=20)):
+        ranker.fit(data.X, data.y, data.qid).save(tmp_path / "ranker")
+        result = run("rank", tmp_path / "ranker", files / "vali.txt")
+        assert result.exit_code == 0, result.output
+        assert [float(line) for line in result.stdout.splitlines()] == ranker.predict(rows).tolist()
+    RankRLS(kernel="precomputed").fit(data.X @ data.X.T, data.y, data.qid).save(tmp_path / "ranker")
     result = run("rank", tmp_path / "ranker", files / "vali.txt")
-    assert result.exit_code == 0, result.output
-    expected = ranker.predict(read_letor(files / "vali.txt").X)
-    assert [float(line) for line in result.stdout.splitlines()] == expected.tolist()
+    assert result.exit_code == 1
+    assert "ranks by a kernel matrix that is given to it" in result.output
 
 
 def test_features_that_training_never_saw_are_left_out_and_told_of(files, model):

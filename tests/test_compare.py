@@ -208,6 +208,16 @@ def test_the_command_prints_means_tests_and_queries(files: Path) -> None:
     assert [row[3] for row in rows] == [qid for qid, _, _ in found.largest("good", "poor", k=2)]
 
 
+def test_a_query_of_several_lines_is_shown_on_one(files: Path, tmp_path: Path) -> None:
+    lines = [json.dumps({"_id": qid, "text": f"first {qid}\n\tsecond"}) for qid in QRELS]
+    (tmp_path / "queries.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    given = options(files, "poor", "good")
+    result = tercet("compare", *given, "-m", "AP", "--largest", 2, "--queries", tmp_path / "queries.jsonl")
+    rows = [line.split() for line in result.output.splitlines() if line.startswith("  ")]
+    assert [row[4:] for row in rows] == [["first", row[3], "second"] for row in rows]
+    assert len(rows) == 2
+
+
 def test_the_command_speaks_json_and_knows_a_baseline_by_its_last_name(files: Path) -> None:
     result = tercet("compare", *options(files, "poor", "fair", "good"), "--baseline", "poor.trec", "--json", "-m", "AP")
     assert result.exit_code == 0, result.output

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import tercet as tc
@@ -17,12 +18,23 @@ from bundles import arrays_file, reseal
 from letor_data import RELEVANT, made_up
 from tercet.data import LetorData, LetorFold, query_folds, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError, ParameterError
+from tercet.features import choice
 from tercet.features.choice import Plan, mixed_rows
 from tercet.features.model import FeatureModel, as_run, document_ids, fit_width
 from tercet.features.recipe import MEASURE, fit_letor, fit_letor_folds
 from tercet.features.report import PathPoint
-from tercet.learn.linear import AdaRankRanker, FTRLRanker, ListNetRanker, ProximalRanker, RSRanker, l1_path
+from tercet.learn.linear import (
+    AdaRankRanker,
+    FenchelRanker,
+    FTRLRanker,
+    ListNetRanker,
+    ProximalRanker,
+    RSRanker,
+    l1_path,
+)
+from tercet.learn.rls import RankRLS, RLSRegressor, choose_rls
 from tercet.measure import measure_rows, paired_test
+from tercet.measure.orders import compare_orders
 from tercet.pictures.path import draw_path, pareto_front
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
@@ -241,10 +253,59 @@ def test_one_penalty_is_exactly_that_ranker_and_nothing_is_chosen(train, held):
     assert (model.ranker.coef_ == FTRLRanker(l1=2.0).fit(train.X, train.y, qid=train.qid).coef_).all()
     assert model.report.path == ()
     assert "FTRLRanker, l1=2: " in str(model.report)
+    fenchel = fit_letor(train, test=held, l1s=[2.0], ranker=FenchelRanker())
+    assert "FenchelRanker, radius=2: " in str(fenchel.report)
     assert "There is no path" in model.report.path_table()
     measured = fit_letor(train, l1s=[2.0])
     assert (measured.ranker.coef_ == model.ranker.coef_).all()
     assert "flatters" not in str(measured.report), "what was not chosen is not flattered"
+
+
+L2S = [1e-2, 1.0, 1e2, 1e4]
+
+
+@pytest.mark.parametrize(
+    "ranker", [RankRLS(), RankRLS(kernel="gaussian", n_basis=60), RLSRegressor(kernel="gaussian")], ids=str
+)
+def test_training_queries_left_out_choose_the_penalty_of_a_kernel_ranker(ranker, train, vali, held, tmp_path):
+    model = fit_letor(train, validation=vali, test=held, ranker=ranker, l2s=L2S)
+    fitted = clone(ranker).fit(train.X, train.y, train.qid)
+    left_out = fitted.leave_query_out(L2S)
+    errors = [compare_orders(column, train.y, train.qid).mean_disagreement for column in left_out.T]
+    best = min(range(4), key=lambda i: (errors[i], -L2S[i]))
+    assert model.ranker.l2 == L2S[best]
+    np.testing.assert_array_equal(
+        model.predict(held.X), clone(ranker).set_params(l2=L2S[best]).fit(train.X, train.y, train.qid).predict(held.X)
+    )
+    text = str(model.report)
+    assert "Training queries, left out one after another, chose l2 from 4." in text
+    kernel = "" if ranker.kernel == "linear" else ", gaussian"
+    used = "10 of 10 features (sparsity ratio 1.0000)" if ranker.kernel == "linear" else "no weights of features"
+    assert f"{type(ranker).__name__}{kernel}, l2={L2S[best]:g}: {used}." in text
+    assert model.report.path == ()
+    model.save(tmp_path / "m")
+    again = tc.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(held.X), model.predict(held.X))
+    assert again.report == model.report
+    # What validation rows say changes nothing, as they do not choose.
+    other = fit_letor(train, validation=held, test=held, ranker=ranker, l2s=L2S)
+    np.testing.assert_array_equal(other.predict(held.X), model.predict(held.X))
+
+
+def test_every_fold_chooses_the_penalty_of_a_kernel_ranker_for_itself(train):
+    pattern = RankRLS(kernel="gaussian", n_basis=40)
+    model = fit_letor(train, folds=3, ranker=pattern, l2s=L2S)
+    scores = np.empty(len(train))
+    for learned, left in query_folds(train.qid, 3):
+        rows = train.X[learned], train.y[learned], train.qid[learned]
+        scores[left] = choose_rls(*rows, l2s=L2S, ranker=pattern).ranker.predict(train.X[left])
+    expected = measure_rows(scores, train.y, train.qid, MEASURE).mean(MEASURE)
+    assert model.report.systems[1].values[MEASURE][0] == pytest.approx(expected)
+    assert model.ranker.l2 == choose_rls(train.X, train.y, train.qid, l2s=L2S, ranker=pattern).ranker.l2
+    folds = made_folds(made_up(5, 24))
+    whole = fit_letor_folds(folds, ranker=RankRLS(), l2s=L2S)
+    assert "chose l2 from 4" in str(whole.report)
+    assert "the rows of all folds; the table is" in str(whole.report)
 
 
 def test_a_measure_of_another_form_and_one_where_less_is_better(train, vali):
@@ -338,6 +399,14 @@ def test_queries_in_two_parts_are_noted(train, vali):
         ({"l1s": []}, InputError, "l1s must be one or more finite numbers"),
         ({"l1s": [-1.0]}, InputError, "none below 0"),
         ({"l1s": [1.0], "ranker": AdaRankRanker()}, ParameterError, "AdaRankRanker has no penalty l1"),
+        ({"l1s": "many"}, InputError, "l1s must be one or more finite numbers"),
+        ({"l1s": [[1.0], [1.0, 2.0]]}, InputError, "l1s must be one or more finite numbers"),
+        ({"l2s": [1.0]}, ParameterError, "FTRLRanker has no penalty l2 to choose"),
+        ({"l2s": [1.0, 0.0], "ranker": RankRLS()}, InputError, r"l2s\[1\] is 0.0"),
+        ({"l1s": [1.0], "ranker": RankRLS()}, ParameterError, "RankRLS has no penalty l1"),
+        ({"ranker": "ftrl"}, ParameterError, "ranker must be a ranker of feature vectors, as FTRLRanker.*; got 'ftrl'"),
+        ({"ranker": FTRLRanker}, ParameterError, "ranker must be a ranker of feature vectors"),
+        ({"ranker": tc.SparseRanker()}, ParameterError, "ranker must be a ranker of feature vectors"),
         ({"measure": "nDCG@x"}, InputError, "nDCG@x"),
         ({"random_state": -1}, InputError, "random_state"),
         ({"folds": 1}, InputError, "n_folds must be"),
@@ -397,6 +466,28 @@ def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
     assert set(seen) == {8}
 
 
+def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatch):
+    data = made_up(0, 10, 12, 40, is_sparse=True)
+    X = data.X.toarray()
+    X[:, 5:30] = 0
+    X[::30, 30:] = 0
+    wide = LetorData(sparse.csr_array(X), data.y, data.qid)
+    looked_at = []
+    column_of = choice._column
+    monkeypatch.setattr(choice, "_column", lambda X, column: looked_at.append(column) or column_of(X, column))
+    for part in (wide, LetorData(X, data.y, data.qid)):
+        monkeypatch.setattr(choice, "FEATURES_LOOKED_AT", 40)
+        Plan.checked(MEASURE, None, None, "best", 0, False).best_feature(part)
+        assert looked_at == [*range(5), *range(30, 40)], "all zeros are not looked at"
+        looked_at.clear()
+        monkeypatch.setattr(choice, "FEATURES_LOOKED_AT", 6)
+        Plan.checked(MEASURE, None, None, "best", 0, False).best_feature(part)
+        n_values = np.count_nonzero(X, axis=0)
+        assert len(looked_at) == 6
+        assert min(n_values[looked_at]) >= max(np.delete(n_values, looked_at))
+        looked_at.clear()
+
+
 # -- folds that come with the data ------------------------------------------------------------------------------------
 
 
@@ -452,6 +543,8 @@ def test_folds_that_cannot_be_learned_from_are_named(train):
         fit_letor_folds([LetorFold("Fold1", flat, train, train)])
     with pytest.raises(InputError, match="one or more LetorFold"):
         fit_letor_folds([])
+    with pytest.raises(InputError, match="one or more LetorFold"):
+        fit_letor_folds(3)
     with pytest.raises(InputError, match="all the same number of features"):
         fit_letor_folds([LetorFold("Fold1", train, train, made_up(1, n_features=9))])
 
@@ -569,6 +662,18 @@ def test_an_array_too_many_is_refused(small, tmp_path):
 def test_what_is_not_fitted_is_no_model():
     with pytest.raises(InputError, match="FTRLRanker is not fitted"):
         FeatureModel(FTRLRanker())
+    failed = FTRLRanker()
+    with pytest.raises(InputError, match="nothing to learn from"):
+        failed.fit([[1.0], [2.0]], [1, 1])
+    with pytest.raises(InputError, match="FTRLRanker is not fitted"):
+        FeatureModel(failed)
+
+
+def test_a_model_takes_only_what_is_of_its_kind(model, held):
+    with pytest.raises(InputError, match="data must be LetorData, as read_letor gives it; got ndarray"):
+        model.evaluate(held.X)
+    with pytest.raises(InputError, match="the report must be a FeatureReport; got str"):
+        FeatureModel(model.ranker, report="good")
 
 
 # -- names and ids ----------------------------------------------------------------------------------------------------
@@ -663,5 +768,8 @@ def test_pictures_of_little(train, vali, tmp_path):
     tc.picture(fit_letor(train, validation=vali, measure="RankLoss"), tmp_path / "loss.png")
     with pytest.raises(InputError, match="no report"):
         draw_path(FeatureModel(nothing.ranker))
-    with pytest.raises(InputError, match="at least 1"):
-        draw_path(fixed, n_features=0)
+    for wrong in (0, 2.5, "all"):
+        with pytest.raises(InputError, match="at least 1"):
+            draw_path(fixed, n_features=wrong)
+    with pytest.raises(InputError, match="of a FeatureModel; got FTRLRanker"):
+        draw_path(nothing.ranker)

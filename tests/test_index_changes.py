@@ -112,6 +112,21 @@ def test_a_first_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "index").exists()
 
 
+def test_a_rebuild_that_fails_leaves_an_index_that_can_be_changed(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    before = answers(Index.build(DOCS, small_model(DOCS), path))
+    with pytest.raises(InputError):
+        Index.build([("a", "green"), ("a", "sky")], small_model(DOCS), path, segment_docs=1)
+    assert answers(Index.open(path)) == before
+    for empty in ("factors", "segments"):  # as after a copy that leaves out empty folders
+        index = Index.open(path)
+        index.add({empty: "green"})
+        index.remove(list(index))
+        (path / empty).rmdir()
+    index.add({"x": "green"})
+    assert list(Index.open(path)) == ["x"]
+
+
 def test_building_again_replaces_and_readers_keep_what_they_have(tmp_path: Path) -> None:
     path = tmp_path / "index"
     reader = Index.build(DOCS, small_model(DOCS), path, segment_docs=2)

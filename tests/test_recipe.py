@@ -70,31 +70,6 @@ def all_scores(model: tc.TextModel, corpus: Corpus, qrels: Qrels) -> dict[str, d
     }
 
 
-# -- how words are cut ------------------------------------------------------------------------------------------------
-
-
-def inflected(ending: str, n: int = 60) -> tuple[dict[str, str], dict[str, str], Qrels]:
-    """Each query asks for the one document that has its word, with another ending."""
-    roots = [f"{a}{b}{c}nt" for a in "bdfgk" for b in "aeiou" for c in "lmr"][:n]
-    docs = {f"d{i}": f"{root} something else" for i, root in enumerate(roots)}
-    queries = {f"q{i}": root + ending for i, root in enumerate(roots)}
-    return docs, queries, {f"q{i}": {f"d{i}": 1} for i in range(n)}
-
-
-@pytest.mark.parametrize(("ending", "stemmer"), [("ing", "english"), ("", None)])
-def test_words_are_cut_to_their_stems_where_that_matches_better(ending, stemmer):
-    docs, queries, qrels = inflected(ending)
-    model = tc.fit(docs, queries, qrels)
-    assert model.query_vectoriser.analyser.stemmer == stemmer
-    assert model.report.systems[0].values["nDCG@10"][0] == 1.0  # tf-idf finds every document
-
-
-def test_an_analyser_that_is_given_is_taken():
-    docs, queries, qrels = inflected("ing")
-    model = tc.fit(docs, queries, qrels, analyser=tc.Analyser())
-    assert model.query_vectoriser.analyser == tc.Analyser()
-
-
 # -- learning where there is something to learn -----------------------------------------------------------------------
 
 

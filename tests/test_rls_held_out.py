@@ -13,6 +13,7 @@ from oracles import disagreement_error, query_laplacian
 from tercet import Preferences
 from tercet.data.letor import query_folds
 from tercet.errors import InputError, ParameterError
+from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls
 from tercet.learn.rls.columns import KernelColumns
 
@@ -236,6 +237,16 @@ def test_the_grid_keeps_what_kernels_share():
         (lambda ranker: ranker.path([]), "one or more numbers"),
         (lambda ranker: ranker.path([1.0, 0.0]), r"l2s\[1\] is 0.0; every l2 must be finite and above 0"),
         (lambda ranker: ranker.leave_query_out([np.nan]), r"l2s\[0\] is nan"),
+        (lambda ranker: ranker.path("1.0"), "l2s must be real numbers; got str"),
+        (lambda ranker: ranker.path([1j]), "l2s must be real numbers"),
+        (lambda ranker: ranker.path([10**400]), "l2s must be real numbers"),
+        (lambda ranker: ranker.path(None), "l2s must be real numbers; got NoneType"),
+        (lambda ranker: ranker.path([[1.0], [1.0, 2.0]]), "l2s must be real numbers; got rows of different lengths"),
+        (lambda ranker: ranker.path([1.0]).ranker(0.5), "there is no l2 number 0.5"),
+        (lambda ranker: ranker.path([1.0]).ranker("0"), "there is no l2 number '0'"),
+        (lambda ranker: ranker.path([1.0]).best(["low"]), "errors must be real numbers"),
+        (lambda ranker: ranker.cross_validated([1.0], folds="3"), "from 2 to the 7 queries"),
+        (lambda ranker: ranker.cross_validated([1.0], folds=[[0], [0, 1]]), "a whole number for each of 45 rows"),
         (lambda ranker: ranker.cross_validated([1.0], folds=1), "from 2 to the 7 queries"),
         (lambda ranker: ranker.cross_validated([1.0], folds=[0, 1]), "a whole number for each of 45 rows"),
         (lambda ranker: ranker.cross_validated([1.0], folds=np.arange(45)), "a query must be in one fold"),
@@ -264,9 +275,45 @@ def test_preferences_have_no_queries_to_leave_out():
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
-    [({"l2": [1.0]}, "expected some of gamma"), ({"gamma": []}, "one or more values"), ({"gamma": [-1.0]}, "gamma")],
+    [
+        ({"l2": [1.0]}, "expected some of gamma"),
+        ({"gamma": []}, "one or more values"),
+        ({"gamma": [-1.0]}, "gamma"),
+        ({"gamma": [[1.0], [1.0, 2.0]]}, "one or more values"),
+        ([1.0], "parameters must be a dict of lists; got list"),
+    ],
 )
 def test_wrong_grids_are_named(parameters, message):
     X, y, qid = made_rows(0)
     with pytest.raises(ParameterError, match=message):
         choose_rls(X, y, qid, l2s=[1.0], parameters=parameters)
+
+
+@pytest.mark.parametrize("ranker", [3, RankRLS, FTRLRanker()], ids=["a number", "a class", "another ranker"])
+def test_a_grid_over_what_has_no_kernel_is_refused(ranker):
+    X, y, qid = made_rows(0)
+    with pytest.raises(ParameterError, match="ranker must be a RankRLS or an RLSRegressor"):
+        choose_rls(X, y, qid, l2s=[1.0], ranker=ranker)
+
+
+def test_rows_that_are_no_pairs_cannot_choose():
+    X, y, _ = made_rows(0)
+    with pytest.raises(InputError, match="no query has two rows or more"):
+        choose_rls(X, y, np.arange(45), l2s=[1.0], ranker=RLSRegressor())
+
+
+@either
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ranker, *rows: ranker.set_params(l2=1e-12).fit(*rows).dual_coef_,
+        lambda ranker, *rows: ranker.fit(*rows).path([1e-12, 1.0]).coefficients,
+        lambda ranker, *rows: ranker.fit(*rows).leave_query_out([1e-9, 1.0]),
+    ],
+    ids=["fit", "path", "left out"],
+)
+def test_what_no_double_holds_is_named_and_never_nan(cls, ask):
+    X, y, qid = made_rows(1)
+    assert np.isfinite(ask(cls(kernel="gaussian", l2=100.0), X, y * 1e290, qid)).all()
+    with pytest.raises(InputError, match="grows beyond what a float64 holds"):
+        ask(cls(kernel="gaussian", l2=100.0), X, y * 1e306, qid)

@@ -10,10 +10,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tercet as tc
-from bundles import reseal
+from bundles import arrays_file, reseal
 from tercet import Preferences
-from tercet.errors import BundleError, InputError, MemoryLimitError, ParameterError
+from tercet.errors import BundleError, DamagedBundleError, InputError, MemoryLimitError, ParameterError
+from tercet.features import FeatureModel
 from tercet.learn.rls import RLS_RANKERS, RankRLS, RLSRegressor
+from tercet.store import write_bundle
 
 every_ranker = pytest.mark.parametrize("make", RLS_RANKERS.values(), ids=RLS_RANKERS.keys())
 
@@ -163,6 +165,57 @@ def test_a_bundle_that_is_not_one_is_refused(change, form, tmp_path):
         tc.load(tmp_path / "ranker")
 
 
+@pytest.mark.parametrize("in_a_model", [False, True], ids=["ranker", "model"])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_every_damaged_byte_is_a_typed_error(in_a_model, form, tmp_path):
+    X, y, qid = made_rows(n=12, n_queries=3)
+    ranker = RankRLS(kernel="gaussian", n_basis=3).fit(form(X), y, qid=qid)
+    (FeatureModel(ranker, tuple("abcde")) if in_a_model else ranker).save(tmp_path / "m")
+    loaded = tc.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict(form(X)), ranker.predict(form(X)))
+    for path in (tmp_path / "m" / "manifest.json", arrays_file(tmp_path / "m")):
+        original = path.read_bytes()
+        for position in range(0, len(original), 11):
+            changed = bytearray(original)
+            changed[position] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(BundleError):
+                tc.load(tmp_path / "m")
+        path.write_bytes(original[:-1])
+        with pytest.raises(BundleError):
+            tc.load(tmp_path / "m")
+        path.write_bytes(original)
+    tc.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dual_coef": [np.nan, 0.0, 1.0]}, "'dual_coef' has values that are not finite"),
+        ({"dual_coef": [0.0, 1.0]}, "basis_rows"),
+        ({"basis_rows": [-1, 1, 2]}, "basis_rows must be row numbers"),
+        ({"n_features": [0]}, "expected 1 or more"),
+        ({"n_features": [4]}, "basis"),
+        ({"basis": np.full((3, 5), np.inf)}, "'basis' has values that are not finite"),
+        ({"basis_data": np.full(15, np.nan)}, "'basis_data' has values that are not finite"),
+        ({"basis_indices": np.full(15, 9, dtype=np.int32)}, "the basis is no matrix"),
+        ({"basis_indptr": np.array([0, 9, 5, 15], dtype=np.int32)}, "the basis is no matrix"),
+        ({"basis_indptr": np.array([0, 5], dtype=np.int32)}, "basis_indptr"),
+        ({"other": [1.0]}, "the arrays are not those of a RankRLS"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_forged_arrays_are_refused(change, message, tmp_path):
+    X, y, qid = made_rows(n=12, n_queries=3)
+    form = sparse.csr_array if change.keys() & {"basis_data", "basis_indices", "basis_indptr"} else np.asarray
+    meta, arrays = RankRLS(kernel="gaussian", n_basis=3).fit(form(X), y, qid=qid).to_state()
+    assert change.keys() <= arrays.keys() or "other" in change
+    forged = {**arrays, **{name: np.asarray(values) for name, values in change.items()}}
+    write_bundle(tmp_path / "m", kind="ranker", meta=meta, arrays=forged)
+    with pytest.raises(DamagedBundleError, match=message):
+        tc.load(tmp_path / "m")
+
+
 # -- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +247,8 @@ def test_wrong_parameters_are_named(params, message):
         ([0.5], "of dtype float64"),
         ([], "at least one"),
         ([[1, 2]], r"got shape \(1, 2\)"),
+        ([[1], [1, 2]], "rows of different lengths"),
+        ({1, 2}, "at least one; got shape"),
     ],
 )
 def test_a_wrong_basis_is_named(n_basis, message):
@@ -229,6 +284,7 @@ def test_a_matrix_that_is_no_kernel_is_named():
     [
         (lambda A, B: (A @ B.T)[:, :1], r"returned shape \(60, 1\) for 60 and 60 rows"),
         (lambda A, B: "nothing", "which is no matrix"),
+        (lambda A, B: (A @ B.T).astype(complex), "complex numbers"),
         (lambda A, B: np.where(A[:, :1] == 7, np.nan, A @ B.T), "of row 7 and basis vector 0 is nan"),
     ],
 )
@@ -282,6 +338,49 @@ def test_wrong_rows_are_refused(make):
         ranker.fit(broken, y, qid=qid)
     with pytest.raises(NotFittedError):  # a failed fit leaves nothing behind
         ranker.predict(X)
+
+
+@every_ranker
+def test_grades_that_are_no_numbers_are_refused(make):
+    X, y, qid = made_rows()
+    with pytest.raises(InputError, match="y must have a real number for each row"):
+        make().fit(X, [f"grade {value}" for value in y], qid=qid)
+    with pytest.raises(InputError, match=r"y\[2\] is nan; every grade must be a finite number"):
+        make().fit(X, [1.0, 0.0, None, *y[3:]], qid=qid)
+
+
+@pytest.mark.parametrize("weights", [[1e-38, 1.0, 1e-38], [1e-30, 1e30, 1e-30]])
+def test_weights_of_which_rounding_leaves_nothing_are_named(weights):
+    X, _, _ = made_rows()
+    prefs = Preferences([0] * 3, [1, 2, 3], [2, 3, 4], weights)
+    with pytest.raises(InputError, match="too far apart"):
+        RankRLS(kernel="gaussian").fit_preferences(X, prefs)
+    assert np.isfinite(RankRLS(kernel="gaussian", n_basis=5).fit_preferences(X, prefs).predict(X)).all()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_cosine_takes_no_notice_of_how_long_rows_are(scale, form):
+    X, y, qid = made_rows()
+    X[3] = 0.0
+    for params in ({}, {"n_basis": 9, "basis": "leverage"}):
+        usual = RankRLS(kernel="cosine", **params).fit(form(X), y, qid=qid).predict(form(X))
+        scaled = RankRLS(kernel="cosine", **params).fit(form(X * scale), y, qid=qid).predict(form(X * scale))
+        np.testing.assert_allclose(scaled, usual, atol=1e-9)
+    assert usual[3] == 0.0
+
+
+def test_the_sharpest_gaussian_is_silent():
+    X, y, qid = made_rows()
+    ranker = RankRLS(kernel="gaussian", gamma=1e308).fit(X, y, qid=qid)
+    assert not ranker.predict(X + 1.0).any()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "polynomial"])
+def test_leverage_of_what_no_double_holds_is_named(kernel):
+    X, y, qid = made_rows()
+    with pytest.raises(InputError, match=r"beyond what a float64 holds|every value must be finite"):
+        RankRLS(kernel=kernel, n_basis=5, basis="leverage").fit(X * 1e200, y, qid=qid)
 
 
 def test_rows_that_are_no_pairs_are_an_error():

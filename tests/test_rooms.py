@@ -35,7 +35,7 @@ FLOORS: list[list[str]] = [
     ["pictures"],
     ["search"],
     ["loading.py"],
-    ["repro", "export", "adapters"],
+    ["repro", "export", "adapters", "serve"],
     ["cli"],
     ["tercet/__init__.py"],
 ]

@@ -41,6 +41,13 @@ def test_unknown_words_are_those_of_the_vectoriser(vectoriser: Vectoriser) -> No
     assert [word for word, _ in unknown_words(vectoriser, [text]).words] == sorted(vectoriser.unknown_words(text))
 
 
+def test_words_are_told_as_they_were_typed() -> None:
+    stems = Vectoriser(analyser=Analyser(stemmer="english", ngrams=(1, 2))).fit(["running avocado"])
+    found = unknown_words(stems, ["Runs happily", "quaggas"])
+    assert found.words == (("happily", 1), ("quaggas", 1), ("runs happily", 1))
+    assert (found.n_affected, found.n_lost) == (2, 1)
+
+
 def test_rank_and_eval_and_compare_say_it_in_one_line(tmp_path: Path, model: tc.TextModel, corpus) -> None:
     model.save(tmp_path / "model")
     model.save(tmp_path / "other")

@@ -48,6 +48,7 @@ from tercet.measure import HeldOutQueries, blend, compare, compare_orders, evalu
 from tercet.model import TextModel
 from tercet.pictures import picture
 from tercet.recipe import fit, fit_labelled
+from tercet.search import Hit, Index
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.weights import Explanation, Weights
 
@@ -70,6 +71,8 @@ __all__ = [
     "HardSource",
     "HashedRanker",
     "HeldOutQueries",
+    "Hit",
+    "Index",
     "LSIRanker",
     "ListNetRanker",
     "LowRankRanker",

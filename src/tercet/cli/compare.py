@@ -30,7 +30,12 @@ _LONGEST_QUERY = 60
 @system_options
 @click.option("--baseline", help="Test every other system against this one.  [default: every pair]")
 @click.option(
-    "--test", "method", default="t", show_default=True, type=click.Choice(["t", "wilcoxon", "permutation", "bootstrap"])
+    "--test",
+    "method",
+    default="t",
+    show_default=True,
+    type=click.Choice(["t", "wilcoxon", "permutation", "bootstrap"]),
+    help="Paired test of two systems.",
 )
 @click.option(
     "--correction",
@@ -125,6 +130,6 @@ def print_comparison(comparison: Comparison, texts: Mapping[str, str], largest: 
         if rows:
             click.echo(f"largest differences by {comparison.measures[0]}, {one.system} against {one.against}:")
         for qid, first, second in rows:
-            text = texts.get(qid, "")
+            text = " ".join(texts.get(qid, "").split())
             text = text if len(text) <= _LONGEST_QUERY else text[: _LONGEST_QUERY - 1] + "…"
             click.echo(f"  {first - second:+.4f}  {first:.4f} {second:.4f}  {qid}  {text}".rstrip())

@@ -8,6 +8,9 @@ import click
 
 from tercet.cli.inputs import FOLDER, NEW, data_options, open_judged, open_model
 from tercet.cli.letor import refuse_given
+from tercet.data import read_corpus
+from tercet.data.lines import write_atomically
+from tercet.errors import InputError
 from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
 
 _OF_WORDS = ("min_boost", "max_words")
@@ -66,7 +69,7 @@ def export(
 ) -> None:
     """Write what a model learned for Solr, Elasticsearch, Anserini or PISA.
 
-    Documents come from DATA; synonyms and a query need none.
+    Documents come from DATA or --corpus; synonyms and a query need none. PISA reads --form ciff.
     """
     of_documents = form in ("anserini", "ciff")
     of_words = form in ("solr", "elasticsearch")
@@ -74,21 +77,29 @@ def export(
         (_OF_WORDS, of_words, "synonyms"),
         (_OF_A_QUERY, form == "query", "--form query"),
         (_OF_DOCUMENTS, of_documents, "documents"),
-        (("data", "corpus", "queries", "qrels"), of_documents, "documents"),
+        (("corpus", "queries", "qrels"), of_documents, "documents"),
     ):
         if not meant:
             refuse_given(context, names, f"is for {what}, not for --form {form}")
+    if data is not None and not of_documents:
+        raise click.UsageError(f"DATA is for documents, not for --form {form}")
     if output is None and form != "query":
         raise click.UsageError("Missing option '-o' / '--output'.")
+    if of_documents and data is None and corpus is None:
+        raise click.UsageError("name DATA, or --corpus")
+    if form == "query" and query is None:
+        raise click.UsageError("--form query needs --text")
     text_model = open_model(model)
-    if form == "query":
-        if query is None:
-            raise click.UsageError("--form query needs --text")
+    if query is not None:
         found = boosted_query(text_model, query, max_terms=clauses, field=field, index=index)  # type: ignore[arg-type]
+        if not found.clauses:
+            unknown = f"; the model does not know: {', '.join(found.unknown)}" if found.unknown else ""
+            raise InputError(f"no word counts for the query {query!r}, so there is nothing to export{unknown}")
         if output is None:
             click.echo(found.text)
         else:
-            output.write_text(f"{found.text}\n", encoding="utf-8")
+            with write_atomically(output) as stream:
+                stream.write(f"{found.text}\n")
         click.echo(f"{len(found.clauses)} clauses hold {found.share:.0%} of all weight", err=True)
         click.echo(f"left out: {found.n_left_out:,} smaller and {len(found.negative):,} negative weights", err=True)
         if found.negative:
@@ -106,7 +117,10 @@ def export(
             f"{told.n_unwritable:,} words the format cannot hold"
         )
         return
-    docs = open_judged(data, corpus, queries, qrels).docs
+    if data is None and corpus is not None:  # needs no queries
+        docs = read_corpus(corpus)
+    else:
+        docs = open_judged(data, corpus, queries, qrels).docs
     write = write_anserini if form == "anserini" else write_ciff
     written = write(output, text_model, docs, expand=expand, max_terms=max_terms, bits=bits)
     click.echo(f"{output}: {written.n_docs:,} documents, {written.n_postings:,} impacts of {bits} bits")

@@ -26,20 +26,21 @@ from tercet.errors import BundleError, InputError
 from tercet.features.model import FeatureModel, as_run, document_ids, fit_width, weights_of
 from tercet.features.recipe import MEASURE, fit_letor, fit_letor_folds
 from tercet.features.report import CHOICES
+from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
     AdaRankRanker,
     FenchelRanker,
     FTRLRanker,
-    LinearRanker,
     ListNetRanker,
     NonconvexRanker,
     ProximalRanker,
     RankSVMRanker,
     RSRanker,
 )
+from tercet.learn.rls import RankRLS
 from tercet.loading import load
 
-RANKERS: dict[str, Callable[[], LinearRanker]] = {
+RANKERS: dict[str, Callable[[], FeatureRanker]] = {
     "ftrl": FTRLRanker,
     "listnet-ftrl": lambda: FTRLRanker(loss="listnet"),
     "proximal": ProximalRanker,
@@ -49,7 +50,11 @@ RANKERS: dict[str, Callable[[], LinearRanker]] = {
     "ranksvm": RankSVMRanker,
     "rsrank": RSRanker,
     "nonconvex": NonconvexRanker,
+    "rankrls": RankRLS,
+    "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
 }
+L2S = tuple(10.0**power for power in range(-3, 8))  # that a RankRLS has to choose from
+MANY_ROWS, N_BASIS = 2_000, 500  # so many rows, and so many of them are basis vectors of a kernel that is not linear
 MOST_FEATURES_SHOWN = 50
 BAR_WIDTH = 24
 _LONGEST_LABEL = 40
@@ -104,7 +109,7 @@ def fit_features(
 ) -> FeatureModel:
     """Read a LETOR file, or a set of folds, and learn from it."""
     options = {key: value for key, value in options.items() if value is not None}
-    options |= {"ranker": RANKERS[ranker or "ftrl"](), "l1s": None if l1 is None else [l1]}
+    options |= {"l1s": None if l1 is None else [l1]}
     options.setdefault("measure", MEASURE)
     if kind == "letor-folds":
         for name, given in (("--validation", validation), ("--test", test), ("--folds", folds)):
@@ -112,6 +117,7 @@ def fit_features(
                 raise click.UsageError(f"{name} is not for a set of folds: {data} has its own three parts in each")
         parts = read_letor_folds(data, comments=False)
         click.echo(f"{data}: a LETOR set of {len(parts)} folds, {parts[0].train.n_features} features")
+        options |= _learner(ranker, min(len(part.train) for part in parts))
         return fit_letor_folds(parts, feature_names=_names(names, parts[0].train), **options)
     if validation is not None and folds is not None:
         raise click.UsageError("--folds asks for a cross-validation, which --validation makes needless; name one")
@@ -122,10 +128,21 @@ def fit_features(
                 f"{option} names {value!r}; next to a LETOR file it is another one, and there is no such file"
             )
     train = read_described(data)
+    options |= _learner(ranker, len(train))
     others = [None if value is None else read_described(Path(value)) for value in files.values()]
     return fit_letor(
         train, validation=others[0], test=others[1], folds=folds, feature_names=_names(names, train), **options
     )
+
+
+def _learner(name: str | None, n_rows: int) -> dict[str, Any]:
+    """What to learn, and what it has to choose from."""
+    ranker = RANKERS[name or "ftrl"]()
+    if not isinstance(ranker, RankRLS):
+        return {"ranker": ranker}
+    if ranker.kernel != "linear" and n_rows > MANY_ROWS:
+        ranker.set_params(n_basis=N_BASIS)
+    return {"ranker": ranker, "l2s": L2S}
 
 
 def _names(path: Path | None, train: LetorData) -> tuple[str, ...] | None:
@@ -161,10 +178,12 @@ def print_features(model: FeatureModel) -> None:
 
 
 def open_feature_model(path: Path) -> FeatureModel:
-    """A feature model, or a linear ranker saved by itself as one."""
+    """A feature model, or a ranker of feature vectors saved by itself as one."""
     model = load(path)
-    if isinstance(model, LinearRanker):
-        return FeatureModel(model)
+    if isinstance(model, FeatureRanker):
+        model = FeatureModel(model)
+    if isinstance(model, FeatureModel) and getattr(model.ranker, "kernel", None) == "precomputed":
+        raise BundleError(f"{path} ranks by a kernel matrix that is given to it; a LETOR file has features")
     if not isinstance(model, FeatureModel):
         raise BundleError(f"{path} holds a {type(model).__name__}; a LETOR file needs a model that was fitted to one")
     return model

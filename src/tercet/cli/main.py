@@ -25,6 +25,7 @@ from tercet.cli.reading import show_reading
 from tercet.cli.report import report
 from tercet.cli.repro import repro
 from tercet.cli.search import search
+from tercet.cli.serve import serve
 from tercet.errors import TercetError
 
 
@@ -65,6 +66,7 @@ for verb in (
     rank,
     index,
     search,
+    serve,
     related,
     explain,
     picture,

@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
@@ -332,11 +332,30 @@ def _json_name(value: object) -> str:
 
 
 @contextmanager
-def write_atomically(path: FilePath) -> Iterator[TextIO]:
-    """Open a UTF-8 text file for writing that appears whole or not at all; gzipped when named ``.gz``.
+def write_bytes_atomically(path: FilePath) -> Iterator[BinaryIO]:
+    """Open a file for writing bytes that appears whole or not at all; gzipped when named ``.gz``.
 
-    The text goes to a temporary file in the same folder, which takes the name once it is on disk. If the
+    The bytes go to a temporary file in the same folder, which takes the name once it is on disk. If the
     block raises, the temporary file is removed and whatever had the name before is untouched.
+    """
+    target = Path(os.path.realpath(path))  # through a link: the link stays, what it names is replaced
+    if target.exists() and not target.is_file():
+        raise InputError(f"{path}: cannot write: this is not an ordinary file")
+    try:
+        with open_atomically(target) as binary:
+            if target.suffix != ".gz":
+                yield binary
+                return
+            # No name and no time inside, so that the same bytes give the same file.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0) as packed:
+                yield cast(BinaryIO, packed)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+@contextmanager
+def write_atomically(path: FilePath) -> Iterator[TextIO]:
+    """Open a UTF-8 text file for writing, as `write_bytes_atomically` opens one for bytes.
 
     Examples
     --------
@@ -348,20 +367,13 @@ def write_atomically(path: FilePath) -> Iterator[TextIO]:
     ...     file.read_text()
     'hello'
     """
-    target = Path(os.path.realpath(path))  # through a link: the link stays, what it names is replaced
-    if target.exists() and not target.is_file():
-        raise InputError(f"{path}: cannot write: this is not an ordinary file")
     try:
-        with open_atomically(target) as binary, ExitStack() as opened:
-            if target.suffix == ".gz":
-                # No name and no time inside, so that the same text gives the same bytes.
-                packed = gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0)
-                binary = cast(BinaryIO, opened.enter_context(packed))
+        with write_bytes_atomically(path) as binary:
             text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
-            opened.callback(text.detach)  # flushes, and leaves the file open to be synced
-            yield text
+            try:
+                yield text
+            finally:
+                text.detach()  # flushes, and leaves the file open to be synced
     except UnicodeEncodeError as error:
         near = error.object[max(0, error.start - 20) : error.end + 20]
         raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot write: {error.strerror or error}") from error

@@ -20,9 +20,9 @@ from typing import Final
 
 import numpy as np
 
+from tercet.data.lines import write_bytes_atomically
 from tercet.export.impacts import ImpactRows, Impacts
 from tercet.model import TextModel
-from tercet.store import open_atomically
 
 _VERSION: Final = 1
 _VARINT, _DOUBLE, _BYTES = 0, 1, 2  # wire types
@@ -59,14 +59,14 @@ def write_ciff(
     order = np.argsort(column, kind="stable")  # documents stay in order within a word
     column, impact, doc = column[order], impact[order], doc[order]
     used, first = np.unique(column, return_index=True)
-    ends = [*first[1:].tolist(), column.size]
+    ends = np.append(first[1:], column.size)[: used.size]  # none where no document has a word
     told = rows.told()
     description = (
         f"Impacts of a Tercet model, {bits} bits: one is {told.step:.6g} of a score, off by at most "
         f"{told.max_error:.6g}. {told.n_negative} negative impacts were left out."
     )
     # Vocabularies are sorted by code point, which is the order of UTF-8 bytes too.
-    with open_atomically(path) as file:
+    with write_bytes_atomically(path) as file:
         header = (
             _number(1, _VERSION)
             + _number(2, used.size)
@@ -78,7 +78,7 @@ def write_ciff(
             + _text(8, description)
         )
         file.write(_delimited(header))
-        for word, start, stop in zip(used.tolist(), first.tolist(), ends, strict=True):
+        for word, start, stop in zip(used.tolist(), first.tolist(), ends.tolist(), strict=True):
             gaps = np.diff(doc[start:stop], prepend=np.int32(0))
             file.write(_delimited(_postings(rows.words[word], gaps.tolist(), impact[start:stop].tolist())))
         for at, (doc_id, length) in enumerate(zip(ids, lengths, strict=True)):

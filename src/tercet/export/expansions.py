@@ -11,17 +11,21 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
 from tercet.model import TextModel
-from tercet.store import open_atomically
 
 Engine = Literal["solr", "elasticsearch"]
 
 _BLOCK = 256  # query words looked at together
 _SPECIAL: Final = re.compile(r"([\\,=>])")
 # A line that starts with # is a comment, and | sets off the weight; neither can be escaped everywhere.
-_UNWRITABLE: Final = re.compile(r"^#|\||[\x00-\x1f]|^\s|\s$|^$")
+_UNWRITABLE: Final[dict[str, re.Pattern[str]]] = {
+    # Solr cuts an entry at blanks, so of a term of several words only the last would get its weight.
+    "solr": re.compile(r"^#|\||[\x00-\x1f]|\s|^$"),
+    "elasticsearch": re.compile(r"^#|\||[\x00-\x1f]|^\s|\s$|^$"),
+}
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,11 @@ class Expansions:
 
     Attributes
     ----------
-    n_words, n_pairs : query words with a line, and other words in those lines
+    n_words, n_pairs : query words with a line, and other words in those lines; a word that counts more or less than
+        its plain match, by ``min_boost`` or more, has a line in Solr's form even where no other word counts for it
     n_below : positive weights that were left out: below ``min_boost``, or beyond the ``max_words`` of a word
-    n_negative : negative weights of at least ``min_boost`` in size; a synonym file cannot express them
+    n_negative : negative weights of at least ``min_boost`` in size, also of a word on itself; a synonym file cannot
+        express them
     n_unwritable : words that the format cannot hold
     """
 
@@ -77,32 +83,33 @@ def write_synonyms(
     check_count(max_words, "max_words")
     query_words, doc_words = model.query_vectoriser.words_, model.doc_vectoriser.words_
     shared = model.query_vectoriser is model.doc_vectoriser
-    writable = np.array([not _UNWRITABLE.search(word) for word in doc_words], dtype=bool)
+    unwritable = _UNWRITABLE[engine]
+    writable = np.array([not unwritable.search(word) for word in doc_words], dtype=bool)
     lines: list[str] = []
     n_pairs = n_below = n_negative = n_unwritable = 0
     for term, boosts in _rows(model, shared):
-        if _UNWRITABLE.search(query_words[term]):
+        if unwritable.search(query_words[term]):
             n_unwritable += 1
             continue
-        own = boosts[term] if shared else 0.0
+        n_negative += int(np.count_nonzero(boosts <= -min_boost))
+        own = max(float(boosts[term]), 0.0) if shared else 0.0
         if shared:
             boosts[term] = 0.0
-        n_negative += int(np.count_nonzero(boosts <= -min_boost))
         boosts[~writable] = 0.0
         enough = np.flatnonzero(boosts >= min_boost)
         best = enough[np.lexsort((enough, -boosts[enough]))][:max_words]
         n_below += int(np.count_nonzero(boosts > 0)) - best.size
-        if not best.size:
+        alone = engine == "solr" and shared and abs(own - 1) >= min_boost  # without a line it would count as 1
+        if not best.size and not alone:
             continue
         n_pairs += best.size
-        listed = [(query_words[term], own)] if own > 0 else []
+        listed = [(query_words[term], own)] if own > 0 or not best.size else []
         listed += [(doc_words[j], float(boosts[j])) for j in best]
         lines.append(f"{_escaped(query_words[term])} => {', '.join(_written(w, b, engine) for w, b in listed)}")
     n_unwritable += int(np.count_nonzero(~writable)) if not shared else 0
     told = Expansions(len(lines), n_pairs, n_below, n_negative, n_unwritable)
-    with open_atomically(path) as file:
-        for line in (*_header(told, engine, min_boost, max_words), *lines):
-            file.write(f"{line}\n".encode())
+    with write_atomically(path) as stream:
+        stream.writelines(f"{line}\n" for line in (*_header(told, engine, min_boost, max_words), *lines))
     return told
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export.weighting import check_count, weight_in_query
 from tercet.model import TextModel
-from tercet.store import open_atomically
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BITS = 16
@@ -150,9 +150,8 @@ def write_anserini(
         raise InputError(
             f"the word {split!r} has a blank in it; Anserini puts blanks between words, so n-grams cannot be exported"
         )
-    with open_atomically(path) as file:
+    with write_atomically(path) as stream:
         for doc_id, columns, impacts in rows:
             vector = {rows.words[j]: n for j, n in zip(columns.tolist(), impacts.tolist(), strict=True)}
-            line = json.dumps({"id": doc_id, "contents": "", "vector": vector}, ensure_ascii=False)
-            file.write(f"{line}\n".encode())
+            stream.write(json.dumps({"id": doc_id, "contents": "", "vector": vector}, ensure_ascii=False) + "\n")
     return rows.told()

@@ -90,7 +90,7 @@ def boosted_query(
     positive, negative = order[boosts[order] > 0], order[::-1][boosts[order[::-1]] < 0]
     kept = positive[:max_terms]
     clauses = tuple((words[j], float(boosts[j])) for j in kept)
-    text = " OR ".join(f"{quoted(word)}^{boost:.4g}" for word, boost in clauses)
+    text = " OR ".join(f"{quoted(word)}^{written_boost(boost)}" for word, boost in clauses)
     total = float(np.abs(boosts).sum())
     return BoostedQuery(
         text="" if not clauses else f"{field}:({text})" if field else f"({text})",
@@ -100,6 +100,17 @@ def boosted_query(
         share=float(boosts[kept].sum()) / total if total else 1.0,
         unknown=tuple(model.query_vectoriser.unknown_words(query)),
     )
+
+
+def written_boost(boost: float) -> str:
+    """A boost to four digits, without an exponent, which the grammar of query strings does not have.
+
+    Examples
+    --------
+    >>> written_boost(1.0), written_boost(0.48376), written_boost(2.5e-7)
+    ('1', '0.4838', '0.00000025')
+    """
+    return np.format_float_positional(boost, precision=4, fractional=False, trim="-")
 
 
 def quoted(word: str) -> str:

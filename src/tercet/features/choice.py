@@ -18,12 +18,16 @@ from tercet.features.model import LETOR_MEASURES, weights_of
 from tercet.features.report import CHOICES, Choice, PathPoint
 from tercet.kernels.compiler import announce_compilation
 from tercet.kernels.ftrl import ftrl_pass
+from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import FTRLRanker, L1Path, l1_path
 from tercet.learn.linear.sparse import SparseLinearRanker
 from tercet.learn.progress import SHOW_AFTER_SECONDS, ProgressBar
+from tercet.learn.rls import KernelLeastSquares, choose_rls
+from tercet.learn.rls.path import checked_l2s
 from tercet.measure import Evaluation, Measure, measure_rows, parse_measure
 
 CELLS_LOOKED_AT = 2_000_000  # rows times features, when the best single feature is looked for
+FEATURES_LOOKED_AT = 5_000
 MANY_ROWS = 200_000  # so many take long enough at every penalty that a terminal is told
 
 Matrix = NDArray[np.float64]
@@ -100,23 +104,41 @@ class Plan:
     rule: Choice
     random_state: int
     bar: ProgressBar
+    l2s: Matrix | None = None
 
     @classmethod
-    def checked(cls, measure: str, ranker: Any, l1s: Any, choose: str, random_state: int, verbose: bool | None) -> Plan:
+    def checked(
+        cls,
+        measure: str,
+        ranker: Any,
+        l1s: Any,
+        choose: str,
+        random_state: int,
+        verbose: bool | None,
+        l2s: Any = None,
+    ) -> Plan:
         rule = next((each for each in CHOICES if each == choose), None)
         if rule is None:
             raise InputError(f"choose must be {' or '.join(map(repr, CHOICES))}; got {choose!r}")
         seed = check_seed(random_state)
+        if ranker is not None and not isinstance(ranker, FeatureRanker):
+            raise ParameterError(f"ranker must be a ranker of feature vectors, as FTRLRanker(); got {ranker!r}")
         pattern = clone(FTRLRanker() if ranker is None else ranker)
         penalties = None
         if l1s is not None:
-            penalties = np.sort(np.asarray(l1s, dtype=np.float64).ravel())[::-1]
+            try:
+                penalties = np.sort(np.asarray(l1s, dtype=np.float64).ravel())[::-1]
+            except (TypeError, ValueError):
+                raise InputError(f"l1s must be one or more finite numbers, none below 0; got {l1s!r}") from None
             if not penalties.size or not np.isfinite(penalties).all() or penalties[-1] < 0:
                 raise InputError("l1s must be one or more finite numbers, none below 0")
             if not isinstance(pattern, SparseLinearRanker) and "l1" not in pattern.get_params():
                 raise ParameterError(f"a {type(pattern).__name__} has no penalty l1; leave out l1s")
+        if l2s is not None and not isinstance(pattern, KernelLeastSquares):
+            raise ParameterError(f"a {type(pattern).__name__} has no penalty l2 to choose; leave out l2s")
         bar = ProgressBar(type(pattern).__name__, None, 0, verbose)
-        return cls(parse_measure(measure), pattern, penalties, rule, seed, bar)
+        strengths = None if l2s is None else checked_l2s(l2s)
+        return cls(parse_measure(measure), pattern, penalties, rule, seed, bar, strengths)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -125,6 +147,19 @@ class Plan:
         if self.measure.name == "nDCG":
             usual = (*(str(replace(self.measure, cutoff=k)) for k in (1, 3, 5, 10)), "AP")
         return tuple(dict.fromkeys([*usual, str(self.measure)]))
+
+    def penalty_of(self, ranker: Any) -> str:
+        """The penalty of a ranker that was not chosen from a path, by its name."""
+        if self.l2s is not None:
+            return f", l2={ranker.l2:g}"
+        return "" if self.l1s is None else f", {getattr(self.pattern, '_dial', 'l1')}={self.l1s[0]:g}"
+
+    @property
+    def choice_without_path(self) -> str:
+        """What is said of the choice where no path was chosen from."""
+        if self.l2s is None:
+            return "Nothing was chosen."
+        return f"Training queries, left out one after another, chose l2 from {len(self.l2s)}."
 
     def tell(self, what: str, *, at_once: bool = False) -> None:
         """Say where the work is, once it has lasted a second."""
@@ -154,6 +189,8 @@ class Plan:
         if isinstance(self.pattern, FTRLRanker) or (l1s is not None and isinstance(self.pattern, SparseLinearRanker)):
             path = l1_path(*rows, l1s=l1s, ranker=self.pattern)
             return Tried(path.rankers, path.l1s)
+        if self.l2s is not None:
+            return Tried((choose_rls(*rows, l2s=self.l2s, ranker=self.pattern).ranker,), None)
         if l1s is None:
             return Tried((clone(self.pattern).fit(*rows),), None)
         return Tried(tuple(clone(self.pattern).set_params(l1=float(l1)).fit(*rows) for l1 in l1s), l1s)
@@ -205,7 +242,8 @@ class Plan:
     def best_feature(self, data: LetorData) -> SingleFeature:
         """The feature that ranks these queries best by itself, upwards or downwards; of equal ones the first.
 
-        Of large sets so many queries are looked at, drawn at random, as make `CELLS_LOOKED_AT`.
+        Of large sets so many queries are looked at, drawn at random, as make `CELLS_LOOKED_AT`; of wide ones the
+        `FEATURES_LOOKED_AT` features that most rows have.
         """
         number = np.repeat(np.arange(data.n_queries), np.diff(data.starts))
         sizes = np.diff(data.starts)
@@ -216,10 +254,8 @@ class Plan:
         X, y, query = data.X[rows], data.y[rows], number[rows]
         X = sparse.csc_array(X) if sparse.issparse(X) else X
         found, most = SingleFeature(0, 1), -np.inf
-        for column in range(data.n_features):
+        for column in _columns_to_look_at(X):
             values = _column(X, column)
-            if values.min() == values.max():
-                continue
             for sign in (1, -1):
                 value = measure_rows(sign * values, y, query, self.measure).mean(self.measure)
                 value = value if self.measure.higher_is_better else -value
@@ -248,6 +284,19 @@ def mixed_rows(qid: NDArray[Any], seed: int) -> NDArray[np.int64]:
     order = np.random.default_rng(seed).permutation(len(qid))
     _, query = np.unique(qid[order], return_inverse=True)
     return order[np.argsort(query, kind="stable")]
+
+
+def _columns_to_look_at(X: Any) -> list[int]:
+    """Columns that are not the same in all rows, rising; of more than `FEATURES_LOOKED_AT` those with most values."""
+    if sparse.issparse(X):
+        low, high = (np.asarray(found.toarray()).ravel() for found in (X.min(axis=0), X.max(axis=0)))
+    else:
+        low, high = X.min(axis=0), X.max(axis=0)
+    columns = np.flatnonzero(low < high)
+    if len(columns) > FEATURES_LOOKED_AT:
+        n_values = np.diff(X.indptr) if sparse.issparse(X) else np.count_nonzero(X, axis=0)
+        columns = np.sort(columns[np.argsort(-n_values[columns], kind="stable")[:FEATURES_LOOKED_AT]])
+    return [int(column) for column in columns]
 
 
 def _column(X: Any, column: int) -> NDArray[Any]:

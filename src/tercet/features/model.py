@@ -48,7 +48,8 @@ class FeatureModel:
 
     Parameters
     ----------
-    ranker : a fitted linear ranker, or another that has ``n_features_in_``, ``predict`` and ``save``
+    ranker : a fitted ranker of feature vectors: linear, or another that has ``n_features_in_``, ``predict`` and
+        ``to_state``
     feature_names : one for each feature, or None
     report : how it was chosen, as `fit_letor` tells it
 
@@ -65,10 +66,13 @@ class FeatureModel:
     report: FeatureReport | None = None
 
     def __post_init__(self) -> None:
-        if not hasattr(self.ranker, "n_features_in_"):
+        is_fitted = getattr(self.ranker, "__sklearn_is_fitted__", lambda: True)
+        if not hasattr(self.ranker, "n_features_in_") or not is_fitted():  # a fit that failed knows the features, too
             raise InputError(f"the {type(self.ranker).__name__} is not fitted; call its fit first")
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_feature_names(self.feature_names, self.n_features))
+        if self.report is not None and not isinstance(self.report, FeatureReport):
+            raise InputError(f"the report must be a FeatureReport; got {type(self.report).__name__}")
         if self.report is not None and self.report.n_features != self.n_features:
             raise InputError(f"the report is of {self.report.n_features} features, the ranker of {self.n_features}")
 
@@ -93,6 +97,8 @@ class FeatureModel:
 
     def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
         """Measure the model on judged rows; `fit_width` says what becomes of rows of another width."""
+        if not isinstance(data, LetorData):
+            raise InputError(f"data must be LetorData, as read_letor gives it; got {type(data).__name__}")
         rows, _ = fit_width(data, self.n_features, "data")
         return measure_rows(self.predict(rows.X), rows.y, rows.qid, measures)
 

@@ -23,6 +23,7 @@ from tercet.report import SystemResult
 
 MEASURE = "nDCG(dcg='exp-log2')@10"
 N_FOLDS = 5
+_USUAL = {"loss": "hinge2", "kernel": "linear"}  # parameters that are part of a ranker's name where they are another
 
 
 def fit_letor(
@@ -34,12 +35,13 @@ def fit_letor(
     measure: str = MEASURE,
     ranker: Any = None,
     l1s: Sequence[float] | NDArray[Any] | None = None,
+    l2s: Sequence[float] | NDArray[Any] | None = None,
     choose: Choice = "best",
     feature_names: Sequence[str] | None = None,
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> FeatureModel:
-    """Learn a sparse linear ranker from feature vectors, its penalty chosen on queries it did not learn from.
+    """Learn a ranker of feature vectors, sparse and linear by default, its penalty chosen on queries it did not see.
 
     Parameters
     ----------
@@ -53,6 +55,8 @@ def fit_letor(
         other one as it is unless ``l1s`` are given
     l1s : penalties to choose from, or a single one to take; of a FenchelRanker the radii. An FTRLRanker's penalty is a
         total over all queries, so a fold of the cross-validation takes the share that its queries are
+    l2s : of a RankRLS or an RLSRegressor, penalties to choose from, by the disagreement error of training queries that
+        are left out one after another; every fold chooses for itself. Without them its own ``l2`` is taken
     choose : the "best" mean, or the "sparsest" that is within one standard error of the best; the error is that of the
         difference over the same queries
     feature_names : one for each feature
@@ -80,7 +84,7 @@ def fit_letor(
     ['b', 'e']
     """
     began = time.perf_counter()
-    plan = Plan.checked(measure, ranker, l1s, choose, random_state, verbose)
+    plan = Plan.checked(measure, ranker, l1s, choose, random_state, verbose, l2s)
     if validation is not None and folds is not None:
         raise InputError("give validation data, or folds for a cross-validation, not both")
     parts, notes = _same_width({"training": train, "validation": validation, "test": test})
@@ -115,7 +119,7 @@ def fit_letor(
         {label: baseline, _name_of(tried.rankers[chosen]): learned},
         path=path,
         n_train=train.n_queries,
-        split=split if path else "Nothing was chosen.",
+        split=split if path else plan.choice_without_path,
         reported_on=where,
         notes=(*notes, *_notes_on(parts), *_note_on_features(tried, chosen)),
         used_by_fold=(),
@@ -131,6 +135,7 @@ def fit_letor_folds(
     measure: str = MEASURE,
     ranker: Any = None,
     l1s: Sequence[float] | NDArray[Any] | None = None,
+    l2s: Sequence[float] | NDArray[Any] | None = None,
     choose: Choice = "best",
     feature_names: Sequence[str] | None = None,
     random_state: int = 0,
@@ -146,10 +151,10 @@ def fit_letor_folds(
     Parameters
     ----------
     folds : as `read_letor_folds` gives them
-    measure, ranker, l1s, choose, feature_names, random_state, verbose : as in `fit_letor`
+    measure, ranker, l1s, l2s, choose, feature_names, random_state, verbose : as in `fit_letor`
     """
     began = time.perf_counter()
-    plan = Plan.checked(measure, ranker, l1s, choose, random_state, verbose)
+    plan = Plan.checked(measure, ranker, l1s, choose, random_state, verbose, l2s)
     everything = _every_query_once(folds)
     names = None if feature_names is None else checked_feature_names(feature_names, everything.n_features)
     tried, learn_seconds = _learn_timed(plan, everything)
@@ -175,11 +180,12 @@ def fit_letor_folds(
         {"best feature of each fold": baseline, _name_of(tried.rankers[chosen]): learned},
         path=path,
         n_train=everything.n_queries,
-        split=f"In each of {len(folds)} folds its validation queries chose." if path else "Nothing was chosen.",
+        split=f"In each of {len(folds)} folds its validation queries chose." if path else plan.choice_without_path,
         reported_on=f"the {len(learned.qids):,} test queries of {len(folds)} folds, each by the model of its fold",
         notes=(
-            "the model is learned on the rows of all folds, at the penalty that the validation queries of all folds "
-            "choose; the table is of the folds' own models.",
+            "the model is learned on the rows of all folds"
+            + (", at the penalty that the validation queries of all folds choose" if path else "")
+            + "; the table is of the folds' own models.",
             *notes,
             *_note_on_features(tried, chosen),
         ),
@@ -195,7 +201,7 @@ def _report(plan: Plan, tried: Tried, chosen: int, systems: Mapping[str, Evaluat
     first, second = (SystemResult.of(name, evaluation) for name, evaluation in systems.items())
     return FeatureReport(
         measure=str(plan.measure),
-        ranker=_name_of(tried.rankers[chosen]) + ("" if told["path"] or plan.l1s is None else f", l1={plan.l1s[0]:g}"),
+        ranker=_name_of(tried.rankers[chosen]) + ("" if told["path"] else plan.penalty_of(tried.rankers[chosen])),
         choose=plan.rule,
         n_features=int(tried.rankers[chosen].n_features_in_),
         n_used=tried.n_used[chosen],
@@ -207,8 +213,9 @@ def _report(plan: Plan, tried: Tried, chosen: int, systems: Mapping[str, Evaluat
 
 
 def _name_of(ranker: Any) -> str:
-    loss = ranker.get_params().get("loss", "hinge2")
-    return type(ranker).__name__ + ("" if loss == "hinge2" else f", {loss}")
+    params = ranker.get_params()
+    told = [params.get(name, usual) for name, usual in _USUAL.items() if params.get(name, usual) != usual]
+    return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(each) else each for each in told)])
 
 
 def _learn_timed(plan: Plan, data: LetorData) -> tuple[Tried, float]:
@@ -246,7 +253,7 @@ def _same_width(given: Mapping[str, LetorData | None]) -> tuple[dict[str, LetorD
 
 
 def _every_query_once(folds: Sequence[LetorFold]) -> LetorData:
-    if not folds or not all(isinstance(fold, LetorFold) for fold in folds):
+    if not isinstance(folds, Sequence) or not folds or not all(isinstance(fold, LetorFold) for fold in folds):
         raise InputError("folds must be one or more LetorFold, as read_letor_folds gives them")
     parts = [part for fold in folds for part in (fold.train, fold.vali, fold.test)]
     if not all(map(len, parts)) or len({part.n_features for part in parts}) > 1:

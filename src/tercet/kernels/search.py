@@ -110,7 +110,7 @@ def score_latent(rows, factors, query, typical_length, scores):
 
 
 @kernel
-def _plan(postings, bounds, words, union, order, ratio, rest, left):
+def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
     """Put the terms in an order in which much is found soon, and say what those from each place on can add.
 
     order (m,)      terms with postings here, those that can raise a score most for each of their postings first
@@ -118,10 +118,10 @@ def _plan(postings, bounds, words, union, order, ratio, rest, left):
     left  (m + 1,)  postings from here on
     ratio (m,)      scratch, float32
 
-    Returns how many terms, and a bound of the sum of sizes of all that is added to a document.
+    Returns how many terms, and a bound of the sum of sizes of all that is added to a document of at most that length.
     """
     starts = postings[0]
-    n, size = 0, 0.0
+    n, size, squared, largest = 0, 0.0, 0.0, 0.0
     counts = np.zeros(_BUCKETS + 1, dtype=np.int64)
     bits = ratio.view(np.int32)
     for i in range(union.size):
@@ -134,6 +134,8 @@ def _plan(postings, bounds, words, union, order, ratio, rest, left):
             weight += words[p, term]
         up = max(weight * bounds[term, 0], weight * bounds[term, 1])
         size += max(up, -min(weight * bounds[term, 0], weight * bounds[term, 1]))
+        squared += weight * weight
+        largest = max(largest, abs(weight))
         bucket = _BUCKETS - 1
         if up > 0.0:  # a zero may have a sign
             ratio[n] = up / n_docs
@@ -157,7 +159,8 @@ def _plan(postings, bounds, words, union, order, ratio, rest, left):
             weight += words[p, term]
         rest[i] = rest[i + 1] + max(weight * bounds[term, 0], weight * bounds[term, 1])
         left[i] = left[i + 1] + np.int64(starts[term + 1]) - np.int64(starts[term])
-    return n, size
+    # A weight is a number of single precision in these units, too.
+    return n, max(min(size, np.sqrt(squared) * max_length), 1e-30 * largest)
 
 
 @kernel
@@ -183,14 +186,29 @@ def _reached(sums, step, rows, words, base, has_base, sample_score, sample_row):
 
 @kernel
 def search_segment(
-    postings, bounds, rows, words, union, base, dead, slack, first_row, scratch, heap_score, heap_row, size, found
+    postings,
+    bounds,
+    rows,
+    limits,
+    words,
+    union,
+    base,
+    dead,
+    slack,
+    first_row,
+    scratch,
+    heap_score,
+    heap_row,
+    size,
+    found,
 ):
     """Offer the documents of a segment to a heap of the best; returns its new size and how many were ``found``.
 
+    limits   (most words of a row, largest length of a row)
     base     float32 (n_docs,)  scores to start from, from low-rank factors, -inf where no candidate; else empty
     dead     uint16             documents that are no more
     slack    how far off ``base`` may be
-    scratch  (sums float64 (n_docs,), all zero before and after, order int32, ratio float32, rest float64, left int64,
+    scratch  (sums float32 (n_docs,), all zero before and after, order int32, ratio float32, rest float64, left int64,
              sample_score (k,), sample_row (k,)); the middle four are one longer than ``union``
     found    (rows int32 (n_docs,), scores (n_docs,)): scratch; with a base, all that may be among the best
 
@@ -201,14 +219,20 @@ def search_segment(
     found_row, found_score = found
     has_base = base.size > 0
     n_docs, k = sums.size, heap_score.size
+    n, unit = _plan(postings, bounds, words, union, limits[1], order, ratio, rest, left)
     if has_base:
+        highest = 0.0
         for d in range(n_docs):
-            sums[d] = base[d]
+            highest = max(highest, abs(base[d]))
+        unit += highest
+        for d in range(n_docs):
+            sums[d] = base[d] / unit if unit > 0.0 else 0.0
     for i in range(dead.size):
         sums[dead[i]] = -np.inf
-
-    n, total = _plan(postings, bounds, words, union, order, ratio, rest, left)
-    wrong = 2.0**-51 * (n + 4) * total + 2.0 * slack  # how far two sums may be from being in the right order
+    # Sums are in single precision and in units in which none is above 1. Each rounds as often as a row has words, so
+    # two of them are in the right order when they are further apart than this.
+    wrong = 2.0**-22 * (min(n, limits[0]) + 8) * unit + 2.0 * slack
+    per_unit = 1.0 / unit if unit > 0.0 else 0.0
     threshold = heap_score[0] if size == k else -np.inf
     step = max(1, n_docs // max(_SAMPLE, 8 * k))
     row_cost = _COST_OF_A_ROW + _COST_OF_A_TERM * words.shape[0] * rows[1].size / n_docs
@@ -220,10 +244,13 @@ def search_segment(
         # The check before postings that only lower scores is always worth its time.
         if left[i] > least_left and (left[i] <= next_check or (rest[i] == 0.0 and (i == 0 or rest[i - 1] > 0.0))):
             next_check = np.int64(_NEXT_CHECK * left[i])
-            reached = _reached(sums, step, rows, words, base, has_base, sample_score, sample_row)
-            threshold = max(threshold, reached)
-            need = threshold - rest[i] - wrong
-            if has_base or need > 0.0:
+            hopeless = not has_base and rest[i] * per_unit > 2.0 * _highest(sums, step)  # far too much is to come
+            if not hopeless:
+                reached = _reached(sums, step, rows, words, base, has_base, sample_score, sample_row)
+                threshold = max(threshold, reached)
+                need = (threshold - rest[i] - wrong) * per_unit
+                hopeless = not has_base and need <= 0.0  # documents without a word so far are candidates, too
+            if not hopeless:
                 n_above = 0
                 for d in range(0, n_docs, step):
                     n_above += sums[d] >= need
@@ -241,19 +268,24 @@ def search_segment(
         weight = 0.0
         for p in range(words.shape[0]):
             weight += words[p, term]
+        single = np.float32(weight * per_unit)
         for a in range(np.int64(starts[term]), np.int64(starts[term + 1])):
-            sums[docs[a]] += weight * values[a]
+            sums[docs[a]] += single * values[a]
 
     if done == n:
         few = not has_base and 8 * left[0] < n_docs
         if few:
-            n_near = _near_touched(postings, union, sums, threshold, wrong, sample_score, sample_row, found)
+            n_near = _near_touched(
+                postings, union, sums, threshold * per_unit, wrong * per_unit, sample_score, sample_row, found
+            )
         else:
-            n_near = _near(sums, has_base, threshold, wrong, sample_score, sample_row, found)
+            n_near = _near(sums, has_base, threshold * per_unit, wrong * per_unit, sample_score, sample_row, found)
         for i in range(n_near):
-            d, score = found_row[i], found_score[i]
-            if not has_base:
-                score, _ = score_row(d, rows, words)
+            d = found_row[i]
+            score, _ = score_row(d, rows, words)
+            if has_base:
+                score += base[d]
+                found_score[i] = score
             size = offer(heap_score, heap_row, size, score, first_row + d)
         if not few and not has_base and (size < k or heap_score[0] <= wrong):
             # Whose sum is exactly zero may have a word all the same, and now it may be among the best.
@@ -272,7 +304,7 @@ def search_segment(
         return size, n_near
 
     n_near = 0
-    need = threshold - rest[done] - wrong
+    need = (threshold - rest[done] - wrong) * per_unit
     for first in range(0, n_docs, _TOGETHER):
         if not _some_reach(sums, first, need):
             continue
@@ -290,17 +322,25 @@ def search_segment(
             size = offer(heap_score, heap_row, size, score, first_row + d)
             if size == k and heap_score[0] > threshold:
                 threshold = heap_score[0]
-                need = threshold - rest[done] - wrong
+                need = (threshold - rest[done] - wrong) * per_unit
     sums[:] = 0.0
     return size, n_near
 
 
 @kernel
-def _some_reach(sums, first, least):
+def _highest(sums, step):
+    highest = np.float32(0.0)
+    for d in range(0, sums.size, step):
+        highest = max(highest, sums[d])
+    return highest
+
+
+@kernel
+def _some_reach(sums, first, limit):
     """Whether one of the _TOGETHER sums from ``first`` on is so large; fewer than that at the end are not looked at."""
     if first + _TOGETHER > sums.size:
         return True
-    some = False
+    some, least = False, np.float32(limit)
     for j in range(_TOGETHER):  # without a branch, so that they are compared side by side
         some |= sums[first + j] >= least
     return some
@@ -366,7 +406,7 @@ def _kept(found_row, found_score, n, least):
 
 @kernel
 def search_segment_for_all(
-    postings, bounds, rows, words, query, union, dead, first_row, scratch, heap_score, heap_row, sizes, found
+    postings, bounds, rows, limits, words, query, union, dead, first_row, scratch, heap_score, heap_row, sizes, found
 ):
     """`search_segment` without a base for many queries, each with a heap of its own.
 
@@ -382,7 +422,7 @@ def search_segment_for_all(
             continue
         own = union[:n]
         sizes[i], _ = search_segment(
-            postings, bounds, rows, words, own, no_base, dead, 0.0, first_row, scratch,
+            postings, bounds, rows, limits, words, own, no_base, dead, 0.0, first_row, scratch,
             heap_score[i], heap_row[i], sizes[i], found,
         )  # fmt: skip
         wipe(words, own)

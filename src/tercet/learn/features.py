@@ -120,8 +120,20 @@ class FeatureRanker(BaseEstimator):
     def _validated(self, *given: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
         """X, or X and y, checked as scikit-learn does: a C-ordered array or a CSR matrix of that type."""
         try:
-            return validate_data(self, *given, accept_sparse="csr", dtype=dtype, order="C", **how)
+            found = validate_data(self, *given, accept_sparse="csr", dtype=dtype, order="C", **how)
         except InputError:
             raise
         except ValueError as error:
             raise InputError(str(error)) from None
+        if isinstance(found, tuple):
+            _check_grades(found[1])
+        return found
+
+
+def _check_grades(y: NDArray[Any]) -> None:
+    """What scikit-learn lets pass: words, and None, which it makes NaN after it has looked for one."""
+    if y.dtype.kind not in "iufb":
+        raise InputError(f"y must have a real number for each row; got dtype {y.dtype}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        row = int((~np.isfinite(y)).argmax())
+        raise InputError(f"y[{row}] is {y[row]}; every grade must be a finite number")

@@ -73,7 +73,10 @@ def measure_rows(
 
 def checked_scores(scores: ArrayLike) -> NDArray[np.floating]:
     """One real number per row, none of them NaN."""
-    values = np.asarray(scores)
+    try:
+        values = np.asarray(scores)
+    except ValueError:
+        raise InputError("Scores must be real numbers, one per row. Got rows of different lengths.") from None
     if values.ndim != 1 or values.dtype.kind not in "iufb":
         raise InputError(f"Scores must be real numbers, one per row. Got shape {values.shape}, dtype {values.dtype}.")
     if not len(values):

@@ -96,7 +96,10 @@ def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None
 
 
 def _checked_grades(y: Any, n_rows: int) -> NDArray[np.float64]:
-    grades = np.asarray(y)
+    try:
+        grades = np.asarray(y)
+    except ValueError:
+        raise InputError("Grades must be real numbers, one per score. Got rows of different lengths.") from None
     if grades.shape != (n_rows,) or grades.dtype.kind not in "iufb":
         raise InputError(
             f"Grades must be real numbers, one per score, shape {(n_rows,)}. "

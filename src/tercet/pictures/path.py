@@ -34,10 +34,12 @@ def draw_path(model: FeatureModel, *, n_features: int = 20) -> Any:
     Pareto front: nothing is both sparser and better. The band is one standard error of the difference to the best, so
     that points whose band reaches the line of the best are within it. On the right the ``n_features`` largest weights.
     """
+    if not isinstance(model, FeatureModel):
+        raise InputError(f"the picture of a path is of a FeatureModel; got {type(model).__name__}")
     if model.report is None:
         raise InputError("the model has no report, so there is no path to draw; fit_letor makes one")
-    if n_features < 1:
-        raise InputError(f"n_features must be at least 1; got {n_features}")
+    if not isinstance(n_features, int) or n_features < 1:
+        raise InputError(f"n_features must be a whole number, at least 1; got {n_features!r}")
     matplotlib = import_matplotlib()
     from matplotlib.figure import Figure
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from math import isnan
 from os import PathLike
-from pathlib import Path
-from typing import Any
 
-from tercet.errors import InputError
+from tercet.data.lines import write_atomically
 from tercet.page import STYLE, Html, bars, curves, element, intervals, page
 from tercet.report.details import ByQuery, Comparison, Details, Learning, QueryChange
+from tercet.report.facts import facts_section, pairs_section, shown_bytes, shown_count, shown_value
 from tercet.report.value import Report, SystemResult, shown_interval, shown_p
-from tercet.store import write_file_atomically
 
 PAGE_NAME = "report.html"  # beside a saved model
 RULE = (
@@ -25,10 +23,8 @@ def write_report_page(report: Report, path: str | PathLike[str]) -> None:
 
     Everything on it comes from the report, so a saved model gives its page again at any time.
     """
-    target = Path(path)
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{target} cannot be written: there is no folder {target.absolute().parent}")
-    write_file_atomically(target, make_report_page(report).encode("utf-8"))
+    with write_atomically(path) as stream:
+        stream.write(make_report_page(report))
 
 
 def make_report_page(report: Report) -> str:
@@ -41,8 +37,8 @@ def make_report_page(report: Report) -> str:
         if details.by_query is not None:
             sections.append(_by_query(report, details.by_query))
         if details.pairs:
-            sections.append(_pairs(details))
-    sections.append(_facts(report))
+            sections.append(pairs_section(details))
+    sections.append(facts_section(report))
     footer = element(
         "footer",
         element("p", "Written by Tercet. Everything on this page is in the saved model: ", class_="soft"),
@@ -58,7 +54,7 @@ def _header(report: Report, name: str) -> Html:
     verdict = ("good", "learning accepted") if report.accepted else ("bad", "learning declined")
     model, measure = report.systems[-1], report.measure
     value = model.values[measure][0]
-    queries = _count(report.n_test, "untouched query", "untouched queries")
+    queries = shown_count(report.n_test, "untouched query", "untouched queries")
     if report.accepted and len(report.systems) > 1:
         start = report.systems[-2]
         lead = f"{measure} went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on {queries}."
@@ -86,7 +82,7 @@ def _tiles(report: Report) -> list[Html]:
         found = details.by_query
         figure = f"{found.n_better:,} : {found.n_worse:,}"
         tiles.append(_tile("queries better, worse", figure, f"{found.n_same:,} the same"))
-    weights = None if details is None else f"{_bytes(details.size.n_bytes)} of weights"
+    weights = None if details is None else f"{shown_bytes(details.size.n_bytes)} of weights"
     tiles.append(_tile("learned in", f"{report.seconds:.1f} s", weights))
     return tiles
 
@@ -126,7 +122,7 @@ def _systems(report: Report) -> Html:
         element("h2", "Against other systems"),
         element(
             "p",
-            f"Means over {_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on. "
+            f"Means over {shown_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on. "
             f"{report.split}",
             class_="soft",
         ),
@@ -176,7 +172,7 @@ def _rival_note(details: Details | None) -> str:
     settings = {} if details is None else details.rival_settings
     return " ".join(
         f"{name} adds words of the documents found first to BM25 queries; chosen on validation queries: "
-        f"{', '.join(f'{_RIVAL_LABELS.get(key, key)} {_value(chosen[key])}' for key in sorted(chosen))}."
+        f"{', '.join(f'{_RIVAL_LABELS.get(key, key)} {shown_value(chosen[key])}' for key in sorted(chosen))}."
         for name, chosen in settings.items()
     )
 
@@ -195,7 +191,7 @@ def _learning(report: Report, learning: Learning) -> Html:
         for name, points in series
         if points
     )
-    parts = [f"{report.measure} on {_count(learning.curve_queries, 'validation query', 'validation queries')} "]
+    parts = [f"{report.measure} on {shown_count(learning.curve_queries, 'validation query', 'validation queries')} "]
     parts.append(f"while learning, {series[0][0]}." if series else "while learning.")
     if len(series) > 1:
         parts.append(f" Thin: {', '.join(name for name, _ in series[1:])}, which was not chosen.")
@@ -209,8 +205,9 @@ def _learning(report: Report, learning: Learning) -> Html:
         element(
             "p",
             f"Here {report.measure} changed by {learning.difference:+.3f} on "
-            f"{_count(learning.n_queries, 'validation query', 'validation queries')}, from {learning.start:.3f} with "
-            f"{start} to {learning.final:.3f}{error}: learning was {'accepted' if report.accepted else 'declined'}.",
+            f"{shown_count(learning.n_queries, 'validation query', 'validation queries')}, from {learning.start:.3f} "
+            f"with {start} to {learning.final:.3f}{error}: learning was "
+            f"{'accepted' if report.accepted else 'declined'}.",
         ),
         element(
             "figure",
@@ -241,7 +238,8 @@ def _by_query(report: Report, found: ByQuery) -> Html:
         "section",
         element("h2", "Query by query"),
         element(
-            "p", f"{model} against {found.other} on {_count(total, 'untouched query', 'untouched queries')}: {counts}."
+            "p",
+            f"{model} against {found.other} on {shown_count(total, 'untouched query', 'untouched queries')}: {counts}.",
         ),
         element(
             "figure",
@@ -281,124 +279,3 @@ def _changes(title: str, changes: tuple[QueryChange, ...], start: str, model: st
         element("h3", title),
         element("div", table, class_="scroll", role="region", aria_label=title, tabindex="0"),
     )
-
-
-# -- what was learned, from what --------------------------------------------------------------------------------------
-
-
-def _pairs(details: Details) -> Html:
-    items = [
-        element(
-            "li",
-            element("span", query_word, element("span", " → ", class_="soft"), doc_word, class_="words"),
-            element("span", f"{weight:+.2f}", class_="weight " + ("good" if weight > 0 else "bad")),
-        )
-        for query_word, doc_word, weight in details.pairs
-    ]
-    return element(
-        "section",
-        element("h2", "Strongest learned pairs"),
-        element(
-            "p",
-            "How much a word in a document counts for a word in the query, by weight times the rarity of both; each "
-            "word once on each side.",
-            class_="soft",
-        ),
-        element("ol", *items, class_="pairs"),
-    )
-
-
-_DATA_LABELS = {
-    "kind": "kind",
-    "n_docs": "documents",
-    "n_texts": "texts",
-    "n_queries": "queries in all",
-    "n_judgements": "judgements learned from",
-    "n_classes": "classes",
-    "n_words": "words",
-    "mean_length": "words a document, mean",
-    "cut": "cut into",
-    "stop_words": "stop words",
-    "stemmer": "stemmer",
-    "ngrams": "words in a row",
-}
-_CHOSEN_LABELS = {
-    "vectors": "start",
-    "start": "first factors",
-    "n_components": "components",
-    "identity_weight": "identity weight",
-    "blend": "identity added by blending",
-    "scale_documents": "per-document scale",
-}
-
-
-def _facts(report: Report) -> Html:
-    details = report.details
-    data: list[tuple[str, object]] = [
-        ("training queries", report.n_train),
-        ("validation queries", report.n_validation),
-        ("untouched queries", report.n_test),
-    ]
-    chosen: list[tuple[str, object]] = [("chosen by", report.measure)]
-    chosen += _labelled(_CHOSEN_LABELS, report.chosen)
-    blocks = []
-    if details is not None:
-        data = _labelled(_DATA_LABELS, details.data) + data
-        chosen.append(("seed", details.random_state))
-        size = details.size
-        entries = size.n_query_words * size.n_doc_words
-        blocks.append(
-            _block(
-                "Model",
-                [
-                    ("W", f"{size.n_query_words:,} × {size.n_doc_words:,}"),
-                    ("parts", size.parts),
-                    ("numbers stored", size.n_stored),
-                    ("share of W's entries", f"{size.n_stored / entries:.2%}"),
-                    ("bytes of weights", _bytes(size.n_bytes)),
-                    ("density, W's entries not 0", f"{size.density:.2%}"),
-                ],
-            )
-        )
-    chosen.append(("seconds of learning", f"{report.seconds:.1f}"))
-    blocks = [_block("Data", data), *blocks, _block("Settings", chosen)]
-    return element(
-        "section",
-        element("h2", "Data, model and settings"),
-        element("p", report.decision) if details is None else None,
-        element("div", *blocks, class_="facts"),
-    )
-
-
-def _labelled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str, object]]:
-    """Known values in the order of their labels, then the others by name."""
-    known = [(label, values[key]) for key, label in labels.items() if key in values]
-    return known + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
-
-
-def _block(title: str, facts: list[tuple[str, object]]) -> Html:
-    rows = [element("div", element("dt", name), element("dd", _value(value))) for name, value in facts]
-    return element("div", element("h3", title), element("dl", *rows))
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4g}"
-    if isinstance(value, list):
-        return " to ".join(map(str, dict.fromkeys(value)))
-    return str(value)
-
-
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n:,} {one if n == 1 else many}"
-
-
-def _bytes(n: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n} bytes"

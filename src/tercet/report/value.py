@@ -115,8 +115,11 @@ class Report:
             raise DamagedBundleError("a report must have systems, all with the same measures")
         details = fields.take("details", dict | None, default=None)
         change = fields.take("change", list | None)
+        measure = fields.take("measure", str)
+        if measure not in systems[0].values:
+            raise DamagedBundleError(f"a report has the measure {measure!r}, by which no system was measured")
         report = cls(
-            measure=fields.take("measure", str),
+            measure=measure,
             n_train=fields.take("n_train", int),
             n_validation=fields.take("n_validation", int),
             n_test=fields.take("n_test", int),

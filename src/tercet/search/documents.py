@@ -90,7 +90,7 @@ def _check_id(doc_id: Any, at: int) -> None:
 
 def checked_rows(X: Any, name: str, n_terms: int) -> sparse.csr_array:
     """Rows over the columns of a model: canonical CSR, finite."""
-    found = sparse.csr_array(X)
+    found = X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
     if found.ndim != 2 or found.shape[1] != n_terms:
         raise InputError(f"{name} must have {n_terms} columns, one per term of the model; got shape {found.shape}")
     if not np.isfinite(found.data).all():

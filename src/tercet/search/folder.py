@@ -206,14 +206,19 @@ class Folder:
         check_destination(self.path, beside=FOLDERS)
         if os.path.lexists(self.path / MANIFEST_NAME):
             read_bundle(self.path, kind=KIND)  # a model, say, is not to be overwritten by an index
-        for name in FOLDERS:
+        self._make_folders(parents=True)
+
+    def _make_folders(self, parents: bool) -> None:
+        for path in (self.path, *(self.path / name for name in FOLDERS)):
             try:
-                (self.path / name).mkdir(parents=True, exist_ok=True)
+                path.mkdir(parents=parents, exist_ok=True)
             except OSError as error:
                 raise BundleError(f"{self.path} cannot be written: {error}") from error
 
     def remove_empty(self) -> None:
-        """Remove the folders that `prepare` made, as far as nothing is in them."""
+        """Remove the folders that `prepare` made, as far as nothing is in them and there is no index."""
+        if os.path.lexists(self.path / MANIFEST_NAME):
+            return
         for path in (*(self.path / name for name in FOLDERS), self.path):
             with contextlib.suppress(OSError):
                 path.rmdir()
@@ -221,8 +226,9 @@ class Folder:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Let one writer at a time change the index."""
+        self._make_folders(parents=False)  # empty ones get lost where an index is copied by file
         if not os.access(self.path / SEGMENTS, os.W_OK):
-            raise BundleError(f"{self.path} cannot be written: it is not an index, or it is read-only")
+            raise BundleError(f"{self.path} cannot be written: it is read-only")
         with lock_folder(self.path / SEGMENTS):
             yield
 

@@ -240,8 +240,10 @@ class Index:
         Q = model.queries(list(queries.values()))
         qids = iter(queries)
         for block in view.scorer.expand(Q):
-            for rows, scores, _ in _best(view, block, k, max_terms):
-                run[next(qids)] = dict(zip(view.doc_ids(rows), scores.tolist(), strict=True))
+            found = _best(view, block, k, max_terms)
+            ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in found])))
+            for _, scores, _ in found:
+                run[next(qids)] = {next(ids): score for score in scores.tolist()}
         for qid, n_known in zip(queries, np.diff(Q.indptr), strict=True):
             if not n_known:
                 run[qid] = {}  # low-rank parts would rank all documents for it, all with zero

@@ -28,6 +28,7 @@ Rows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
 class Segment:
     """Documents in the order in which they came; the arrays are those that ``kernels/search.py`` names.
 
+    ``limits`` are the most words that a document has, and a bound of the lengths of their vectors.
     ``name`` and ``digest`` are those it has on disk, empty while it is only in memory.
     """
 
@@ -36,6 +37,7 @@ class Segment:
     rows: Rows
     ids: PackedIds
     texts: PackedStrings | None
+    limits: tuple[int, float]
     name: str = ""
     digest: str = ""
 
@@ -60,7 +62,10 @@ class Segment:
         for array in (*rows, starts, docs, values, bounds):
             array.flags.writeable = False  # as mapped ones are, so that kernels are compiled once for both
         packed = None if texts is None else PackedStrings.pack(texts)
-        return cls((starts, docs, values), bounds, rows, PackedIds.pack(ids), packed)
+        squares = np.concatenate(([0.0], np.cumsum(D.data.astype(np.float64) ** 2)))
+        squared = np.diff(squares[D.indptr]).max(initial=0.0) + 1e-12 * squares[-1]  # a running sum rounds
+        limits = (int(np.diff(D.indptr).max(initial=0)), float(1.001 * np.sqrt(squared)))
+        return cls((starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits)
 
     def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
         """Some documents as CSR float32 (len(rows), n_terms)."""
@@ -86,6 +91,7 @@ class Segment:
             "n_docs": self.n_docs,
             "n_terms": self.n_terms,
             "texts": self.texts is not None,
+            "limits": list(self.limits),
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -102,6 +108,7 @@ class Segment:
         found_vectoriser = fields.take("vectoriser", str)
         n, n_terms = fields.take("n_docs", int), fields.take("n_terms", int)
         has_texts = fields.take("texts", bool)
+        limits = fields.take("limits", list)
         fields.done()
         if found_vectoriser != vectoriser:
             raise DamagedBundleError(f"{where} was made by another vectoriser than its index")
@@ -109,6 +116,8 @@ class Segment:
             raise DamagedBundleError(
                 f"{where} has {n} documents over {n_terms} words; at most {MOST_DOCS} are possible"
             )
+        if [type(limit) for limit in limits] != [int, float] or min(limits) < 0:
+            raise DamagedBundleError(f"{where} has the limits {limits}; expected a number of words and a length")
         arrays = bundle.arrays
 
         def take(array: str, dtype: Any, shape: int | tuple[int | None, ...]) -> NDArray[Any]:
@@ -126,6 +135,7 @@ class Segment:
             ),
             PackedIds.from_arrays(arrays, n, where, verify),
             PackedStrings.from_arrays(arrays, "text", n, where, verify) if has_texts else None,
+            (limits[0], limits[1]),
             name,
             bundle.digest,
         )

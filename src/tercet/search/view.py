@@ -62,7 +62,7 @@ class Workspace:
 
     def __init__(self, scorer: Scorer) -> None:
         self.words = np.zeros((len(scorer.plain), scorer.n_terms))
-        self.sums = np.zeros(MOST_DOCS)
+        self.sums = np.zeros(MOST_DOCS, dtype=np.float32)
         self.found = (np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
 
 
@@ -96,7 +96,11 @@ class View:
         at = rows // MOST_DOCS
         if not rows.size or (at == at[0]).all():
             return self.entries[at[0]].segment.ids.strings.many(rows % MOST_DOCS) if rows.size else []
-        return [self.entries[row // MOST_DOCS].segment.ids.strings[row % MOST_DOCS] for row in rows.tolist()]
+        found = np.empty(rows.size, dtype=object)
+        for each in np.unique(at):
+            here = np.flatnonzero(at == each)
+            found[here] = self.entries[each].segment.ids.strings.many(rows[here] % MOST_DOCS)
+        return list(found)
 
     def text(self, row: int) -> str | None:
         texts = self.entries[row // MOST_DOCS].segment.texts
@@ -127,7 +131,8 @@ class View:
             for at, entry in enumerate(self.entries):
                 segment = entry.segment
                 search_segment_for_all(
-                    *(segment.postings, segment.bounds, segment.rows, workspace.words, query, union, entry.dead),
+                    *(segment.postings, segment.bounds, segment.rows, segment.limits, workspace.words, query),
+                    *(union, entry.dead),
                     *(at * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, sizes),
                     workspace.found,
                 )
@@ -176,7 +181,8 @@ class View:
                 base = entry.factors.values @ single
                 hidden = np.union1d(entry.dead, segment.empty_rows) if segment.empty_rows.size else entry.dead
                 size, n_found = search_segment(
-                    *(segment.postings, segment.bounds, segment.rows, workspace.words, union, base, hidden, slack),
+                    *(segment.postings, segment.bounds, segment.rows, segment.limits, workspace.words, union),
+                    *(base, hidden, slack),
                     *(at * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, size),
                     workspace.found,
                 )

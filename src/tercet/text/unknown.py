@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tercet.errors import InputError
 from tercet.text.analyser import Analyser
@@ -20,7 +20,8 @@ class UnknownWords:
     n_queries : how many queries were looked at
     n_affected : how many have a word that is not known
     n_lost : how many have no word that is known, and so no score above 0 for any document by matching words
-    words : the unknown words, each with the number of queries that have it, most frequent first
+    words : the unknown words as they were typed, before stemming, each with the number of queries that have it, most
+        frequent first
     """
 
     n_queries: int
@@ -62,14 +63,16 @@ def unknown_words(vectoriser: Vectoriser, texts: Iterable[str]) -> UnknownWords:
     if isinstance(texts, str):
         raise InputError("texts must be a sequence of strings, found str; pass [text]")
     analyse = Analyser() if vectoriser.analyser is None else vectoriser.analyser
+    # Stemming changes each word where it stands, so the two lists go side by side.
+    typed = analyse if analyse.stemmer is None else replace(analyse, stemmer=None)
     counts: Counter[str] = Counter()
     n_queries = n_affected = n_lost = 0
     for text in texts:
-        words = set(analyse(text))
-        unknown = {word for word in words if word not in vectoriser.index_}
-        counts.update(unknown)
+        words = analyse(text)
+        is_unknown = [word not in vectoriser.index_ for word in words]
+        counts.update({word for word, told in zip(typed(text), is_unknown, strict=True) if told})
         n_queries += 1
-        n_affected += bool(unknown)
-        n_lost += unknown == words
+        n_affected += any(is_unknown)
+        n_lost += all(is_unknown)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return UnknownWords(n_queries, n_affected, n_lost, tuple(ordered))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 
 from tercet.data.beir import NO_DOCUMENTS, NO_QUERIES, documents_of, files_of_splits, plain_or_packed, queries_of
-from tercet.data.checking.likeness import near_texts, words_of
+from tercet.data.checking.likeness import near_texts, text_digest, words_of
 from tercet.data.checking.problems import Counts, Findings
 from tercet.data.checking.tables import LineOf, check_judgements
 
@@ -55,13 +54,12 @@ def _check_documents(path: Path, found: Findings, unmatched: set[str]) -> LineOf
         for line, doc_id, text in documents_of(path, found.refused):
             if not _is_new(doc_id, line, line_of, path, found):
                 continue
-            words = text.split()
             if unmatched:
                 unmatched.difference_update(words_of(text))
-            if not words:
+            digest = text_digest(text)
+            if digest is None:
                 found.warning("empty-text", path, line, f"document {doc_id!r} has an empty text; no query will find it")
                 continue
-            digest = hashlib.blake2b(" ".join(words).casefold().encode(), digest_size=16).digest()
             first = first_of_text.setdefault(digest, doc_id)
             if first != doc_id:
                 message = f"document {doc_id!r} has the text of {first!r} at line {line_of[first]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter, defaultdict
@@ -57,6 +58,20 @@ def words_of(text: str) -> tuple[str, ...]:
     """
     plain = text.lower() if text.isascii() else normalize("NFKC", text).casefold()
     return tuple(_WORD.findall(plain))
+
+
+def text_digest(text: str) -> bytes | None:
+    """Sixteen bytes that texts have in common which differ in case and blanks only; None of an empty text.
+
+    Examples
+    --------
+    >>> text_digest("Same text") == text_digest(" same  TEXT"), text_digest(" ") is None
+    (True, True)
+    """
+    words = text.split()
+    # Half a surrogate pair, which a text in another encoding may have, is no UTF-8.
+    plain = " ".join(words).casefold().encode(errors="replace")
+    return hashlib.blake2b(plain, digest_size=16).digest() if words else None
 
 
 def near_texts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from tercet.data.archives import archive_members
+from tercet.data.checking.likeness import text_digest
 from tercet.data.checking.problems import Findings
 from tercet.data.labelled import read_20newsgroups, texts_of_folder
 from tercet.data.letor_folds import PARTS_OF_A_FOLD, fold_member, is_fold_name
@@ -189,6 +189,8 @@ def _blocks(stream: BinaryIO, path: FilePath, found: Findings) -> Iterator[tuple
 def check_labelled(root: Path, found: Findings) -> dict[str, int]:
     """Check a folder with a subfolder for each class."""
     labels: set[str] = set()
+    if not root.is_dir():
+        raise FormatError(root, None, "this is a file; a folder with a subfolder for each class is needed", "missing")
 
     def texts() -> Iterator[tuple[Path, str, str]]:
         for file, text in texts_of_folder(root, "utf-8", found.refused):
@@ -219,11 +221,10 @@ def _check_texts(texts: Iterable[tuple[FilePath, str, str]], found: Findings) ->
     n_texts = 0
     for file, label, text in texts:
         n_texts += 1
-        words = text.split()
-        if not words:
+        digest = text_digest(text)
+        if digest is None:
             found.warning("empty-text", file, None, "the text is empty")
             continue
-        digest = hashlib.blake2b(" ".join(words).casefold().encode(errors="replace"), digest_size=16).digest()
         first, its_label = first_of.setdefault(digest, (file, label))
         if first != file:
             whose = "of the same class" if label == its_label else f"of another class, {its_label!r}"

@@ -26,7 +26,7 @@ from tercet.learn.rls.held_out import held_out_scores
 from tercet.learn.rls.inputs import Places, check_kernel_matrix, check_memory, checked_folds, saved_basis
 from tercet.learn.rls.kernel import NAMES, Kernel, Matrix
 from tercet.learn.rls.path import RLSPath, checked_l2s
-from tercet.learn.rls.solving import FullProblem, Problem, SparseProblem
+from tercet.learn.rls.solving import FullProblem, Problem, SparseProblem, check_finite
 from tercet.store import take_array
 
 
@@ -103,7 +103,10 @@ class KernelLeastSquares(FeatureRanker):
         self._forget()
         rows, labels = self._validated(X, y, reset=True, dtype=np.float64, y_numeric=True)
         grades = np.asarray(labels, dtype=np.float64)
-        return rows, grades, *self._compared(grades, qid)
+        with np.errstate(over="ignore", invalid="ignore"):
+            comparisons, query = self._compared(grades, qid)
+        check_finite(comparisons.target)
+        return rows, grades, comparisons, query
 
     @abstractmethod
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
@@ -112,8 +115,9 @@ class KernelLeastSquares(FeatureRanker):
     def _learn(self, X: Any, comparisons: Comparisons, query: Places | None) -> None:
         training = self._posed(X, comparisons, query)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and named
-            coefficients = training.problem.solve(float(self.l2))
-        self._keep(training, self._learned(training, coefficients[None])[0])
+            learned = self._learned(training, training.problem.solve(float(self.l2))[None])
+        check_finite(learned)
+        self._keep(training, learned[0])
 
     def _posed(self, X: Any, comparisons: Comparisons, query: Places | None, shared: Shared | None = None) -> Training:
         """The problem, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
@@ -127,7 +131,7 @@ class KernelLeastSquares(FeatureRanker):
     def _columns(self, X: Any, shared: Shared | None) -> tuple[Places | None, Columns]:
         """The rows that are basis vectors, None in the primal, and the columns of the kernel."""
         kernel, n_rows = self._kernel(X.shape[1]), X.shape[0]
-        given = None if np.ndim(self.n_basis) == 0 else given_rows(self.n_basis, n_rows)
+        given = None if self.n_basis is None or _is_number(self.n_basis) else given_rows(self.n_basis, n_rows)
         if kernel.name == "precomputed":
             check_kernel_matrix(X, given)
         basis: Places | None = given
@@ -209,7 +213,9 @@ class KernelLeastSquares(FeatureRanker):
         The first call decomposes, O(n_basis³); from then on an l2 costs O(n_basis²). ``l2s`` may be in any order.
         """
         training, penalties = self._known_training("path"), checked_l2s(l2s)
-        learned = self._learned(training, training.problem.spectrum.coefficients(penalties))
+        with np.errstate(over="ignore", invalid="ignore"):
+            learned = self._learned(training, training.problem.spectrum.coefficients(penalties))
+        check_finite(learned)
         return RLSPath(penalties, learned, self, partial(self._with, training))
 
     def _with(self, training: Training, l2: float, learned: NDArray[np.float64]) -> Self:
@@ -223,7 +229,7 @@ class KernelLeastSquares(FeatureRanker):
         """Scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
 
         The basis stays: its vectors are no examples. Costs O(n_rows n_basis²) once and then for each l2
-        O(Σ n_q² n_basis + n_q³) over queries of n_q rows.
+        O(Σ n_q² n_basis + n_q³) over queries of n_q rows. Two matrices of n_rows × n_basis are held meanwhile.
         """
         training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
         return self._held_out(training, self._fold_of(training, None), penalties)
@@ -245,7 +251,7 @@ class KernelLeastSquares(FeatureRanker):
         query = self._known_queries(training)
         if folds is None:
             return query
-        if np.ndim(folds) > 0:
+        if hasattr(folds, "__len__") and not isinstance(folds, str):
             return checked_folds(folds, query)
         n_queries = int(query.max()) + 1
         if not isinstance(folds, Integral) or not 2 <= int(folds) <= n_queries:
@@ -262,7 +268,9 @@ class KernelLeastSquares(FeatureRanker):
         rows = training.problem.comparisons.rows
         order = np.argsort(group[rows], kind="stable")
         blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
-        found = held_out_scores(training.problem, blocks, l2s)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = held_out_scores(training.problem, blocks, l2s)
+        check_finite(found)
         scores = np.empty_like(found)
         scores[rows] = found
         return scores
@@ -320,9 +328,15 @@ class KernelLeastSquares(FeatureRanker):
         if self.n_basis is not None:
             n_rows = None if self.kernel == "linear" else len(learned)
             self.basis_rows_ = take_array(arrays, "basis_rows", np.int64, (n_rows,), where=where).copy()
+            if self.basis_rows_.min(initial=0) < 0:
+                raise DamagedBundleError(f"{where}: basis_rows must be row numbers, from 0 up")
         if self.kernel == "precomputed":
             self._places = take_array(arrays, "places", np.int64, (len(learned),), where=where).copy()
             if self._places.min(initial=0) < 0 or self._places.max(initial=0) >= self.n_features_in_:
                 raise DamagedBundleError(f"{where}: places must be from 0 to {self.n_features_in_ - 1}")
         elif self.kernel != "linear":
             self.basis_ = saved_basis(arrays, (len(learned), self.n_features_in_), where)
+
+
+def _is_number(n_basis: Any) -> bool:
+    return isinstance(n_basis, Integral) or (isinstance(n_basis, np.ndarray) and n_basis.ndim == 0)

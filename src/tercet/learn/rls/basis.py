@@ -12,6 +12,7 @@ from tercet.errors import InputError, ParameterError
 from tercet.learn.rls.columns import Columns, GivenColumns, KernelColumns
 from tercet.learn.rls.comparisons import Alone, Vector, parts_of
 from tercet.learn.rls.kernel import Kernel, squared_norms, unit_rows
+from tercet.learn.rls.solving import check_finite
 
 Places = NDArray[np.int64]
 
@@ -20,7 +21,10 @@ WAYS = ("random", "k-means", "leverage")
 
 def given_rows(n_basis: Any, n_rows: int) -> Places:
     """Row numbers that were given for a basis, checked; repeats stay."""
-    rows = np.asarray(n_basis)
+    try:
+        rows = np.asarray(n_basis)
+    except ValueError:
+        raise InputError("n_basis must be a number, or row numbers; got rows of different lengths") from None
     if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu":
         raise InputError(
             f"n_basis must be a number, or row numbers, at least one; got shape {rows.shape} of dtype {rows.dtype}"
@@ -98,12 +102,15 @@ def _leverage(columns: Columns, own: Vector | None, n_rows: int) -> Vector:
     The ridge is such that it adds up to half of as many functions as the columns can tell apart. With the kernel's
     diagonal ``own`` comes what the columns do not know, at most 1 for a row.
     """
-    values, V = linalg.eigh(columns.gram(), check_finite=False)
+    own_kernel = columns.gram()
+    check_finite(own_kernel)
+    values, V = linalg.eigh(own_kernel, check_finite=False)
     good = values > 1e-8 * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
     if not good.any():
         raise InputError("the kernel of the rows drawn for a basis is 0; there is nothing to tell rows apart by")
     root = V[:, good] / np.sqrt(values[good])  # K root are orthonormal functions of the rows
     lower, _ = Alone(np.zeros(n_rows), np.arange(n_rows)).moments(columns)
+    check_finite(lower)
     gram = lower + np.tril(lower, -1).T
     values, V = linalg.eigh(root.T @ gram @ root, check_finite=False)
     values = np.maximum(values, 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from tercet.errors import ParameterError
+from tercet.errors import InputError, ParameterError
 from tercet.learn.linear.queries import query_numbers
 from tercet.learn.rls.base import KernelLeastSquares
 from tercet.learn.rls.columns import Shared
@@ -92,10 +92,14 @@ def choose_rls(
     >>> grid.ranker.gamma, grid.errors.shape
     (3.0, (2, 2, 12))
     """
+    if ranker is not None and not isinstance(ranker, KernelLeastSquares):
+        raise ParameterError(f"ranker must be a RankRLS or an RLSRegressor; got {ranker!r}")
     pattern = clone(RankRLS() if ranker is None else ranker)
     settings, penalties = _combinations(parameters), checked_l2s(l2s)
     rows, labels, comparisons, queries = pattern._prepared(X, y, qid)
     query, n_queries = query_numbers(qid, len(labels))  # a regression's rows may stand alone; errors are of queries
+    if n_queries == len(labels):
+        raise InputError("no query has two rows or more, so there are no pairs to choose by")
     # The rows that leverage chooses depend on the kernel.
     can_share = len(settings) > 1 and (pattern.basis != "leverage" or np.ndim(pattern.n_basis) > 0)
     shared = Shared() if can_share else None
@@ -118,10 +122,13 @@ def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def _combinations(parameters: Mapping[str, Sequence[float]] | None) -> tuple[dict[str, float], ...]:
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise ParameterError(f"parameters must be a dict of lists; got {type(parameters).__name__}")
     given = {} if parameters is None else dict(parameters)
     for name, values in given.items():
         if name not in _PARAMETERS:
             raise ParameterError(f"parameters has {name!r}; expected some of {', '.join(_PARAMETERS)}")
-        if np.ndim(values) != 1 or not len(values):
+        is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+        if not is_list or not len(values) or any(np.ndim(value) for value in values):
             raise ParameterError(f"parameters[{name!r}] must be one or more values in a list; got {values!r}")
     return tuple(dict(zip(given, chosen, strict=True)) for chosen in product(*given.values()))

@@ -16,8 +16,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk
 
+from tercet.errors import InputError
 from tercet.learn.rls.columns import Columns, Rows
 from tercet.learn.rls.kernel import Matrix
 
@@ -198,7 +200,14 @@ class ByEdge(Comparisons):
         """R with ``R R'`` the Laplacian without the grounded rows."""
         if self._factor is None:
             inner = self.laplacian[self._free][:, self._free].toarray()
-            self._factor = linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+            factor, info = lapack.dpotrf(inner.T, lower=1, clean=1, overwrite_a=1)
+            if info != 0:
+                weights = self._C.data**2
+                raise InputError(
+                    f"weights from {weights.min():.3g} to {weights.max():.3g} are too far apart: beside the largest, "
+                    "rounding leaves nothing of the smallest. Use weights nearer to each other, or n_basis"
+                )
+            self._factor = factor
         return self._factor
 
     def dual(self, K: Matrix) -> Matrix:

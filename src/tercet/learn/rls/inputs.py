@@ -28,7 +28,10 @@ def check_memory(n: int, n_matrices: int) -> None:
 
 def checked_folds(folds: Any, query: Places) -> Places:
     """The fold of each row; an InputError where one query is in two, or all are in one."""
-    given = np.asarray(folds)
+    try:
+        given = np.asarray(folds)
+    except ValueError:
+        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got rows of numbers") from None
     if given.shape != query.shape or given.dtype.kind not in "iu":
         raise InputError(f"folds must have a whole number for each of {len(query)} rows; got shape {given.shape}")
     first = np.unique(query, return_index=True)[1]

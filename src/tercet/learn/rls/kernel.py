@@ -19,6 +19,7 @@ from tercet.errors import InputError
 Matrix = NDArray[np.float64]
 
 NAMES = ("linear", "gaussian", "polynomial", "cosine", "precomputed")
+_SMALLEST_ROOT = 1e-150  # what is smaller has a square that is rounded, or 0
 _NUMBERS_AT_ONCE = 2**16  # of a block, so that what is done to them in turn finds them in a cache
 
 
@@ -60,15 +61,15 @@ class Kernel:
         if self.name not in ("gaussian", "polynomial"):
             return shared
         rows = max(1, _NUMBERS_AT_ONCE // max(1, shared.shape[1]))
-        for start in range(0, len(shared), rows):
-            part = shared[start : start + rows]
-            part *= self.gamma
-            if self.name == "gaussian":
-                np.minimum(part, 0.0, out=part)  # a distance that rounding made negative
-                np.exp(part, out=part)
-            else:
-                part += self.coef0
-                with np.errstate(over="ignore", invalid="ignore"):  # columns say which row it was
+        with np.errstate(over="ignore", invalid="ignore"):  # columns say which row it was
+            for start in range(0, len(shared), rows):
+                part = shared[start : start + rows]
+                part *= self.gamma
+                if self.name == "gaussian":
+                    np.minimum(part, 0.0, out=part)  # a distance that rounding made negative
+                    np.exp(part, out=part)
+                else:
+                    part += self.coef0
                     np.power(part, self.degree, out=part)
         return shared
 
@@ -78,10 +79,9 @@ class Kernel:
             return np.ones(X.shape[0])
         if self.name == "callable":
             return np.array([float(self.between(X[i : i + 1], X[i : i + 1])[0, 0]) for i in range(X.shape[0])])
-        norms = squared_norms(X)
         if self.name == "cosine":
-            return (norms > 0).astype(np.float64)
-        return self.finish(norms[:, None])[:, 0]
+            return (largest_sizes(X) > 0).astype(np.float64)
+        return self.finish(squared_norms(X)[:, None])[:, 0]
 
 
 class Against:
@@ -142,6 +142,8 @@ class Against:
         assert self.kernel.function is not None
         found = self.kernel.function(A, self._rows)
         found = found.toarray() if sparse.issparse(found) else found
+        if np.iscomplexobj(found):
+            raise InputError("the kernel returned complex numbers; a kernel's values are real")
         try:
             values = np.array(found, dtype=np.float64, order="C")
         except (TypeError, ValueError) as error:
@@ -163,6 +165,20 @@ def squared_norms(X: Any) -> NDArray[np.float64]:
 
 def unit_rows(X: Any) -> Any:
     """Rows of length 1, dense or CSR; those of length 0 stay."""
-    lengths = np.sqrt(squared_norms(X))
-    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(squared_norms(X))
+    if not ((lengths > _SMALLEST_ROOT) & (lengths < np.inf)).all():  # zeros, or squares that no double holds
+        X = _divided(X, largest_sizes(X))
+        lengths = np.sqrt(squared_norms(X))
+    return _divided(X, lengths)
+
+
+def largest_sizes(X: Any) -> NDArray[np.float64]:
+    """The largest absolute value of each row (n,)."""
+    return np.asarray(abs(X).max(axis=1).toarray() if sparse.issparse(X) else np.abs(X).max(axis=1)).ravel()
+
+
+def _divided(X: Any, by: NDArray[np.float64]) -> Any:
+    """Each row divided by its number; by 0 it stays."""
+    scale = np.divide(1.0, by, out=np.zeros_like(by), where=by > np.finfo(np.float64).tiny)
     return sparse.csr_array(sparse.diags_array(scale) @ X) if sparse.issparse(X) else X * scale[:, None]

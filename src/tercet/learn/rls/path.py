@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,9 +50,9 @@ class RLSPath:
 
     def ranker(self, i: int) -> Any:
         """The ranker with the i-th l2, as if it had been fitted with it."""
-        if not -len(self) <= i < len(self):
-            raise InputError(f"there is no l2 number {i}; the path has {len(self)}")
-        return self._make(float(self.l2s[i]), self.coefficients[i])
+        if not isinstance(i, Integral) or not -len(self) <= i < len(self):
+            raise InputError(f"there is no l2 number {i!r}; the path has {len(self)}")
+        return self._make(float(self.l2s[int(i)]), self.coefficients[int(i)])
 
     def best(self, errors: ArrayLike) -> int:
         """The place of the lowest error, the largest l2 of equals.
@@ -60,7 +61,7 @@ class RLSPath:
         ----------
         errors : of each l2 (n,), or of each l2 and query (n, n_queries), where the mean counts
         """
-        table = np.asarray(errors, dtype=np.float64)
+        table = real_numbers(errors, "errors")
         means = table.mean(axis=1) if table.ndim == 2 and table.size else table
         if means.shape != (len(self),) or not np.isfinite(means).all():
             raise InputError(f"errors have shape {table.shape}; expected {len(self)} finite numbers, or rows of them")
@@ -69,7 +70,7 @@ class RLSPath:
 
 def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
     """One or more penalties, all above 0; otherwise an InputError that names the first that is not."""
-    values = np.atleast_1d(np.asarray(l2s, dtype=np.float64))
+    values = np.atleast_1d(real_numbers(l2s, "l2s"))
     if values.ndim != 1 or not values.size:
         raise InputError(f"l2s must be one or more numbers; got shape {values.shape}")
     wrong = ~(np.isfinite(values) & (values > 0))
@@ -77,3 +78,14 @@ def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
         at = int(wrong.argmax())
         raise InputError(f"l2s[{at}] is {values[at]}; every l2 must be finite and above 0")
     return values
+
+
+def real_numbers(given: Any, name: str) -> NDArray[np.float64]:
+    """An array of doubles; an InputError where something else was given, text that reads as a number included."""
+    try:
+        values = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} must be real numbers; got rows of different lengths") from None
+    if values.size and values.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be real numbers; got {type(given).__name__} of dtype {values.dtype}")
+    return values.astype(np.float64)

@@ -69,6 +69,11 @@ class RankRLS(KernelLeastSquares):
         X : features, dense or CSR
         prefs : ``better`` and ``worse`` are rows of X; their queries are not looked at. ``weight`` says how much a
             preference counts, ``margin`` by how much the better row should win, 1 where it is left out
+
+        Notes
+        -----
+        With ``n_basis`` the kernel of the rows that are compared with the basis is held twice; without, a factor of
+        their Laplacian beside the kernel matrix.
         """
         self._check_params()
         self._forget()

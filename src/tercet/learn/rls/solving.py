@@ -176,9 +176,12 @@ class FullProblem(Problem):
 
 
 def check_finite(values: Matrix) -> None:
-    """Raise an InputError where products of features grew beyond what a double holds."""
+    """Raise an InputError where what features or grades were made into grew beyond what a double holds."""
     if not (np.isfinite(values.min(initial=0.0)) and np.isfinite(values.max(initial=0.0))):
-        raise InputError("the kernel grows beyond what a float64 holds; use features, or grades, of a smaller scale")
+        raise InputError(
+            "the kernel, or what is made of it and of the grades, grows beyond what a float64 holds; use features, or "
+            "grades, of a smaller scale"
+        )
 
 
 def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:

@@ -43,6 +43,8 @@ def cost_drawing(results: FeatureResults, cost: Cost) -> Drawing:
                     ends = np.array([min(x), max(x)], dtype=float)
                     axes.plot(ends, np.exp(line[1]) * ends ** line[0], "-", color=colour, linewidth=1.2, alpha=0.8)
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            axes.yaxis.set_minor_formatter("")
             log_axis(axes, "training rows m" if rises == "rows" else "basis vectors r")
             axes.set_ylabel("seconds of a fit" if what == "seconds" else "MB at most")
             axes.grid(alpha=0.25, which="both")

@@ -45,12 +45,13 @@ def cost_sheet(results: FeatureResults, cost: Cost) -> Sheet:
     loads = [point["load"] for point in every if point["load"] is not None]
     sheet.notes.append(
         f"{cost.ranker} on made-up rows of {cost.n_features} features, {cost.rows_of_query} rows a query, one thread, "
-        f"the fastest of {cost.rounds} fits. Powers are fitted to the {N_FITTED} largest points of a series. Memory is "
-        "the most that arrays hold at once in a fit, without the rows themselves and without what BLAS keeps."
+        f"the fastest of {cost.rounds} fits in seconds of the processor, to which others on the machine add little. "
+        f"Powers are fitted to the {N_FITTED} largest points of a series. Memory is the most that arrays hold at once "
+        "in a fit, without the rows themselves and without what BLAS keeps."
     )
     sheet.notes.append(
         f"While it ran the machine had a load of {min(loads):.1f} to {max(loads):.1f}, and a timed fit had a processor "
-        f"for {min(point['share'] for point in every):.0%} of its time or more."
+        f"for {min(point['seconds'] / point['wall'] for point in every):.0%} of its time or more."
         if loads
         else "The load of the machine is not known."
     )
@@ -76,5 +77,5 @@ def _verdict(slope: float | None, stated: float, too_little: bool) -> Verdict:
     if slope is None or too_little:
         return Verdict(NOT_COMPARED, "plain")
     if slope <= stated + _ROOM:
-        return Verdict("no faster than stated", "good")
-    return Verdict(f"faster than stated, by m or r to the {slope - stated:.2f}", "bad")
+        return Verdict("rises no faster than stated", "good")
+    return Verdict(f"rises faster than stated, its power is {slope - stated:.2f} higher", "bad")

@@ -1,4 +1,4 @@
-"""What learning costs: seconds, and the most that arrays hold at once."""
+"""What learning costs: seconds of a processor, and the most that arrays hold at once."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class CostJob:
         rounds: list[tuple[float, float]] = []
         with import_module("threadpoolctl").threadpool_limits(1):
             for _ in range(self.cost.rounds):
-                wall, processor = time.perf_counter(), time.process_time()
+                processor, wall = time.process_time(), time.perf_counter()
                 ranker.fit(X, y, qid=qid)
-                rounds.append((time.perf_counter() - wall, time.process_time() - processor))
+                rounds.append((time.process_time() - processor, time.perf_counter() - wall))
             n_bytes = peak_bytes(lambda: make_ranker(self.cost.ranker, given).fit(X, y, qid=qid))
-        seconds, processor = min(rounds)
+        seconds, wall = min(rounds)
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        return {"seconds": seconds, "share": processor / seconds, "megabytes": n_bytes / 1e6, "load": load}
+        return {"seconds": max(seconds, 1e-6), "wall": wall, "megabytes": n_bytes / 1e6, "load": load}
 
     def _rows(self) -> tuple[Any, Any, Any]:
         """Grades that a function of the rows makes, which is not linear, with noise."""

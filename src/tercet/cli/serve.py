@@ -1,0 +1,99 @@
+"""``tercet serve``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tercet.cli.inputs import FOLDER, open_model
+from tercet.errors import MissingExtraError
+from tercet.search import Index
+from tercet.serve.bounds import Limits
+
+
+@click.command()
+@click.argument("index", type=FOLDER)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any free one.")
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path),
+    help="What is learned.  [default: INDEX.journal/journal.jsonl]",
+)
+@click.option("--model", type=FOLDER, help="Another text model over the same words.")
+@click.option("--read-token", envvar="TERCET_READ_TOKEN", help="Needed to read.  [env: TERCET_READ_TOKEN]")
+@click.option(
+    "--write-token", envvar="TERCET_WRITE_TOKEN", help="Needed to teach; reads, too.  [env: TERCET_WRITE_TOKEN]"
+)
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name by which it may be called.")
+@click.option(
+    "--deadline-ms",
+    type=click.FloatRange(min=0),
+    default=Limits.deadline_ms,
+    show_default=True,
+    help="Then a search gives what it has.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=Limits.workers, show_default=True, help="Searches at a time."
+)
+@click.option(
+    "--waiting", type=click.IntRange(min=0), default=Limits.waiting, show_default=True, help="Requests that may wait."
+)
+@click.option(
+    "--writes-per-minute",
+    type=click.FloatRange(min=0),
+    default=Limits.writes_per_minute,
+    show_default=True,
+    help="Of one client.",
+)
+@click.option(
+    "--write-burst",
+    type=click.IntRange(min=1),
+    default=Limits.write_burst,
+    show_default=True,
+    help="Of one client, at once.",
+)
+@click.option("--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks.")
+def serve(
+    index: Path,
+    host: str,
+    port: int,
+    journal: Path | None,
+    model: Path | None,
+    read_token: str | None,
+    write_token: str | None,
+    hosts: tuple[str, ...],
+    deadline_ms: float,
+    workers: int,
+    waiting: int,
+    writes_per_minute: float,
+    write_burst: int,
+    unverified: bool,
+) -> None:
+    """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
+    try:
+        from tercet.serve.run import access_for, run
+        from tercet.serve.service import Service
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "tercet":
+            raise
+        raise MissingExtraError(str(error.name), "serve", "tercet serve") from error
+    access = access_for(host, read_token, write_token, hosts)
+    limits = Limits(
+        deadline_ms=deadline_ms,
+        workers=workers,
+        waiting=waiting,
+        writes_per_minute=writes_per_minute,
+        write_burst=write_burst,
+    )
+    opened = Index.open(index, None if model is None else open_model(model), verify=not unverified)
+    place = journal or index.resolve().with_name(index.resolve().name + ".journal") / "journal.jsonl"
+    service = Service(opened, place, limits)
+    try:
+        if service.journal.torn_bytes:
+            click.echo(f"note: {place}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
+        click.echo(f"{index}: {len(opened):,} documents; {place}: {len(service.journal):,} entries", err=True)
+        run(service, access, host, port, click.echo)
+    finally:
+        service.close()

@@ -1,0 +1,11 @@
+"""A service that searches an index, gives its reasons, and learns from preferences while it serves.
+
+What learns (`Journal`, `Learner`, `Version`) needs nothing but the index; what speaks HTTP is in `tercet.serve.app`
+and `tercet.serve.run`, and needs the extra ``serve``.
+"""
+
+from tercet.serve.bounds import Bounds, Limits
+from tercet.serve.journal import Journal, read_journal
+from tercet.serve.learner import Learner, Version, replay
+
+__all__ = ["Bounds", "Journal", "Learner", "Limits", "Version", "read_journal", "replay"]

@@ -1,0 +1,247 @@
+"""The HTTP API: parse, ask the service, answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi import Path as InPath
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+
+from tercet.errors import InputError
+from tercet.serve import reading, schema
+from tercet.serve.bounds import ID_CHARS
+from tercet.serve.guard import Access, Guard
+from tercet.serve.metrics import TEXT_TYPE
+from tercet.serve.problems import PROBLEM_TYPE, Problem, validation_problem
+from tercet.serve.reading import Deadline
+from tercet.serve.service import Service
+
+PAGE = Path(__file__).parent / "page"
+_SUFFIXES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_PUBLIC = frozenset({"/health", "/openapi.json"})  # and the page: they tell nothing of the documents
+
+_PROBLEMS = {
+    400: "The request is broken.",
+    401: "A token is needed.",
+    403: "The token may not do this, or a page of another site asks.",
+    404: "There is no such document, word or entry.",
+    405: "The path takes other methods.",
+    408: "The body came too slowly.",
+    409: "Nothing there can be taken back.",
+    413: "The body is larger than 1 MB.",
+    421: "The service is not known by this host name.",
+    422: "Something is missing, wrong or beyond a limit, which is named.",
+    429: "Too many changes; Retry-After says when.",
+    500: "A defect of the service.",
+    503: "Too much to do, or the deadline passed; Retry-After says when.",
+    507: "The journal cannot be written, so nothing is kept.",
+}
+_DOC_ID = InPath(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
+_READING = (400, 401, 404, 421, 422, 500, 503)
+_CHANGING = (*_READING, 403, 408, 409, 413, 429, 507)
+
+
+def _problems(statuses: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:
+    reference = {"$ref": "#/components/schemas/ProblemDetails"}
+    return {
+        status: {"description": _PROBLEMS[status], "content": {PROBLEM_TYPE: {"schema": reference}}}
+        for status in sorted(statuses)
+    }
+
+
+def create_app(service: Service, access: Access | None = None) -> FastAPI:
+    """The application for a service; whoever makes it also closes the service."""
+    app = FastAPI(
+        title="Tercet",
+        version="1",
+        summary="Search that gives its reasons and learns from preferences.",
+        docs_url=None,  # its page would load scripts from elsewhere
+        redoc_url=None,
+        responses=_problems(_READING),
+    )
+    access = access or Access()
+    open_paths = _PUBLIC | {"/"} | {f"/{path.name}" for path in PAGE.glob("*.*")}
+    app.add_middleware(Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths))
+    _add_errors(app)
+    _add_reading(app, service)
+    _add_changing(app, service)
+    _add_page(app)
+    _complete(app)
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(Problem)
+    async def problem(_: Request, error: Problem) -> Response:
+        return error.response()
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        return validation_problem(list(error.errors())).response()
+
+    @app.exception_handler(InputError)
+    async def wrong_input(_: Request, error: InputError) -> Response:
+        return Problem(422, str(error), "invalid").response()
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        details = {404: "there is nothing at this path", 405: "this path takes other methods"}
+        found = Problem(error.status_code, details.get(error.status_code, str(error.detail))).response()
+        found.headers.update(error.headers or {})
+        return found
+
+
+def _add_reading(app: FastAPI, service: Service) -> None:
+    def deadline(request: Request) -> Deadline:
+        return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
+
+    @app.get("/search", response_model=schema.Found)
+    async def search(request: Request, asked: Annotated[schema.SearchQuery, Query()]) -> Response:
+        """Find documents: the learned list beside that of matching words alone."""
+        return JSONResponse(await service.search(asked.q, asked.k, deadline(request)))
+
+    @app.get("/explain", response_model=schema.Reasons)
+    async def explain(request: Request, asked: Annotated[schema.ExplainQuery, Query()]) -> Response:
+        """Say why a document has its score, or why it is ahead of another."""
+        service.check_query(asked.q)
+        service.check_documents([asked.doc] if asked.versus is None else [asked.doc, asked.versus])
+        own = asked.system == "learned"
+        found = await service.read(
+            deadline(request),
+            lambda version: reading.explain(
+                version, version.index if own else service.baseline.index, asked.q, asked.doc, asked.versus, asked.k
+            ),
+        )
+        return JSONResponse(found)
+
+    @app.get("/related", response_model=schema.RelatedWords)
+    async def related(request: Request, asked: Annotated[schema.RelatedQuery, Query()]) -> Response:
+        """List the document words that count most for a query word."""
+        try:
+            found = await service.read(deadline(request), lambda version: reading.related(version, asked.word, asked.k))
+        except InputError as error:
+            raise Problem(404, f"the model does not know the word {asked.word[:80]!r}", "unknown-word") from error
+        return JSONResponse(found)
+
+    @app.get("/documents/{doc_id:path}", response_model=schema.Document)
+    async def document(request: Request, doc_id: Annotated[str, _DOC_ID]) -> Response:
+        """Give a document as it was indexed."""
+        service.check_documents([doc_id])
+        try:
+            found = await service.read(deadline(request), lambda version: reading.document(version.index, doc_id))
+        except InputError as error:
+            raise Problem(404, "the index keeps no texts", "no-texts") from error
+        return JSONResponse(found)
+
+    @app.get("/versions", response_model=schema.History)
+    async def versions(asked: Annotated[schema.LimitQuery, Query()]) -> Response:
+        """List what changed, the latest first."""
+        history = service.history(asked.limit)
+        return JSONResponse({"version": service.version.name, "total": len(service.journal), "versions": history})
+
+    @app.get("/learned", response_model=schema.LearnedOnline)
+    async def learned(request: Request, asked: Annotated[schema.LimitQuery, Query()]) -> Response:
+        """List what was learned online: pairs of words, and the entries behind them."""
+        history = service.history(asked.limit, active_only=True)
+        found = await service.read(deadline(request), lambda version: reading.learned(version, history, asked.limit))
+        return JSONResponse(found)
+
+    @app.get("/health", response_model=schema.Health)
+    async def health() -> Response:
+        """Say whether the service is well; 503 when it no longer learns."""
+        well = service.learner.failure is None
+        body = {
+            "status": "ok" if well else "learner stopped",
+            "version": service.version.name,
+            "documents": len(service.index),
+        }
+        return JSONResponse(body, 200 if well else 503)
+
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses={200: {"content": {"text/plain": {"example": "tercet_version 12\n"}}}},
+    )
+    async def metrics() -> Response:
+        """Counts and times for Prometheus."""
+        return Response(service.metrics.text(service.gauges()), media_type=TEXT_TYPE)
+
+
+def _add_changing(app: FastAPI, service: Service) -> None:
+    def admitted(request: Request, name: str | None) -> str:
+        address = request.client.host if request.client is not None else "local"
+        client = address if name is None else f"{address}/{name}"
+        service.admit(client)
+        return client
+
+    changing = {"status_code": 202, "responses": _problems(_CHANGING)}
+
+    @app.post("/prefer", response_model=schema.Acknowledged, **changing)  # type: ignore[arg-type]
+    async def prefer(request: Request, given: schema.Prefer) -> Response:
+        """Say that for a query one document is better than another."""
+        client = admitted(request, given.client)
+        return JSONResponse(await service.prefer(client, given.query, given.better, given.worse), 202)
+
+    @app.post("/clicks", response_model=schema.Acknowledged, **changing)  # type: ignore[arg-type]
+    async def clicks(request: Request, given: schema.Clicks) -> Response:
+        """Report a list and its clicks: a clicked document is better than those above it that were not."""
+        client = admitted(request, given.client)
+        return JSONResponse(await service.clicks(client, given.query, given.shown, given.clicked), 202)
+
+    @app.post("/undo", response_model=schema.TakenBack, **changing)  # type: ignore[arg-type]
+    async def undo(request: Request, given: schema.Undo) -> Response:
+        """Take back an entry of one's own."""
+        return JSONResponse(await service.undo(admitted(request, given.client), given.entry), 202)
+
+    @app.post("/revoke", response_model=schema.TakenBack, **changing)  # type: ignore[arg-type]
+    async def revoke(request: Request, given: schema.Revoke) -> Response:
+        """Take back any entries, or all of a client."""
+        return JSONResponse(await service.revoke(admitted(request, None), given.entries, given.client), 202)
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return _file("index.html")
+
+    @app.get("/{name}", include_in_schema=False)
+    async def file(name: str) -> Response:
+        return _file(name)
+
+
+def _file(name: str) -> Response:
+    path = PAGE / name
+    # The name has no slash, since it is one part of a path; what is not a file of the page is not there.
+    if path.suffix not in _SUFFIXES or path.parent != PAGE or not path.is_file():
+        raise Problem(404, "there is nothing at this path")
+    return FileResponse(path, media_type=_SUFFIXES[path.suffix], headers={"Cache-Control": "no-cache"})
+
+
+def _complete(app: FastAPI) -> None:
+    """Add to the OpenAPI document what FastAPI does not know: problems, tokens, examples of answers."""
+    made = app.openapi()
+    schemas = made["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["ProblemDetails"] = schema.ProblemDetails.model_json_schema()
+    made["components"]["securitySchemes"] = {
+        "read": {"type": "http", "scheme": "bearer", "description": "The read or the write token, where there is one."},
+        "write": {"type": "http", "scheme": "bearer", "description": "The write token, where there is one."},
+    }
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            token: list[dict[str, list[str]]] = [{}, {"read" if method == "get" else "write": []}]
+            operation["security"] = [{}] if path in _PUBLIC else token
+            for status, answer in operation["responses"].items():
+                for media in answer.get("content", {}).values():
+                    name = media.get("schema", {}).get("$ref", "").rpartition("/")[2]
+                    if examples := schemas.get(name, {}).get("examples"):
+                        media["example"] = examples[0] | ({"status": int(status)} if name == "ProblemDetails" else {})
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if body is not None:
+                name = body["schema"]["$ref"].rpartition("/")[2]
+                body["example"] = schemas[name]["examples"][0]

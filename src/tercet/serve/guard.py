@@ -1,0 +1,177 @@
+"""What stands before every request: host and origin, tokens, the size of the body; and the headers of every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tercet.serve.bounds import BODY_BYTES
+from tercet.serve.metrics import Metrics
+from tercet.serve.problems import Problem
+
+_log = logging.getLogger(__name__)
+
+_BODY_SECONDS = 10.0
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+# The page needs its own files and nothing else; nobody may frame it.
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask. The write token reads as well; None lets everybody.
+
+    ``hosts`` are the names by which the service may be called, so that a page of another site cannot reach it by a
+    name of its own; None takes any.
+    """
+
+    read_token: str | None = None
+    write_token: str | None = None
+    hosts: tuple[str, ...] | None = LOOPBACK_HOSTS
+
+    def check(self, method: str, headers: Headers) -> None:
+        """Raise a problem unless a request with these headers may go on."""
+        needed = (self.read_token, self.write_token) if method in ("GET", "HEAD") else (self.write_token,)
+        if needed[0] is None:
+            return
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not given.strip():
+            raise Problem(401, "this needs a token, as 'Authorization: Bearer …'", "token")
+        if _is_one_of(given.strip(), needed):
+            return
+        if _is_one_of(given.strip(), (self.read_token,)):
+            raise Problem(403, "this token may read; changing what is learned needs the write token", "read-only")
+        raise Problem(401, "this token is not known", "token")
+
+    def check_host(self, method: str, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if self.hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self.hosts:
+            raise Problem(421, f"the service does not answer to the host {host[:80]!r}", "host")
+        origin = headers.get("origin")
+        if method != "GET" and origin is not None and urlsplit(origin).netloc != host:
+            raise Problem(403, "a page of another site may not change what is learned", "origin")
+
+
+def _is_one_of(given: str, tokens: Iterable[str | None]) -> bool:
+    # Every token is compared, each in constant time, so that the time tells nothing.
+    found = [hmac.compare_digest(given.encode(), token.encode()) for token in tokens if token is not None]
+    return any(found)
+
+
+class Guard:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, open_paths: frozenset[str]) -> None:
+        self._app, self._access, self._metrics, self._open_paths = app, access, metrics, open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.monotonic()
+        scope.setdefault("state", {})["started"] = started
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._guarded(scope, receive, sending)
+        except Problem as problem:
+            await problem.response()(scope, receive, sending)
+        except Exception:
+            # A defect: the log has the trace, the client does not.
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            if status == 0:
+                failure = Problem(500, "something went wrong here; the service's log says what", "internal")
+                await failure.response()(scope, receive, sending)
+        finally:
+            self._metrics.count(_method(scope), _route(scope), status, time.monotonic() - started)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, method = Headers(scope=scope), scope["method"]
+        self._access.check_host(method, headers)
+        if scope["path"] not in self._open_paths:
+            self._access.check(method, headers)
+        if method in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        body = await _body(headers, receive)
+        handed_over = False
+
+        async def whole_body() -> Message:
+            nonlocal handed_over
+            if handed_over:
+                return await receive()
+            handed_over = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, whole_body, send)
+
+
+async def _body(headers: Headers, receive: Receive) -> bytes:
+    """The whole body, of bounded size and in bounded time."""
+    told = headers.get("content-length", "")
+    if told.isascii() and told.isdigit() and int(told[:20]) > BODY_BYTES:
+        raise _too_large(int(told[:20]))
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem(400, "the connection ended within the body", "disconnected")
+                chunks.append(message.get("body", b""))
+                size += len(chunks[-1])
+                if size > BODY_BYTES:
+                    raise _too_large(size)
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+    except TimeoutError as error:
+        raise Problem(408, f"the body did not arrive within {_BODY_SECONDS:.0f} seconds", "slow") from error
+
+
+def _too_large(size: int) -> Problem:
+    detail = f"the body has {size:,} bytes or more; at most {BODY_BYTES:,} are allowed"
+    return Problem(413, detail, "limit", name="body", limit=BODY_BYTES, value=size)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def _method(scope: MutableMapping[str, Any]) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "other"
+
+
+def _route(scope: MutableMapping[str, Any]) -> str:
+    """The pattern of the path, so that nobody can make ever new labels."""
+    return getattr(scope.get("route"), "path", "other")

@@ -1,0 +1,218 @@
+"""The journal: every preference, click and withdrawal in the order in which they came, each on disk before its answer.
+
+A line is ``{"sum": S, "entry": {…}}``. S is a SHA-256 of the entry and of the sum before it, so a line that was
+changed, moved or taken out is found. An entry is acknowledged when its line is synced. A kill may leave the beginning
+of a line at the end of the file: nobody was told that it is kept, and it is cut off when the journal is opened again.
+Any other damage is an error that names the line, since what follows depends on it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tercet.errors import FormatError, InputError, TercetError
+from tercet.serve.entries import Entry, entry_of
+from tercet.store.atomic import sync_folder
+
+if sys.platform != "win32":
+    import fcntl
+
+E = TypeVar("E", bound=Entry)
+
+HEADER = '{"tercet-journal": 1}\n'
+_BROKEN_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+_log = logging.getLogger(__name__)
+
+
+class JournalError(TercetError):
+    """The journal cannot take an entry; nothing was acknowledged."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A journal as it is on disk: its entries, the last sum, and how many of its bytes are whole lines."""
+
+    entries: tuple[Entry, ...]
+    last_sum: str
+    n_bytes: int
+    torn_bytes: int
+
+
+def read_journal(path: str | PathLike[str]) -> Read:
+    """Read a journal. The beginning of a line at the end is left out; other damage raises `FormatError`."""
+    with open(path, "rb") as file:
+        data = file.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    torn = len(data) - len(whole)
+    if not whole:
+        if data and not HEADER.encode().startswith(data):
+            raise FormatError(path, 1, f"found {data[:60]!r}; a journal begins with {HEADER.strip()}")
+        return Read((), "", 0, torn)
+    lines = whole[:-1].split(b"\n")
+    if lines[0] != HEADER.strip().encode():
+        raise FormatError(path, 1, f"found {lines[0][:60]!r}; a journal begins with {HEADER.strip()}")
+    entries: list[Entry] = []
+    last_sum = ""
+    for at, line in enumerate(lines[1:], start=2):
+        entry, last_sum = _parsed(line, last_sum, path, at)
+        if entry.number != len(entries) + 1:
+            raise FormatError(path, at, f"found entry {entry.number}; expected entry {len(entries) + 1}")
+        entries.append(entry)
+    return Read(tuple(entries), last_sum, len(whole), torn)
+
+
+def _spelled(entry: Entry, last_sum: str) -> tuple[bytes, str]:
+    body = json.dumps(entry.to_meta(), separators=(",", ":"), allow_nan=False)
+    own_sum = hashlib.sha256(f"{last_sum}{body}".encode()).hexdigest()[:32]
+    return f'{{"sum":"{own_sum}","entry":{body}}}\n'.encode(), own_sum
+
+
+def _parsed(line: bytes, last_sum: str, path: str | PathLike[str], at: int) -> tuple[Entry, str]:
+    try:
+        found: Any = json.loads(line)
+        entry = entry_of(found["entry"] if isinstance(found, dict) and set(found) == {"sum", "entry"} else found)
+    except InputError as error:
+        raise FormatError(path, at, str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(path, at, f"the line is damaged: {error}; found {line[:60]!r}") from error
+    spelled, own_sum = _spelled(entry, last_sum)
+    if spelled[:-1] != line:
+        raise FormatError(
+            path, at, "the checksum does not fit: this line or the one before it is not as it was written"
+        )
+    return entry, own_sum
+
+
+class Journal:
+    """A journal that one process has open for writing.
+
+    Parameters
+    ----------
+    path : the file; it and its folder are made where they are missing
+    most_bytes : size at which it takes no more
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.serve.entries import Preferred
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Journal(Path(folder, "journal.jsonl")) as journal:
+    ...         _ = journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "me", "eyes", "a", "b"))
+    ...     [entry.number for entry in read_journal(Path(folder, "journal.jsonl")).entries]
+    [1]
+    """
+
+    def __init__(self, path: str | PathLike[str], most_bytes: int = 2**30) -> None:
+        self.path = Path(path)
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._broken: str | None = None
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            _lock_alone(self._file, self.path)
+            found = read_journal(self.path)
+            self.torn_bytes = found.torn_bytes
+            if found.torn_bytes:
+                _log.warning(
+                    "%s: the last line was cut short by a kill and never acknowledged; its %d bytes are dropped",
+                    self.path,
+                    found.torn_bytes,
+                )
+            os.ftruncate(self._file, found.n_bytes)
+            os.lseek(self._file, found.n_bytes, os.SEEK_SET)
+            self._n_bytes, self._last_sum = found.n_bytes, found.last_sum
+            self.entries: list[Entry] = list(found.entries)
+            if not self._n_bytes:
+                self._write(HEADER.encode())
+            os.fsync(self._file)
+            sync_folder(self.path.parent)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._n_bytes
+
+    def append(self, make: Callable[[int], E], then: Callable[[E], None] | None = None) -> E:
+        """Write the entry that ``make`` gives for the next number; returns when it is synced.
+
+        ``then`` is called before the next entry can be written. Raises `JournalError` where the disk refuses.
+        """
+        with self._lock:
+            if self._broken is not None:
+                raise JournalError(self._broken)
+            entry = make(len(self.entries) + 1)
+            line, own_sum = _spelled(entry, self._last_sum)
+            if self._n_bytes + len(line) > self._most_bytes:
+                raise JournalError(f"the journal has {self._n_bytes:,} bytes; {self._most_bytes:,} are the most")
+            before = self._n_bytes
+            try:
+                self._write(line)
+                os.fsync(self._file)
+            except OSError as error:
+                self._take_back(before, error)
+                raise JournalError(f"the journal cannot be written: {error.strerror}") from error
+            self._last_sum = own_sum
+            self.entries.append(entry)
+            if then is not None:
+                then(entry)
+            return entry
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._n_bytes += len(data)
+
+    def _take_back(self, n_bytes: int, error: OSError) -> None:
+        """Leave the file as it was; where even that fails, take nothing more, since what is on disk is not known."""
+        self._n_bytes = n_bytes
+        try:
+            os.ftruncate(self._file, n_bytes)
+            os.lseek(self._file, n_bytes, os.SEEK_SET)
+            os.fsync(self._file)
+        except OSError as second:
+            self._broken = f"the journal takes no more until a restart: {error.strerror}, then {second.strerror}"
+            _log.error("%s: %s", self.path, self._broken)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                self._broken = "the journal is closed"
+                os.close(self._file)
+                self._file = -1
+
+
+def _lock_alone(file: int, path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalError(f"{path} is in use by another service; give this one a --journal of its own") from error
+    except OSError as error:
+        if error.errno not in _BROKEN_LOCKS:
+            raise

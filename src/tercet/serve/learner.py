@@ -1,0 +1,179 @@
+"""Learning while serving: a thread applies entries and publishes whole versions; readers take the one that is there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.model import TextModel
+from tercet.search import Index
+from tercet.serve.bounds import Bounds
+from tercet.serve.entries import Entry
+from tercet.serve.overlay import digest_of
+from tercet.serve.replay import Replay, Taken, text_model
+from tercet.weights import Sparse, Weights
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``."""
+
+    number: int
+    index: Index
+    overlay: sparse.csr_array
+    taken: tuple[Taken, ...]
+    inactive: frozenset[int]
+
+    @property
+    def name(self) -> str:
+        return f"v{self.number}"
+
+    @property
+    def model(self) -> TextModel:
+        return text_model(self.index)
+
+    @cached_property
+    def digest(self) -> str:
+        """What the overlay is known by; a replay of the same journal gives the same."""
+        return digest_of(self.overlay)
+
+    def strongest(self, k: int) -> list[tuple[str, str, float, tuple[int, ...]]]:
+        """The k pairs of words that were changed most: their weights in the overlay, and the entries behind them."""
+        rows = np.repeat(np.arange(self.overlay.shape[0]), np.diff(self.overlay.indptr))
+        order = np.argsort(-np.abs(self.overlay.data), kind="stable")[:k]
+        keys: NDArray[np.int64] = rows[order] * self.overlay.shape[1] + self.overlay.indices[order].astype(np.int64)
+        behind: dict[int, set[int]] = {key: set() for key in keys.tolist()}
+        for taken in self.taken:
+            for key in taken.step.keys[np.isin(taken.step.keys, keys)].tolist():
+                behind[key].update(taken.entries)
+        query_words, doc_words = self.model.query_vectoriser.words_, self.model.doc_vectoriser.words_
+        return [
+            (query_words[i], doc_words[j], float(weight), tuple(sorted(behind[i * self.overlay.shape[1] + j])))
+            for i, j, weight in zip(
+                rows[order].tolist(), self.overlay.indices[order].tolist(), self.overlay.data[order], strict=True
+            )
+        ]
+
+
+def replay(index: Index, entries: Iterable[Entry], bounds: Bounds | None = None) -> Version:
+    """The version that a journal gives, from nothing.
+
+    Examples
+    --------
+    >>> from tercet.serve.entries import Preferred
+    >>> from tercet import Vectoriser
+    >>> from tercet.weights import Identity
+    >>> docs = {"a": "green avocado", "b": "green eyes"}
+    >>> words = Vectoriser().fit(docs.values())
+    >>> index = Index.build(docs, TextModel(words, words, Weights([Identity(n_terms=len(words.words_))])))
+    >>> [hit.doc_id for hit in index.search("green")]
+    ['a', 'b']
+    >>> learned = replay(index, [Preferred(1, "", "me", "green", better="b", worse="a")])
+    >>> [hit.doc_id for hit in learned.index.search("green")]
+    ['b', 'a']
+    """
+    state = Replay(index, bounds or Bounds())
+    listed = list(entries)
+    state.apply(listed)
+    return _version(state, index, listed[-1].number if listed else 0)
+
+
+def _version(state: Replay, base: Index, number: int) -> Version:
+    matrix = state.overlay.matrix()
+    index = base
+    if matrix.nnz:
+        weights = state.model.weights + Weights([Sparse(weights=matrix)])
+        index = base.with_model(replace(state.model, weights=weights))
+    inactive = frozenset(number for number, active in state.active.items() if not active)
+    return Version(number, index, matrix, tuple(state.taken), inactive)
+
+
+class Learner:
+    """Keeps the current `Version`. `tell` it of each entry; a thread of its own takes it in and swaps the version.
+
+    Parameters
+    ----------
+    index : the base; its model is never changed
+    entries : what the journal holds; applied before this returns
+    """
+
+    def __init__(self, index: Index, entries: Iterable[Entry], bounds: Bounds | None = None) -> None:
+        self._base = index
+        self._state = Replay(index, bounds or Bounds())
+        listed = list(entries)
+        self._state.apply(listed)
+        self.current = _version(self._state, index, listed[-1].number if listed else 0)
+        self.failure: str | None = None
+        self._todo: deque[Entry] = deque()
+        self._waiting: list[tuple[int, Future[Version]]] = []
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="tercet-learner", daemon=True)
+        self._thread.start()
+
+    @property
+    def backlog(self) -> int:
+        return len(self._todo)
+
+    def tell(self, entry: Entry) -> Future[Version]:
+        """Have an entry applied; the future gives the first version with it."""
+        applied: Future[Version] = Future()
+        with self._changed:
+            if self.failure is not None:
+                applied.cancel()
+                return applied
+            self._todo.append(entry)
+            self._waiting.append((entry.number, applied))
+            self._changed.notify()
+        return applied
+
+    def close(self) -> None:
+        """Apply what was told, and stop."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._todo or self._stopping)
+                entries = list(self._todo)
+                self._todo.clear()
+            if not entries:
+                return
+            try:
+                self._state.apply(entries)
+                self.current = _version(self._state, self._base, entries[-1].number)  # the swap: one reference
+            except Exception as error:
+                # A defect. Readers keep the last whole version; the journal keeps the entries for a restart.
+                _log.exception("the learner stopped at entry %d", entries[0].number)
+                self._fail(f"the learner stopped: {type(error).__name__}")
+                return
+            self._answer()
+
+    def _answer(self) -> None:
+        with self._changed:
+            done = [future for number, future in self._waiting if number <= self.current.number]
+            self._waiting = [each for each in self._waiting if each[0] > self.current.number]
+        for future in done:
+            if future.set_running_or_notify_cancel():
+                future.set_result(self.current)
+
+    def _fail(self, failure: str) -> None:
+        with self._changed:
+            self.failure = failure
+            waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            future.cancel()

@@ -1,0 +1,250 @@
+// The page: the query lives in the address, the answer in two lists.
+
+import { ask, send } from "./api.js";
+import { byId, counted, el, prepareDialogs, quoted, say, shortened } from "./dom.js";
+import { openGraph, prepareGraph } from "./graph.js";
+import { openHistory, prepareHistory } from "./history.js";
+import { flash, found, listKey, prepareResults, renderResults, rowsOf, sayMoves, setPreferring, titleOf } from "./results.js";
+import { keepSlopes } from "./slopes.js";
+
+const K = 10;
+const PATIENCE = 10_000; // milliseconds that we wait for a preference to be applied
+let current = null; // the answer shown
+let request = null;
+let retry = 0;
+let lastEntry = null; // what Undo takes back
+let lastBetter = null;
+let busy = false;
+
+const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+const queryOf = (address) => new URLSearchParams(address).get("q")?.trim() ?? "";
+
+// -- searching --------------------------------------------------------------------------------------------------------
+
+function show(state) {
+  document.body.dataset.state = state;
+  byId("welcome").hidden = state !== "start";
+  byId("notice").hidden = state !== "notice";
+  for (const part of ["summary", "lists", "switch"]) byId(part).hidden = state !== "results";
+}
+
+function notice(title, text, ...actions) {
+  byId("notice").replaceChildren(...[el("h1", null, title), text && el("p", { dir: "auto" }, text), ...actions].filter(Boolean));
+}
+
+async function search(query, attempt = 0) {
+  request?.abort();
+  clearInterval(retry);
+  byId("q").value = query;
+  document.title = query ? `${query} · Tercet` : "Tercet";
+  if (!query) { current = null; show("start"); return; }
+  request = new AbortController();
+  const mine = request;
+  // Only a slow answer shows that it is awaited: a quick one would flicker.
+  const slow = setTimeout(() => { document.body.classList.add("waiting"); }, 180);
+  byId("results").setAttribute("aria-busy", "true");
+  try {
+    const answer = await ask("search", { q: query, k: K }, mine.signal);
+    if (mine !== request) return;
+    display(answer, false);
+  } catch (problem) {
+    if (problem.name === "AbortError" || mine !== request) return;
+    failed(problem, query, attempt);
+  } finally {
+    clearTimeout(slow);
+    if (mine === request) {
+      document.body.classList.remove("waiting");
+      byId("results").removeAttribute("aria-busy");
+    }
+  }
+}
+
+function display(answer, animated) {
+  current = answer;
+  const unknown = answer.unknown ?? [];
+  const named = unknown.map(quoted).join(", ");
+  byId("version").textContent = answer.version;
+  byId("version").setAttribute("aria-label", `Version ${answer.version}: history`);
+  if (!answer.learned.length && !answer.baseline.length) {
+    const why = unknown.length ? `No document has ${named}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`
+      : "No document has these words, nor words that were learned near them.";
+    notice(`Nothing found for ${quoted(shortened(answer.query, 80))}`, why);
+    show("notice");
+    say(`Nothing found. ${why}`);
+    return [];
+  }
+  describe(answer, unknown, named);
+  show("results");
+  const moves = renderResults(answer, animated);
+  if (!animated) say(`${found(answer)}, version ${answer.version}.${named ? ` Unknown: ${named}.` : ""}`);
+  return moves;
+}
+
+function describe(answer, unknown, named) {
+  const moved = answer.learned.filter((result) => result.baseline_rank !== result.rank).length;
+  const facts = [moved ? `Learning moved ${moved} of ${answer.learned.length}` : "Learning left the order as it was"];
+  if (Number.isFinite(answer.took_ms)) facts.push(`${answer.took_ms < 10 ? answer.took_ms.toFixed(1) : Math.round(answer.took_ms)} ms`);
+  const line = [facts.join(" · ")];
+  if (answer.partial) line.push(el("span", { class: "badge bad" }, "partial: the time limit was reached"));
+  else if (answer.exact === false) line.push(el("span", { class: "badge" }, "approximate"));
+  if (unknown.length) line.push(el("span", { class: "badge bad", dir: "auto" }, `unknown ${counted(unknown.length, "word").replace(/^\S+ /, "")}: ${named}`));
+  byId("heading").textContent = `Results for ${quoted(shortened(answer.query, 80))}`;
+  byId("facts").replaceChildren(...line);
+  const skipped = new Set(unknown.map((word) => word.toLowerCase()));
+  const words = [...new Set(answer.query.match(/[\p{L}\p{N}][\p{L}\p{N}'’-]*/gu) ?? [])].filter((word) => word.length > 2 && !skipped.has(word.toLowerCase())).slice(0, 8);
+  byId("words").replaceChildren(...(words.length ? [el("span", { class: "soft" }, "Neighbours of")] : []),
+    ...words.map((word) => el("button", { type: "button", class: "chip", "aria-haspopup": "dialog", onclick: () => openGraph(word) }, el("bdi", null, word))));
+}
+
+function failed(problem, query, attempt) {
+  const again = el("button", { type: "button", onclick: () => search(query) }, "Try again");
+  const waits = problem.status === 429 || problem.status === 503;
+  if (waits && attempt < 3) {
+    let seconds = Math.ceil(problem.retryAfter ?? 2 ** attempt);
+    const clock = el("p", { class: "soft", "aria-live": "off" });
+    const tick = () => { clock.textContent = `Trying again in ${counted(seconds, "second")}.`; };
+    tick();
+    retry = setInterval(() => {
+      seconds -= 1;
+      if (seconds <= 0) search(query, attempt + 1);
+      else tick();
+    }, 1000);
+    notice(problem.status === 429 ? "A little too fast" : "The service is busy", problem.message, clock, again);
+  } else if (problem.status === 0) {
+    notice("The service is away", "It does not answer. What was learned is safe with it; try again when it runs.", again);
+  } else if (problem.status === 401) {
+    notice("A token is needed", "This service answers only with a token.", again);
+  } else {
+    notice(problem.title, problem.message, problem.status >= 500 || waits ? again : null);
+  }
+  show("notice");
+  current = null;
+  say(byId("notice").querySelector("h1").textContent);
+}
+
+function go(query) {
+  const address = query ? `?${new URLSearchParams({ q: query })}` : location.pathname;
+  if (query === queryOf(location.search)) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+  return search(query);
+}
+
+// -- preferring -------------------------------------------------------------------------------------------------------
+
+const numberOf = (version) => Number.parseInt(version.slice(1), 10); // "v12" has all entries up to the 12th
+
+// Asks until the answer has an entry in it, and shows it. Returns what moved, or null when it took too long.
+async function awaitEntry(entry) {
+  const query = current.query;
+  const until = performance.now() + PATIENCE;
+  for (let wait = 40; ; wait = Math.min(wait * 1.6, 600)) {
+    const answer = await ask("search", { q: query, k: K });
+    if (current?.query !== query) return null;
+    if (numberOf(answer.version) >= entry) return display(answer, true);
+    if (performance.now() > until) return null;
+    await pause(wait);
+  }
+}
+
+// Sends a change and shows what it did. Returns the problem, or null.
+async function learn(path, body, described) {
+  if (busy) return null;
+  busy = true;
+  try {
+    const accepted = await send(path, body);
+    lastEntry = path === "prefer" ? accepted.entry : null;
+    if (current === null) return null; // undone from the history, with no list on the page
+    const moves = await awaitEntry(accepted.entry);
+    const text = moves === null ? `${described} It is noted and counts soon.` : moves.length ? described : `${described} The order is the same for now.`;
+    toast(moves === null ? text : `${text} Now ${current.version}.`, lastEntry);
+    say([text, moves && sayMoves(moves)].filter(Boolean).join(" "));
+    return null;
+  } catch (problem) {
+    const wait = problem.retryAfter ? ` Try again in ${counted(Math.ceil(problem.retryAfter), "second")}.` : "";
+    const text = `${path === "prefer" ? "The preference was not taken." : "Nothing was undone."} ${problem.message}${wait}`;
+    toast(text, null, true);
+    say(text);
+    return problem;
+  } finally {
+    busy = false;
+  }
+}
+
+async function prefer(better, worse) {
+  if (busy) return;
+  lastBetter = better.id;
+  setPreferring(better.id);
+  const problem = await learn("prefer", { query: current.query, better: better.id, worse: worse.id },
+    `You preferred ${quoted(shortened(titleOf(better), 48))} over ${quoted(shortened(titleOf(worse), 48))}.`);
+  setPreferring(null);
+  if (problem === null) flash(better.id);
+}
+
+const undo = (entry, described) => learn("undo", { entry }, described);
+
+async function undoLast() {
+  if (lastEntry === null) return;
+  closeToast();
+  const problem = await undo(lastEntry, "Your last preference is undone.");
+  if (problem === null) flash(lastBetter);
+}
+
+// What had the focus in the message must not lose it: it goes back to the result that the message is about.
+function closeToast() {
+  const focused = byId("toast").contains(document.activeElement);
+  byId("toast").hidden = true;
+  if (focused) (rowsOf("learned").find((row) => row.dataset.id === lastBetter)?.querySelector(".title") ?? byId("q")).focus();
+}
+
+function toast(text, entry, bad = false) {
+  byId("toast-text").textContent = text;
+  byId("toast-undo").hidden = entry === null || entry === undefined;
+  byId("toast").classList.toggle("bad", bad);
+  byId("toast").hidden = false;
+}
+
+// -- wiring -----------------------------------------------------------------------------------------------------------
+
+function onKey(event) {
+  if (document.querySelector("dialog[open]")) return;
+  const typing = event.target.matches?.("input, textarea");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    byId("q").focus();
+    byId("q").select();
+  } else if (event.key === "ArrowDown" && event.target === byId("q")) {
+    const shown = byId("lists").hidden ? [] : rowsOf(byId("lists").dataset.shown);
+    if (shown.length) { event.preventDefault(); shown[0].querySelector(".title").focus(); }
+  } else if (listKey(event)) {
+    event.preventDefault();
+  } else if (event.key.toLowerCase() === "u" && !event.ctrlKey && !event.metaKey && !event.altKey && event.target.closest?.("#lists li, #toast")) {
+    undoLast();
+  } else if (event.key === "Escape" && !typing) {
+    if (!byId("toast").hidden) closeToast();
+    else byId("q").focus();
+  }
+}
+
+function start() {
+  prepareDialogs();
+  prepareGraph((word) => go(word));
+  prepareHistory(undo);
+  prepareResults(prefer);
+  keepSlopes();
+  byId("search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    byId("toast").hidden = true;
+    go(byId("q").value.trim());
+  });
+  byId("open-history").addEventListener("click", openHistory);
+  byId("version").addEventListener("click", openHistory);
+  byId("toast-undo").addEventListener("click", undoLast);
+  byId("toast-close").addEventListener("click", closeToast);
+  addEventListener("keydown", onKey);
+  addEventListener("popstate", () => search(queryOf(location.search)));
+  const query = queryOf(location.search);
+  search(query);
+  if (!query) byId("q").focus();
+}
+
+start();

@@ -1,0 +1,114 @@
+// Why a result has its score: one bar for each pair of words, and their sum.
+
+import { ask } from "./api.js";
+import { counted, el, hiddenText, number, signed } from "./dom.js";
+import { openGraph } from "./graph.js";
+
+const SHOWN = 8; // pairs before "show all"
+
+function word(text) {
+  return el("button", { type: "button", class: "word", title: `What was learned near ${text}`, onclick: () => openGraph(text) },
+    el("bdi", null, text));
+}
+
+function words(pair) {
+  if (pair.query_word === pair.doc_word) return [word(pair.query_word)];
+  return [word(pair.query_word), el("span", { class: "to", "aria-hidden": "true" }, " → "), hiddenText(" matches "), word(pair.doc_word)];
+}
+
+function bar(value, low, high) {
+  const span = high - low || 1;
+  const track = el("div", { class: "track" });
+  const zero = el("i", { class: "zero" });
+  zero.style.left = `${(-low / span) * 100}%`;
+  const fill = el("i", { class: value < 0 ? "fill bad" : "fill good" });
+  fill.style.left = `${((Math.min(0, value) - low) / span) * 100}%`;
+  fill.style.width = `${(Math.abs(value) / span) * 100}%`;
+  track.append(fill, zero);
+  return track;
+}
+
+function row(label, value, low, high, kind) {
+  return el("tr", { class: kind ?? null }, el("th", { scope: "row" }, label), el("td", { class: "bar", "aria-hidden": "true" }, bar(value, low, high)),
+    el("td", { class: "number" }, signed(value)));
+}
+
+function table(found, all, showAll, caption) {
+  const ordered = [...found.pairs].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
+  const shown = all ? ordered : ordered.slice(0, SHOWN);
+  const folded = ordered.slice(shown.length);
+  const rest = found.rest ?? { count: 0, contribution: 0 };
+  const restCount = rest.count + folded.length;
+  const restValue = folded.reduce((sum, pair) => sum + pair.contribution, rest.contribution);
+  const values = [...shown.map((pair) => pair.contribution), restValue, 0];
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const rows = shown.map((pair) => row(words(pair), pair.contribution, low, high));
+  if (restCount) {
+    const label = counted(restCount, "more pair");
+    rows.push(row(folded.length ? el("button", { type: "button", class: "word", onclick: showAll }, label) : label, restValue, low, high, "rest"));
+  }
+  const sum = ordered.reduce((total, pair) => total + pair.contribution, rest.contribution);
+  const foot = el("tr", { class: "sum" }, el("th", { scope: "row", colspan: "2" }, "Sum of ", counted(ordered.length + rest.count, "pair of words", "pairs of words")),
+    el("td", { class: "number" }, number(sum)));
+  const head = el("tr", null, ...["Words", "Bar", "Contribution"].map((name) => el("th", { scope: "col" }, name)));
+  return el("table", { class: "pairs" }, el("caption", null, caption), el("thead", { class: "hidden" }, head),
+    el("tbody", null, rows), el("tfoot", null, foot));
+}
+
+async function showDocument(id, place, button) {
+  const open = button.getAttribute("aria-expanded") === "true";
+  button.setAttribute("aria-expanded", String(!open));
+  if (open) { place.replaceChildren(); return; }
+  try {
+    const found = await ask(`documents/${encodeURIComponent(id)}`);
+    place.replaceChildren(el("div", { class: "text", dir: "auto", tabindex: "0", role: "region", "aria-label": "Text of the document" }, found.text));
+  } catch (problem) {
+    place.replaceChildren(el("p", { class: "bad", role: "alert" }, problem.message));
+  }
+}
+
+// `versus` is the result above, or null for the first.
+export function fillReasons(panel, { query, system, result, versus }) {
+  let all = false;
+  let against = false;
+  const body = el("div", null, el("p", { class: "soft" }, "Looking for the reasons…"));
+  const place = el("div");
+  const choices = versus === null ? null : el("div", { class: "choices", role: "group", "aria-label": "Reasons for" },
+    ...[["Its score", false], ["Against the one above", true]].map(([name, value]) => el("button", { type: "button", class: "quiet",
+      "aria-pressed": String(value === against), onclick: (event) => {
+        against = value;
+        for (const other of event.target.parentNode.children) other.setAttribute("aria-pressed", String(other === event.target));
+        draw();
+      } }, name)));
+  const read = el("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Read the document");
+  read.addEventListener("click", () => showDocument(result.id, place, read));
+  panel.replaceChildren(...[choices, body, el("p", { class: "about" }, read), place].filter(Boolean));
+  let latest = 0;
+
+  async function draw() {
+    latest += 1;
+    const mine = latest;
+    const parameters = { q: query, doc: result.id, system };
+    if (against) parameters.versus = versus;
+    panel.setAttribute("aria-busy", "true");
+    try {
+      const found = await ask("explain", parameters);
+      if (mine !== latest) return;
+      const render = () => {
+        const caption = against ? `Its lead over the one above: ${signed(found.score)}` : `Why its score is ${number(found.score)}`;
+        const nothing = found.pairs.length ? null : el("p", { class: "soft" }, "No pair of words speaks for or against it.");
+        body.replaceChildren(...[table(found, all, () => { all = true; render(); }, caption), nothing].filter(Boolean));
+      };
+      render();
+    } catch (problem) {
+      if (mine !== latest) return;
+      const again = el("button", { type: "button", class: "quiet", onclick: draw }, "Try again");
+      body.replaceChildren(el("p", { class: "bad", role: "alert" }, problem.message, " ", again));
+    } finally {
+      if (mine === latest) panel.removeAttribute("aria-busy");
+    }
+  }
+  return draw();
+}
+

@@ -1,0 +1,118 @@
+"""Errors as RFC 9457 problems: what went wrong, as JSON, without a word of where in the program."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+PROBLEM_TYPE = "application/problem+json"
+
+TITLES = {
+    400: "Bad request",
+    401: "A token is needed",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Too slow",
+    409: "Cannot be done now",
+    413: "Too large",
+    415: "Not JSON",
+    421: "Not this host",
+    422: "Cannot be understood",
+    429: "Too many changes",
+    500: "Internal error",
+    503: "Busy",
+    507: "Cannot be kept",
+}
+
+
+class Problem(Exception):
+    """Ends a request with an error.
+
+    Parameters
+    ----------
+    status : of HTTP
+    detail : one sentence that says what was found and what would be right
+    kind : a word that tells problems of one status apart
+    retry_after : after how many seconds it is worth trying again
+    members : further members of the JSON, such as ``limit`` and ``value``
+    """
+
+    def __init__(
+        self, status: int, detail: str, kind: str = "about", retry_after: float | None = None, **members: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.kind, self.retry_after, self.members = status, detail, kind, retry_after, members
+
+    def response(self) -> Response:
+        body: dict[str, Any] = {
+            "type": f"urn:tercet:problem:{self.kind}" if self.kind != "about" else "about:blank",
+            "title": TITLES.get(self.status, "Error"),
+            "status": self.status,
+            "detail": self.detail,
+        }
+        headers = {}
+        if self.retry_after is not None:
+            # A whole number from 1, as the header wants it; a bucket that never fills again says an hour.
+            headers["Retry-After"] = str(max(1, math.ceil(min(self.retry_after, 3600.0))))
+        if self.status == 401:
+            headers["WWW-Authenticate"] = 'Bearer realm="tercet"'
+        # In ASCII: what a client sent may hold half a surrogate pair, which UTF-8 has no bytes for.
+        content = json.dumps(body | self.members).encode()
+        return Response(content, self.status, headers, PROBLEM_TYPE)
+
+
+def limit_problem(name: str, value: int, limit: int, unit: str) -> Problem:
+    """More was asked for than is given."""
+    detail = f"{name} has {value:,} {unit}; at most {limit:,} are allowed"
+    return Problem(422, detail, "limit", name=name, limit=limit, value=value)
+
+
+_AT_MOST, _AT_LEAST = ("le", "max_length"), ("ge", "min_length")
+
+
+def validation_problem(errors: list[Mapping[str, Any]]) -> Problem:
+    """What pydantic found wrong with a request; a limit that was passed is named with the value."""
+    told = [_told(error) for error in errors[:20]]
+    first = told[0]
+    members = {key: first[key] for key in ("name", "limit", "value") if key in first}
+    kind = "limit" if "limit" in first else "invalid"
+    detail = "; ".join(each["detail"] for each in told)
+    return Problem(422, detail, kind, errors=told, **members)
+
+
+def _told(error: Mapping[str, Any]) -> dict[str, Any]:
+    where = [str(part) for part in error.get("loc", ())]
+    name = ".".join(where[1:]) or (where[0] if where else "request")
+    if error.get("type") == "json_invalid":
+        reason = (error.get("ctx") or {}).get("error", "it cannot be read")
+        return {"name": "body", "in": "body", "detail": f"the body is not JSON: {reason} at character {name}"}
+    found, context = error.get("input"), error.get("ctx") or {}
+    told: dict[str, Any] = {"name": name[:200], "in": where[0] if where else "request"}
+    for key in (*_AT_MOST, *_AT_LEAST):
+        if key in context and isinstance(context[key], int):
+            bound = "at most" if key in _AT_MOST else "at least"
+            if key.endswith("length"):
+                value: Any = len(found) if isinstance(found, str | list | tuple) else None
+                told |= {"limit": context[key], "value": value}
+                told["detail"] = f"{name[:200]} has a length of {value}; {bound} {context[key]:,} is allowed"
+            else:
+                told |= {"limit": context[key], "value": _short(found)}
+                told["detail"] = f"{name[:200]} is {_short(found)}; {bound} {context[key]:,} is allowed"
+            return told
+    shown = "" if error.get("type") == "missing" else f"; found {_short(found)}"
+    told["detail"] = f"{name[:200]}: {error.get('msg', 'is wrong')}{shown}"
+    return told
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) < 16 and text.isascii() and text.lstrip("-").isdigit():
+        return int(text)  # from the address, where all is text
+    return text if len(text) <= 80 else text[:79] + "…"

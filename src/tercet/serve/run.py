@@ -1,0 +1,83 @@
+"""Running the service: an address, an application, and an orderly end."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from tercet.errors import InputError
+from tercet.serve.app import create_app
+from tercet.serve.guard import LOOPBACK_HOSTS, Access
+from tercet.serve.service import Service
+
+_CONNECTIONS = 1024
+_GRACE_SECONDS = 5
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def access_for(host: str, read_token: str | None, write_token: str | None, hosts: tuple[str, ...] = ()) -> Access:
+    """Who may ask at an address; without both tokens, one that others can reach is refused."""
+    for name, token in (("read", read_token), ("write", write_token)):
+        if token is not None and (not token.strip() or not token.isascii() or token != token.strip()):
+            raise InputError(f"the {name} token is empty or has blanks around it or characters beyond ASCII")
+    if is_loopback(host):
+        return Access(read_token, write_token, (*LOOPBACK_HOSTS, *hosts))
+    if read_token is None or write_token is None:
+        raise InputError(
+            f"{host} can be reached by others, so a read and a write token are needed: "
+            "TERCET_READ_TOKEN and TERCET_WRITE_TOKEN"
+        )
+    if read_token == write_token:
+        raise InputError("the read and the write token are the same; they must differ")
+    return Access(read_token, write_token, hosts or None)
+
+
+def run(service: Service, access: Access, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one."""
+    app = create_app(service, access)
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise InputError(f"{host}:{port} cannot be listened on: {error.strerror}") from error
+    with listening:
+        listening.setblocking(False)
+        shown = f"[{host}]" if ":" in host else host
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # anybody could claim to be another address
+            lifespan="off",
+            ws="none",
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        # uvicorn stops at these, and raises them again when it is done; by then there is still the journal to close.
+        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            say(f"http://{shown}:{listening.getsockname()[1]}/")
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,333 @@
+"""What goes in and out over HTTP, with an example of each; the OpenAPI document is made of these."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tercet.serve.bounds import CLIENT_CHARS, ENTRIES_AT_ONCE, ID_CHARS, MOST_RESULTS, QUERY_CHARS, SHOWN
+
+_TIME = "2026-11-15T18:20:00.123Z"
+
+
+def _example(**members: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [members]})
+
+
+QUERY = Field(max_length=QUERY_CHARS, description="Text of the query.", examples=["avocado eyes"])
+DOC_ID = Field(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
+CLIENT = Field(
+    default=None,
+    min_length=1,
+    max_length=CLIENT_CHARS,
+    description="Who asks, where one address stands for many; limits are counted by it.",
+    examples=["reader-7"],
+)
+VERSION = Field(description="The version of the model that answered.", examples=["v12"], pattern="^v[0-9]+$")
+
+# -- questions ------------------------------------------------------------------------------------------------------
+
+
+class SearchQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    q: str = QUERY
+    k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many documents in each list.", examples=[10])
+
+
+class ExplainQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    q: str = QUERY
+    doc: str = DOC_ID
+    versus: str | None = Field(
+        None, min_length=1, max_length=ID_CHARS, description="Explain the lead over this one.", examples=["MED-14"]
+    )
+    system: Literal["learned", "baseline"] = Field("learned", description="Which list's score.", examples=["learned"])
+    k: int = Field(50, ge=1, le=MOST_RESULTS, description="How many pairs to list; others are added up.", examples=[50])
+
+
+class RelatedQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    word: str = Field(min_length=1, max_length=QUERY_CHARS, description="A query word.", examples=["avocado"])
+    k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many words.", examples=[10])
+
+
+class LimitQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    limit: int = Field(100, ge=1, le=MOST_RESULTS, description="How many at most.", examples=[100])
+
+
+class Prefer(BaseModel):
+    """For a query, one document is better than another."""
+
+    model_config = _example(query="avocado eyes", better="MED-10", worse="MED-14")
+    query: str = Field(min_length=1, max_length=QUERY_CHARS)
+    better: str = DOC_ID
+    worse: str = DOC_ID
+    client: str | None = CLIENT
+
+
+class Clicks(BaseModel):
+    """A list that somebody saw, from top to bottom, and what of it was clicked."""
+
+    model_config = _example(query="avocado eyes", shown=["MED-14", "MED-10", "MED-2"], clicked=["MED-10"])
+    query: str = Field(min_length=1, max_length=QUERY_CHARS)
+    shown: list[str] = Field(min_length=1, max_length=SHOWN)
+    clicked: list[str] = Field(min_length=1, max_length=SHOWN)
+    client: str | None = CLIENT
+
+
+class Undo(BaseModel):
+    """Take back an entry of one's own, the last one where none is named."""
+
+    model_config = _example(entry=12)
+    entry: int | None = Field(None, ge=1, lt=2**53)
+    client: str | None = CLIENT
+
+
+class Revoke(BaseModel):
+    """Take back entries, or all of a client, whoever made them."""
+
+    model_config = _example(entries=[11, 12])
+    entries: list[int] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
+    client: str | None = Field(
+        None,
+        min_length=1,
+        max_length=CLIENT_CHARS + 64,
+        description="As the history names it: address, or address/name.",
+    )
+
+
+# -- answers --------------------------------------------------------------------------------------------------------
+
+
+class LearnedHit(BaseModel):
+    id: str
+    rank: int
+    score: float
+    title: str
+    snippet: str = Field(description="Plain text, to be shown as such.")
+    baseline_rank: int | None = Field(description="Its rank in the other list, looked for down to max(k, 100).")
+    moved: int | None = Field(description="By how many ranks it is higher than there.")
+
+
+class BaselineHit(BaseModel):
+    id: str
+    rank: int
+    score: float
+    title: str
+    snippet: str
+    learned_rank: int | None
+
+
+class Found(BaseModel):
+    """Two lists for a query: the learned one, and that of matching words alone."""
+
+    model_config = _example(
+        query="avocado eyes",
+        k=1,
+        version="v12",
+        unknown=[],
+        exact=True,
+        partial=False,
+        took_ms=1.2,
+        learned=[
+            {
+                "id": "MED-10",
+                "rank": 1,
+                "score": 0.81,
+                "title": "Avocados and eye health",
+                "snippet": "Lutein from avocados …",
+                "baseline_rank": 3,
+                "moved": 2,
+            }
+        ],
+        baseline=[
+            {
+                "id": "MED-14",
+                "rank": 1,
+                "score": 0.64,
+                "title": "Avocado oil",
+                "snippet": "The eyes of …",
+                "learned_rank": 2,
+            }
+        ],
+        baseline_name="BM25",
+    )
+    query: str
+    k: int
+    version: str = VERSION
+    unknown: list[str] = Field(description="Words of the query that the model does not know.")
+    exact: bool = Field(description="False when the learned list was looked for by a few words only.")
+    partial: bool = Field(description="True when the deadline passed: the list is not exact, or the baseline left out.")
+    took_ms: float
+    learned: list[LearnedHit]
+    baseline: list[BaselineHit]
+    baseline_name: str
+
+
+class PairShown(BaseModel):
+    query_word: str
+    doc_word: str
+    contribution: float
+
+
+class RestShown(BaseModel):
+    count: int
+    contribution: float
+
+
+class Reasons(BaseModel):
+    """Pairs of words and what each adds, largest first; with the rest they sum to the score."""
+
+    model_config = _example(
+        score=0.81,
+        pairs=[{"query_word": "avocado", "doc_word": "avocado", "contribution": 0.5}],
+        rest={"count": 12, "contribution": 0.31},
+        unknown=[],
+        version="v12",
+    )
+    score: float
+    pairs: list[PairShown]
+    rest: RestShown
+    unknown: list[str]
+    version: str = VERSION
+
+
+class RelatedWord(BaseModel):
+    word: str
+    weight: float
+
+
+class RelatedWords(BaseModel):
+    """The document words that count most for a query word, by size, sign kept."""
+
+    model_config = _example(word="avocado", related=[{"word": "lutein", "weight": 0.4}], version="v12")
+    word: str
+    related: list[RelatedWord]
+    version: str = VERSION
+
+
+class Document(BaseModel):
+    """A document as it was indexed."""
+
+    model_config = _example(id="MED-10", title="Avocados and eye health", text="Avocados and eye health\nLutein …")
+    id: str
+    title: str
+    text: str
+
+
+class Acknowledged(BaseModel):
+    """It is on disk. ``applied`` says whether ``version`` has it already; soon one will."""
+
+    model_config = _example(entry=12, version="v12", applied=True)
+    entry: int
+    version: str = VERSION
+    applied: bool
+
+
+class TakenBack(Acknowledged):
+    """The entries that count no more."""
+
+    model_config = _example(entry=13, version="v13", applied=True, withdrawn=[12])
+    withdrawn: list[int]
+
+
+class HistoryEntry(BaseModel):
+    """An entry of the journal, which made a version; members that its kind does not have are null."""
+
+    model_config = _example(
+        version="v12",
+        entry=12,
+        time=_TIME,
+        kind="prefer",
+        client="127.0.0.1",
+        active=True,
+        query="avocado eyes",
+        better="MED-10",
+        worse="MED-14",
+        shown=None,
+        clicked=None,
+        reason=None,
+        entries=None,
+    )
+    version: str = VERSION
+    entry: int
+    time: str
+    kind: Literal["prefer", "clicks", "withdraw"]
+    client: str
+    active: bool = Field(description="False when it was taken back.")
+    query: str | None
+    better: str | None
+    worse: str | None
+    shown: list[str] | None
+    clicked: list[str] | None
+    reason: Literal["undo", "revoke"] | None
+    entries: list[int] | None = Field(description="What it took back.")
+
+
+class History(BaseModel):
+    """Versions, latest first. ``v0`` is the base and has no entry."""
+
+    model_config = _example(version="v12", total=12, versions=[])
+    version: str = VERSION
+    total: int
+    versions: list[HistoryEntry]
+
+
+class LearnedPair(BaseModel):
+    query_word: str
+    doc_word: str
+    weight: float
+    entries: list[int] = Field(description="Active entries that changed it.")
+
+
+class LearnedOnline(BaseModel):
+    """All that was learned online: the overlay's largest pairs, and the latest active entries."""
+
+    model_config = _example(
+        version="v12",
+        digest="0123456789abcdef0123456789abcdef",
+        total_pairs=64,
+        pairs=[{"query_word": "avocado", "doc_word": "lutein", "weight": 0.1, "entries": [12]}],
+        entries=[],
+    )
+    version: str = VERSION
+    digest: str = Field(description="Known by it: a replay of the journal gives the same.")
+    total_pairs: int
+    pairs: list[LearnedPair]
+    entries: list[HistoryEntry]
+
+
+class Health(BaseModel):
+    """Whether the service is well."""
+
+    model_config = _example(status="ok", version="v12", documents=3633)
+    status: Literal["ok", "learner stopped"]
+    version: str = VERSION
+    documents: int
+
+
+class ProblemDetails(BaseModel):
+    """RFC 9457."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tercet:problem:limit",
+                    "title": "Cannot be understood",
+                    "status": 422,
+                    "detail": "k is 5000; at most 1,000 is allowed",
+                    "name": "k",
+                    "limit": 1000,
+                    "value": 5000,
+                }
+            ]
+        },
+    )
+    type: str
+    title: str
+    status: int
+    detail: str

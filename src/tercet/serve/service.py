@@ -1,0 +1,262 @@
+"""The service without HTTP: an index, a journal, a learner, and bounded queues for those who ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from os import PathLike
+from typing import Any, TypeVar
+
+from tercet.data.clicks import Impression, impression_problem
+from tercet.search import Index
+from tercet.serve import reading
+from tercet.serve.bounds import QUERY_TERMS, Bounds, Limits
+from tercet.serve.buckets import Buckets
+from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
+from tercet.serve.journal import Journal, JournalError
+from tercet.serve.learner import Learner, Version
+from tercet.serve.metrics import Metrics, resident_bytes
+from tercet.serve.problems import Problem, limit_problem
+from tercet.serve.reading import Baseline, Deadline
+
+T = TypeVar("T")
+
+_APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
+
+
+class Queue:
+    """Threads, and so many jobs at most that wait for one."""
+
+    def __init__(self, name: str, workers: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix=f"tercet-{name}")
+        self._workers, self._most = workers, workers + waiting
+        self._jobs = 0
+
+    @property
+    def length(self) -> int:
+        """Jobs that wait."""
+        return max(0, self._jobs - self._workers)
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Have a job done by a thread; raises a 503 problem where too many wait. Call it from one event loop only."""
+        if self._jobs >= self._most:
+            raise Problem(503, f"{self._most} requests are being worked on or wait; try again soon", "busy", 1.0)
+        self._jobs += 1
+        done = asyncio.get_running_loop().run_in_executor(self._pool, job)
+        done.add_done_callback(self._less)
+        return await done
+
+    def _less(self, _: object) -> None:
+        self._jobs -= 1
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Service:
+    """All that requests share. `close` applies what was acknowledged and lets the journal go.
+
+    Parameters
+    ----------
+    index : the base, which must have a text model
+    journal : where its journal is
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        journal: str | PathLike[str],
+        limits: Limits | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.limits, self.index = limits or Limits(), index
+        self.baseline = Baseline(index)
+        self.journal = Journal(journal, self.limits.journal_bytes)
+        self._withdrawn: set[int] = set()
+        for entry in self.journal.entries:
+            self._note(entry)
+        self.learner = Learner(index, self.journal.entries, bounds)
+        self.metrics = Metrics()
+        self._warm_up()
+        self.reads = Queue("reader", self.limits.workers, self.limits.waiting)
+        self.writes = Queue("writer", 1, self.limits.waiting)
+        per_minute, burst = self.limits.writes_per_minute, self.limits.write_burst
+        self._by_client, self._by_address = Buckets(per_minute, burst), Buckets(10 * per_minute, 10 * burst)
+
+    def _warm_up(self) -> None:
+        """Search once, so that the first to ask does not wait for kernels to load."""
+        word = self.version.model.query_vectoriser.words_[0]
+        for index in (self.version.index, self.baseline.index):
+            index.search(word, 1)
+            index.search(word, 1, max_terms=1)
+
+    def close(self) -> None:
+        self.reads.close()
+        self.writes.close()
+        self.learner.close()
+        self.journal.close()
+
+    @property
+    def version(self) -> Version:
+        return self.learner.current
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def read(self, deadline: Deadline, job: Callable[[Version], T], always: bool = False) -> T:
+        """Do a job on the version that is current when a thread takes it up."""
+
+        def run() -> T:
+            if deadline.passed and not always:
+                raise Problem(503, "the deadline passed before a worker was free; try again soon", "deadline", 1.0)
+            return job(self.version)
+
+        return await self.reads.run(run)
+
+    async def search(self, query: str, k: int, deadline: Deadline) -> dict[str, Any]:
+        self.check_query(query)
+        return await self.read(deadline, lambda v: reading.search(v, self.baseline, query, k, deadline), always=True)
+
+    def check_query(self, query: str) -> None:
+        n_terms = len(reading.words_of(self.version, query))
+        if n_terms > QUERY_TERMS:
+            raise limit_problem("query", n_terms, QUERY_TERMS, "words")
+
+    def check_documents(self, doc_ids: Sequence[str]) -> None:
+        for doc_id in doc_ids:
+            if doc_id not in self.index:
+                raise Problem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
+
+    def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
+        """Entries of the journal, latest first."""
+        found = []
+        for entry in reversed(self.journal.entries[:]):
+            active = entry.number not in self._withdrawn
+            if active_only and (not active or isinstance(entry, Withdrawn)):
+                continue
+            found.append(_history_entry(entry, active))
+            if len(found) == limit:
+                break
+        return found
+
+    def gauges(self) -> dict[str, tuple[str, float]]:
+        return {
+            "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
+            "tercet_version": ("Number of the version that is served.", self.version.number),
+            "tercet_learner_backlog": ("Entries that the learner has not applied.", self.learner.backlog),
+            "tercet_journal_entries": ("Entries of the journal.", len(self.journal)),
+            "tercet_journal_bytes": ("Size of the journal.", self.journal.n_bytes),
+            "tercet_overlay_pairs": ("Pairs of words learned online.", self.version.overlay.nnz),
+            "tercet_documents": ("Documents of the index.", len(self.index)),
+            "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
+        }
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def admit(self, client: str) -> None:
+        """Take a token for a change from a client and from its address."""
+        address = client.partition("/")[0]
+        for buckets, name, who in ((self._by_client, client, "client"), (self._by_address, address, "address")):
+            wait = buckets.take(name)
+            if wait:
+                raise Problem(429, f"too many changes by this {who}; try again later", "rate", wait)
+
+    async def prefer(self, client: str, query: str, better: str, worse: str) -> dict[str, Any]:
+        if better == worse:
+            raise Problem(422, f"better and worse are the same document {better[:80]!r}; they must differ", "invalid")
+        self._check_learnable(query, (better, worse))
+        return await self._append(lambda number: Preferred(number, _now(), client, query, better, worse))
+
+    async def clicks(self, client: str, query: str, shown: Sequence[str], clicked: Sequence[str]) -> dict[str, Any]:
+        problem = impression_problem(Impression(query, tuple(shown), tuple(clicked)))
+        if problem is not None:
+            raise Problem(422, problem, "invalid")
+        self._check_learnable(query, shown)
+        return await self._append(lambda number: Clicked(number, _now(), client, query, tuple(shown), tuple(clicked)))
+
+    def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:
+        self.check_query(query)
+        self.check_documents(doc_ids)
+        if not self.version.model.queries([query]).nnz:
+            raise Problem(422, "the model knows no word of the query, so there is nothing to learn", "unknown-words")
+
+    async def undo(self, client: str, number: int | None) -> dict[str, Any]:
+        return await self._withdraw(client, "undo", lambda: self._own(client, number))
+
+    def _own(self, client: str, number: int | None) -> list[int]:
+        mine = [e.number for e in self.journal.entries if e.client == client and self._can_go(e)]
+        if number is None:
+            if not mine:
+                raise Problem(409, "there is no entry of this client to take back", "nothing-to-undo")
+            return mine[-1:]
+        self._known(number)
+        if number not in mine:
+            raise Problem(409, f"entry {number} is not an active one of this client", "not-yours")
+        return [number]
+
+    async def revoke(self, client: str, numbers: Sequence[int] | None, whose: str | None) -> dict[str, Any]:
+        if (numbers is None) == (whose is None):
+            raise Problem(422, "name either entries or a client", "invalid")
+
+        def targets() -> list[int]:
+            if numbers is None:
+                return [e.number for e in self.journal.entries if e.client == whose and self._can_go(e)]
+            return [number for number in sorted(set(numbers)) if self._can_go(self._known(number))]
+
+        return await self._withdraw(client, "revoke", targets)
+
+    def _known(self, number: int) -> Entry:
+        if not 1 <= number <= len(self.journal):
+            raise Problem(404, f"there is no entry {number}; the last one is {len(self.journal)}", "unknown-entry")
+        return self.journal.entries[number - 1]
+
+    def _can_go(self, entry: Entry) -> bool:
+        return not isinstance(entry, Withdrawn) and entry.number not in self._withdrawn
+
+    async def _withdraw(self, client: str, reason: str, targets: Callable[[], list[int]]) -> dict[str, Any]:
+        gone: list[int] = []
+
+        def make(number: int) -> Withdrawn:
+            gone.extend(targets())  # looked up while nobody else can write
+            if not gone:
+                raise Problem(409, "none of these entries is active", "nothing-to-undo")
+            return Withdrawn(number, _now(), client, reason, tuple(gone))
+
+        return await self._append(make) | {"withdrawn": gone}
+
+    async def _append(self, make: Callable[[int], Entry]) -> dict[str, Any]:
+        """Journal an entry, have it learned, and say so when it is on disk."""
+        if self.learner.failure is not None:
+            raise Problem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
+        told: list[Future[Version]] = []
+
+        def then(entry: Entry) -> None:
+            self._note(entry)
+            told.append(self.learner.tell(entry))
+
+        def write() -> Entry:
+            try:
+                return self.journal.append(make, then)
+            except JournalError as error:
+                raise Problem(507, str(error), "journal") from error
+
+        entry = await self.writes.run(write)
+        await asyncio.wait([asyncio.wrap_future(told[0])], timeout=_APPLY_WAIT_SECONDS)
+        version = self.version
+        return {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
+
+    def _note(self, entry: Entry) -> None:
+        if isinstance(entry, Withdrawn):
+            self._withdrawn.update(entry.entries)
+
+
+def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:
+    members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "reason", "entries"))
+    own = entry.to_meta()
+    number = own.pop("number")
+    return {"version": f"v{number}", "entry": number, "active": active} | members | own
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,74 @@
+"""What is shown of a document: a title and the passage that has most of the query's words, both as plain text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+_WORD = re.compile(r"\w+")
+_TITLE_CHARS = 120
+_PASSAGE_CHARS = 240
+_CHARS_LOOKED_AT = 20_000
+
+
+def title_of(text: str) -> str:
+    """The first line that says something, cut at a word where it is long.
+
+    Examples
+    --------
+    >>> title_of("Green eyes\\nWhat avocados do for them.")
+    'Green eyes'
+    """
+    line = next((line for line in text[:_CHARS_LOOKED_AT].split("\n") if line.strip()), "")
+    return _cut(" ".join(line.split()), _TITLE_CHARS)
+
+
+def passage_of(text: str, stems: Sequence[str]) -> str:
+    """About 240 characters around the most different words of the query; after the title where there is none of them.
+
+    ``stems`` are the words as the model cuts them; a word of the text that begins with one counts.
+
+    Examples
+    --------
+    >>> passage_of("Green eyes\\nWhat avocados do for them.", ["avocado"])
+    'What avocados do for them.'
+    """
+    text = text[:_CHARS_LOOKED_AT]
+    first_line, _, rest = text.lstrip().partition("\n")
+    body = " ".join((rest if rest.strip() else first_line).split())
+    if len(body) <= _PASSAGE_CHARS:
+        return body
+    start = _best_start(body, tuple(stem.casefold() for stem in stems))
+    return ("…" if start else "") + _cut(body[start:], _PASSAGE_CHARS)
+
+
+def _best_start(body: str, stems: tuple[str, ...]) -> int:
+    """Where a window with the most different stems begins, a little before the first of them."""
+    if not stems:
+        return 0
+    found: list[tuple[int, str]] = []
+    for match in _WORD.finditer(body):
+        word = match.group().casefold()
+        if word.startswith(stems):
+            found.append((match.start(), next(stem for stem in stems if word.startswith(stem))))
+    inside: Counter[str] = Counter()
+    best, best_start, left = 0, 0, 0
+    for place, stem in found:
+        inside[stem] += 1
+        while place - found[left][0] > _PASSAGE_CHARS - 60:
+            inside[found[left][1]] -= 1
+            left += 1
+        different = sum(count > 0 for count in inside.values())
+        if different > best:
+            best, best_start = different, found[left][0]
+    if best_start < 60:
+        return 0
+    return body.rfind(" ", 0, best_start - 30) + 1
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    end = text.rfind(" ", most // 2, most)
+    return text[: end if end > 0 else most - 1].rstrip() + "…"

@@ -1,0 +1,87 @@
+"""The numbers of a report, each computed again in the plainest way."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+import tercet as tc
+from tercet.measure import Evaluation
+from tercet.measure.held_out import HeldOutQueries
+from tercet.measure.names import parse_measure
+from tercet.recipe import reporting
+from tercet.weights import Identity, Sparse
+
+
+def evaluation(values: list[float], measure: str = "AP") -> Evaluation:
+    qids = tuple(f"q{i}" for i in range(len(values)))
+    return Evaluation((parse_measure(measure),), qids, np.array(values)[:, None])
+
+
+def test_p_values_are_those_of_paired_tests_corrected_after_holm(rng):
+    final = rng.random(12)
+    others = {"RM3": final - rng.normal(0.10, 0.1, 12), "A": final - rng.normal(0.06, 0.1, 12), "B": rng.random(12)}
+    found = reporting._comparisons(
+        evaluation(list(final)), {name: evaluation(list(v)) for name, v in others.items()}, "AP"
+    )
+    p = {name: stats.ttest_rel(final, values).pvalue for name, values in others.items()}
+    first, second, third = sorted(p, key=lambda name: p[name])
+    corrected = {first: 3 * p[first]}
+    corrected[second] = max(corrected[first], 2 * p[second])
+    corrected[third] = max(corrected[second], p[third])
+    assert [c.other for c in found] == list(others)
+    for comparison in found:
+        paired = stats.ttest_rel(final, others[comparison.other])
+        interval = paired.confidence_interval()
+        assert comparison.p_value == pytest.approx(paired.pvalue)
+        assert comparison.p_corrected == pytest.approx(min(1.0, corrected[comparison.other]))
+        assert (comparison.low, comparison.high) == pytest.approx((interval.low, interval.high))
+        assert comparison.difference == pytest.approx((final - others[comparison.other]).mean())
+    assert corrected[first] > p[first] * 2.5  # or the correction could be left out unseen
+
+
+@pytest.mark.parametrize(("measure", "sign"), [("AP", 1), ("RankLoss", -1)])
+def test_wins_and_losses_are_counted_and_the_largest_come_first(measure, sign):
+    gains = [0.0, 0.2, -0.3, 1e-12, 0.4, -0.1, -1e-12, 0.1]
+    before = np.full(len(gains), 0.5)
+    after = before + sign * np.array(gains)
+    space = SimpleNamespace(name="BM25", test=SimpleNamespace(measure=parse_measure(measure)))
+    texts = {f"q{i}": f"text {i}" for i in range(len(gains))}
+    found = reporting._by_query(
+        space, evaluation(list(after), measure), evaluation(list(before), measure), measure, texts
+    )
+    assert (found.n_better, found.n_same, found.n_worse) == (3, 3, 2)
+    assert [change.qid for change in found.gains] == ["q4", "q1", "q7"]
+    assert [change.qid for change in found.losses] == ["q2", "q5"]
+    assert found.gains[0].text == "text 4"
+    assert (found.gains[0].before, found.gains[0].after) == pytest.approx((0.5, 0.5 + sign * 0.4))
+    # Model less start, as it was measured; the best first, which is the lowest where lower is better.
+    assert found.differences == pytest.approx([sign * g for g in sorted(gains, reverse=True)], abs=1e-6)
+
+
+def test_a_curve_has_the_measure_of_the_weights_at_that_step():
+    n = 6
+    words = sparse.csr_array(np.eye(n, dtype=np.float32))
+    grades = sparse.csr_array(np.roll(np.eye(n, dtype=np.int64), 1, axis=1))  # each word asks for its neighbour
+    queries = HeldOutQueries(words, words, grades, tuple(map(str, range(n))), parse_measure("RR"))
+    start = tc.Weights([Identity(n_terms=n)])
+    recorder = reporting.CurveRecorder(SimpleNamespace(validation=queries, start=start), n_steps=100)
+
+    def learned(k: int) -> tc.Weights:
+        """The first k words have learned their neighbours."""
+        W = sparse.lil_array((n, n), dtype=np.float32)
+        for i in range(k):
+            W[i, (i + 1) % n] = 2.0
+        return tc.Weights([Identity(n_terms=n), Sparse(weights=W.tocsr())])
+
+    look = recorder.of({"n_components": 2, "start": "random"})
+    for step, k in ((4, 0), (12, 2), (15, 3), (40, 5), (100, 6)):
+        look(SimpleNamespace(step=step, weights=lambda k=k: learned(k)))
+    [curve] = recorder.curves
+    expected = [(step, queries(learned(k))) for step, k in ((4, 0), (12, 2), (40, 5), (100, 6))]  # 15 is not yet due
+    assert list(curve.points) == expected
+    assert len({value for _, value in expected}) == 4
+    assert recorder.start == queries(start) == expected[0][1]
