@@ -19,11 +19,14 @@ from serving import Running, made_docs, made_index
 from tercet.search import Index
 from tercet.serve import read_journal, replay
 
-# Imports once and forks a service for each line it reads, since importing takes longer than all the rest.
+# Imports and loads kernels once and forks a service for each line it reads, since that takes longer than all the rest.
 _PROGRAM = """
 import os, sys, signal
 from tercet.cli.main import cli
 import tercet.serve.run
+from tercet.search import Index
+for most in (None, 1):
+    Index.open(sys.argv[2]).search("green avocado", 3, max_terms=most)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
 for _ in iter(sys.stdin.readline, ""):

@@ -257,6 +257,13 @@ def test_a_reranker_sorts_each_query_by_its_own_scores(pandas, model, corpus):
     assert frame["score"].eq(1.0).all()
 
 
+def test_equal_scores_keep_the_order_they_had(pandas, model, corpus):
+    text = next(iter(corpus.docs.values()))
+    query = next(iter(corpus.queries.values()))
+    frame = pandas.DataFrame([{"qid": "1", "query": query, "docno": d, "text": text} for d in ("b", "c", "a")])
+    assert transformers.TercetReranker(model).transform(frame)["docno"].tolist() == ["b", "c", "a"]
+
+
 def test_frames_without_rows_or_columns(pandas, model, corpus):
     retriever, reranker = transformers.TercetRetriever(model, corpus.docs), transformers.TercetReranker(model)
     nothing = retriever.transform(pandas.DataFrame({"qid": [], "query": []}))

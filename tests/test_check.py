@@ -227,6 +227,11 @@ def test_all_problems_of_a_file_are_listed(
     assert found(report) == {key: [("f", line) for line in lines] for key, lines in problems.items()}
 
 
+def test_two_documents_at_one_rank_are_told(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 2.0 t\nq Q0 b 1 1.0 t\nr Q0 a 1 2.0 t\nr Q0 b 2 2.0 t\n")
+    assert found(check(tmp_path / "run")) == {"warning rank-order": [("run", 2)]}
+
+
 def test_folds_that_test_on_what_they_learn_from(tmp_path: Path) -> None:
     (tmp_path / "set" / "Fold1").mkdir(parents=True)
     parts = {"train": "1 qid:1 1:1\n", "vali": "1 qid:2 1:1\n1 qid:1 1:1\n", "test": "1 qid:3 x\n1 qid:3 1:1\n"}

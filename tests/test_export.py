@@ -52,6 +52,20 @@ def bm25_of(words: tc.Vectoriser, texts: list[str]) -> np.ndarray:
 # -- synonyms ---------------------------------------------------------------------------------------------------------
 
 
+def split_unescaped(text: str, separator: str) -> list[str]:
+    """As Lucene's parser of synonyms cuts a line: at a separator wherever it stands, unless it is escaped."""
+    parts, at = [""], 0
+    while at < len(text):
+        if text.startswith(separator, at):
+            parts.append("")
+            at += len(separator)
+        else:
+            size = 2 if text[at] == "\\" else 1
+            parts[-1] += text[at : at + size]
+            at += size
+    return [part.strip() for part in parts]
+
+
 def read_synonyms(path: Path) -> tuple[list[str], dict[str, list[tuple[str, float | None]]]]:
     """A reader by the rules of Solr's format: comments, backslashes, arrows, commas; then the boost after a bar."""
     comments, found = [], {}
@@ -59,12 +73,13 @@ def read_synonyms(path: Path) -> tuple[list[str], dict[str, list[tuple[str, floa
         if line.startswith("#"):
             comments.append(line)
             continue
-        left, right = re.split(r"(?<!\\) => ", line)
+        left, right = split_unescaped(line, "=>")
+        [asked] = split_unescaped(left, ",")
         words = []
-        for entry in re.split(r"(?<!\\), ", right):
-            word, _, boost = entry.partition("|")
-            words.append((re.sub(r"\\(.)", r"\1", word), float(boost) if boost else None))
-        found[re.sub(r"\\(.)", r"\1", left)] = words
+        for entry in split_unescaped(right, ","):
+            word, _, boost = re.sub(r"\\(.)", r"\1", entry).partition("|")
+            words.append((word, float(boost) if boost else None))
+        found[re.sub(r"\\(.)", r"\1", asked)] = words
     return comments, found
 
 
@@ -113,13 +128,15 @@ def test_elasticsearch_lines_have_no_weights_and_say_so(tmp_path):
 
 
 def test_words_that_a_synonym_file_cannot_hold_are_counted_and_others_escaped(tmp_path):
-    words = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+", lowercase=False)).fit(["a|b #c d,e f=>g h\\i plain"])
+    words = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+", lowercase=False)).fit(
+        ["a|b #c d,e f=>g h\\i =>x y=> \\\\, plain"]
+    )
     n = len(words.words_)
     W = sparse.csr_array(np.where(np.eye(n), 0.0, 0.5).astype(np.float32))
     model = tc.TextModel(words, words, tc.Weights([Identity(n_terms=n), Sparse(weights=W)]))
     told = write_synonyms(tmp_path / "s.txt", model)
     _, found = read_synonyms(tmp_path / "s.txt")
-    assert set(found) == {"d,e", "f=>g", "h\\i", "plain"}
+    assert set(found) == {"d,e", "f=>g", "h\\i", "=>x", "y=>", "\\\\,", "plain"}
     assert all({word for word, _ in line} == set(found) for line in found.values())
     assert told.n_unwritable == 2
 
@@ -290,18 +307,19 @@ def one(fields: dict[int, list], number: int, default: object = 0) -> object:
 
 def test_a_ciff_file_read_back_has_the_same_impacts(tmp_path):
     model = small_model({("hockey", "puck"): 0.8, ("ball", "bat"): 0.5, ("hockey", "bat"): -0.4})
-    told = write_ciff(tmp_path / "i.ciff", model, DOCS, bits=8)
+    docs = DOCS | {"d5": "hockey ball puck", "é": "puck bat"}  # words in three documents: a gap is not a number
+    told = write_ciff(tmp_path / "i.ciff", model, docs, bits=8)
     expected = {
         (model.query_vectoriser.words_[j], at): n
-        for at, (_, columns, impacts) in enumerate(ImpactRows(model, DOCS, bits=8))
+        for at, (_, columns, impacts) in enumerate(ImpactRows(model, docs, bits=8))
         for j, n in zip(columns.tolist(), impacts.tolist(), strict=True)
     }
     read = Messages((tmp_path / "i.ciff").read_bytes())
     header = read.next()
     assert one(header, 1) == 1
-    assert one(header, 3) == one(header, 5) == len(DOCS)
+    assert one(header, 3) == one(header, 5) == len(docs)
     assert one(header, 6) == sum(expected.values())
-    assert one(header, 7) == pytest.approx(sum(expected.values()) / len(DOCS))
+    assert one(header, 7) == pytest.approx(sum(expected.values()) / len(docs))
     assert "8 bits" in one(header, 8).decode()
     assert f"{told.n_negative} negative" in one(header, 8).decode()
     found, terms = {}, []
@@ -320,7 +338,7 @@ def test_a_ciff_file_read_back_has_the_same_impacts(tmp_path):
     assert terms == sorted(terms, key=lambda term: term.encode())
     assert len(set(terms)) == len(terms) == one(header, 4)
     assert found == expected
-    for at, doc_id in enumerate(DOCS):
+    for at, doc_id in enumerate(docs):
         record = read.next()
         assert (one(record, 1), one(record, 2).decode()) == (at, doc_id)
         assert one(record, 3) == sum(n for (_, doc), n in expected.items() if doc == at)

@@ -37,6 +37,11 @@ def test_clauses_of_very_small_and_large_boosts_have_no_exponents():
     assert "puck^0.0000" in text
 
 
+def test_a_model_that_learned_nothing_boosts_each_word_by_how_often_it_is_asked():
+    found = dict(boosted_query(small_model({}, identity=3.0), "ball hockey ball puck").clauses)
+    assert found == pytest.approx({"ball": 2.0, "hockey": 1.0, "puck": 1.0}, rel=1e-5)
+
+
 @pytest.mark.parametrize("packed", ["", ".gz"])
 def test_an_index_of_documents_without_known_words_is_written(tmp_path, packed):
     path = tmp_path / f"i.ciff{packed}"

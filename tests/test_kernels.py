@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numba
+import pytest
 
 import tercet.kernels.compiler as compiler
 
@@ -85,3 +86,25 @@ def test_compiling_once_is_said_only_when_it_takes_time():
     with compiler.announce_compilation((Kernel(),), said.append):
         time.sleep(0.9)
     assert said == ["compiling once …"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs flock")
+def test_processes_save_compiled_code_one_after_the_other(tmp_path, monkeypatch):
+    import fcntl
+
+    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
+    add_one = compiler.kernel(lambda x: x + 1)
+    held = []
+
+    def write(signature, data):
+        folder = os.open(add_one._cache.cache_path, os.O_RDONLY)  # as another process would
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.append(signature)
+        finally:
+            os.close(folder)
+
+    monkeypatch.setattr(add_one._cache, "_save_overload", write)
+    assert add_one(1) == 2
+    assert len(held) == 1

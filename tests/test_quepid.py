@@ -55,6 +55,8 @@ def test_the_detailed_export_names_its_columns_otherwise(tmp_path: Path) -> None
 def test_a_book_has_a_column_for_each_rater_and_the_grade_is_their_mean(tmp_path: Path) -> None:
     found = read(tmp_path, "query,docid,Ann,Bo\na,1,3.0,\na,2,1.0,2.0\na,3,,\nb,1,0.0,1.0\n")
     assert found.ratings == {"a": {"1": 3, "2": 2}, "b": {"1": 1}}
+    found = read(tmp_path, "query,docid,Ann,Bo,Cy\na,1,3,0,0\na,2,3,3,0\na,3,0,1,0\na,4,3,1,\n")
+    assert found.ratings == {"a": {"1": 1, "2": 2, "3": 0, "4": 2}}
 
 
 @pytest.mark.parametrize(

@@ -432,6 +432,26 @@ def test_charts_of_any_numbers_have_finite_places(values, level, final):
                 assert not re.search("nan|inf", attributes.get(name) or "")
 
 
+@pytest.mark.parametrize(("lower_is_better", "above", "below"), [(False, "better", "worse"), (True, "worse", "better")])
+def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
+    for value, name in ((0.5, above), (-0.5, below)):
+        drawn = bars([value], label="bars", y_label="y", lower_is_better=lower_is_better)
+        assert [path["class"] for path in Reader(drawn).all("path")] == [name, name]  # wide and narrow
+        assert f"svg .{name} {{" in STYLE
+
+
+def test_a_page_of_a_measure_where_lower_is_better_says_so():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss").report
+    found = report.details.by_query
+    assert found.n_better > found.n_worse
+    assert np.mean(found.differences) < 0
+    read = Reader(make_report_page(report))
+    assert "sorted; lower is better" in read.text
+    classes = [path.get("class") for path in read.all("path")]
+    assert ("better" in classes, "worse" in classes) == (found.n_better > 0, found.n_worse > 0)
+
+
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
 def test_ticks_are_few_round_and_within(low, width):
     found = ticks(low, low + width)

@@ -581,7 +581,7 @@ def test_the_printed_numbers_are_the_papers(paper):
 
 def test_the_papers_protocol_is_that_of_the_plan(paper):
     for kind in ("rls", "rankrls"):
-        for size in ("", "-2", "-8", "-16"):
+        for size in ("", "-2", "-4", "-8", "-16"):
             basic, sparse_form = paper.method(f"{kind}{size}"), paper.method(f"sparse-{kind}{size}")
             # The basis vectors of the sparse methods are the training examples of the others; all else is the same.
             same = {"key": "", "title": "", "drawn_as": "examples"}

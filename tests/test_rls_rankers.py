@@ -82,6 +82,22 @@ def test_a_chosen_basis_looks_into_every_corner(basis, kernel):
     assert set(corner[ranker.basis_rows_]) == set(range(6))
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_k_means_takes_the_row_in_the_middle(form):
+    rng = np.random.default_rng(0)
+    around = rng.normal(size=(3, 10, 4))
+    middles = 100 * np.eye(4)[:3]
+    X = np.vstack([np.vstack([m + a, m - a, m]) for m, a in zip(middles, around, strict=True)])
+    ranker = RankRLS(kernel="gaussian", n_basis=3, basis="k-means").fit(form(X), rng.normal(size=63))
+    assert ranker.basis_rows_.tolist() == [20, 41, 62]
+
+
+def test_centres_that_no_memory_holds_are_refused():
+    X = sparse.csr_array(([1.0, 2.0], ([1, 2], [4, 4])), shape=(200_000, 2_000_000))
+    with pytest.raises(MemoryLimitError, match=r"100,000 centres of 2,000,000 features .* 'leverage' need less"):
+        RankRLS(kernel="gaussian", n_basis=100_000, basis="k-means").fit(X, np.arange(200_000))
+
+
 def test_leverage_can_be_had_from_a_given_kernel():
     X, y, qid = made_rows()
     K = X @ X.T

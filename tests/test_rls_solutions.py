@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -180,12 +185,41 @@ def test_wide_sparse_rows_are_never_made_dense():
     X = sparse.random_array((600, 200_000), density=5e-5, rng=rng, format="csr")
     y, qid = rng.normal(size=600), np.arange(600) // 6
     for params in ({}, {"n_basis": 50}, {"kernel": "gaussian", "n_basis": 50}, {"kernel": "cosine", "n_basis": 20}):
-        ranker = RankRLS(**params).fit(X, y, qid=qid)
-        assert np.isfinite(ranker.predict(X)).all()
+        with peak_memory() as peak:
+            ranker = RankRLS(**params).fit(X, y, qid=qid)
+            assert np.isfinite(ranker.predict(X)).all()
+        assert peak.megabytes < 60, "50 rows alone would be 80 MB"
         if params.get("kernel", "linear") == "linear":
             assert ranker.coef_.shape == (200_000,)
     expected = X.T @ RankRLS(kernel="precomputed").fit((X @ X.T).toarray(), y, qid=qid).dual_coef_
     np.testing.assert_allclose(RankRLS().fit(X, y, qid=qid).coef_, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("basis", ["random", "leverage"])
+def test_of_the_kernel_of_all_rows_with_the_basis_only_blocks_are_held(basis, monkeypatch):
+    monkeypatch.setattr(comparisons, "BYTES_AT_ONCE", 2**18)
+    X, y, _ = made_rows(0, n=20_000)
+    ranker = RankRLS(kernel="gaussian", n_basis=100, basis=basis)
+    for qid in (np.arange(20_000) // 10, None):  # many queries, and one that is larger than a block
+        with peak_memory() as peak:
+            ranker.fit(X, y, qid=qid).predict(X)
+        assert peak.megabytes < 8, "all of it would be 16 MB"
+
+
+@dataclass
+class Peak:
+    megabytes: float = np.nan
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    peak = Peak()
+    tracemalloc.start()
+    try:
+        yield peak
+        peak.megabytes = tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_queries_count_by_which_rows_they_hold_alone():

@@ -220,13 +220,13 @@ TIGHT = Bounds(client=0.3, step=0.1, weight=0.05, pairs=8)
 
 
 @settings(max_examples=50, deadline=None)
-@given(journals(), st.data(), st.sampled_from([Bounds(), TIGHT]))
-def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, bounds):
+@given(journals(), st.data(), st.sampled_from([Bounds(), TIGHT]), st.sampled_from([INDEX, LATENT]))
+def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, bounds, index):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(entries)), max_size=5)))
-    portions = Replay(INDEX, bounds)
+    portions = Replay(index, bounds)
     for start, stop in zip([0, *cuts], [*cuts, len(entries)], strict=True):
         portions.apply(entries[start:stop])
-    whole = Replay(INDEX, bounds)
+    whole = Replay(index, bounds)
     whole.apply(entries)
     assert_same(portions, whole)
 

@@ -23,7 +23,11 @@ from tercet.data.recognise import Kind
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_context
 def check(context: click.Context, data: Path, kind: Kind | None, most: int, as_json: bool) -> None:
-    """List what is wrong with DATA, with file and line; exit code 1 if anything would be refused."""
+    """List what is wrong with DATA, with file and line.
+
+    The exit code is 1 if anything would be refused. Every kind of data that is read can be checked: single files, too,
+    such as judgements, runs, preferences and clicks.
+    """
     report = check_data(data, kind, most_shown=most)
     click.echo(json.dumps(report.to_meta(), ensure_ascii=False, indent=2) if as_json else str(report))
     context.exit(1 if report.n_errors else 0)

@@ -76,7 +76,11 @@ def compare(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Compare models on DATA, runs against --qrels, or both: means, paired tests, wins and losses."""
+    """Compare two or more systems by paired tests.
+
+    Systems are models, which rank DATA, and runs, measured against the judgements of DATA or --qrels. Shown are means,
+    differences with p-values that are corrected for their number, wins and losses, and the queries that differ most.
+    """
     if len(models) + len(runs) < 2:
         raise click.UsageError("name at least two systems, each by --model or --run")
     how: dict[str, Any] = {"method": method, "correction": correction, "random_state": seed}

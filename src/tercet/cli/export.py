@@ -67,9 +67,10 @@ def export(
     max_terms: int,
     bits: int,
 ) -> None:
-    """Write what a model learned for Solr, Elasticsearch, Anserini or PISA.
+    """Write what a model learned for other engines.
 
-    Documents come from DATA or --corpus; synonyms and a query need none. PISA reads --form ciff.
+    For Solr and Elasticsearch these are synonyms or a boosted query; for Anserini and PISA (--form ciff), documents,
+    which come from DATA or --corpus.
     """
     of_documents = form in ("anserini", "ciff")
     of_words = form in ("solr", "elasticsearch")

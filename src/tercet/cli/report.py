@@ -15,7 +15,10 @@ from tercet.report.page import write_report_page
 @click.argument("model", type=FOLDER)
 @click.option("-o", "--output", type=NEW, help="Page to write, as report.html; without it the report is printed.")
 def report(model: Path, output: Path | None) -> None:
-    """Print what fit said of a MODEL, or write it as one page that opens without a network."""
+    """Print what fit said of a MODEL, or write it as a page.
+
+    The page is one file that opens without a network.
+    """
     found = open_model(model).report
     if found is None:
         raise InputError(f"{model} has no report; fit writes one")

@@ -2,23 +2,28 @@
 
 Numba notices an edit in the file of a cached function, but not one in a helper that lives in another file. The
 cache folder is therefore named after a fingerprint of the whole room: any edit gives a new folder, so cached code is
-never stale.
+never stale. Processes that compile at the same time write to it one after the other: left to itself, Numba may give
+the code of two signatures the same file, and a later process would run one for the other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import config as _config
+
+if sys.platform != "win32":
+    import fcntl
 
 config: Any = _config  # its settings are set from the environment, out of a type checker's sight
 
@@ -57,9 +62,38 @@ def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -
     previous = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())  # read once, when the dispatcher is made; other Numba users keep theirs
     try:
-        return numba.njit(cache=True, nogil=True, fastmath=set(fast_math), error_model="numpy")(function)
+        compiled: Any = numba.njit(cache=True, nogil=True, fastmath=set(fast_math), error_model="numpy")(function)
     finally:
         config.CACHE_DIR = previous
+    _save_one_at_a_time(compiled._cache)
+    return compiled
+
+
+def _save_one_at_a_time(kept: Any) -> None:
+    """Let only one process at a time add to a cache folder."""
+    save = kept.save_overload
+
+    def save_alone(signature: Any, data: Any) -> None:
+        folder = Path(kept.cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            save(signature, data)
+
+    kept.save_overload = save_alone
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def kernel_in_order(function: Callable[..., Any]) -> Any:

@@ -26,6 +26,7 @@ _AHEAD, _ASKED_FOR = 6, 128  # terms ahead whose first postings are asked for, a
 _TOGETHER = 32  # sums that are compared side by side
 _COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
 _COST_OF_A_ROW = 200.0
+_SMALLEST_UNIT, _LARGEST_UNIT = 1e-200, 1e200  # beyond these, products of doubles overflow or lose digits
 
 
 @kernel
@@ -118,10 +119,11 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
     left  (m + 1,)  postings from here on
     ratio (m,)      scratch, float32
 
-    Returns how many terms, and a bound of the sum of sizes of all that is added to a document of at most that length.
+    Returns how many terms, a bound of the sum of sizes of all that is added to a document of at most that length, and
+    the same with each part of W for itself: parts that nearly cancel leave little but the rounding of `score_row`.
     """
     starts = postings[0]
-    n, size, squared, largest = 0, 0.0, 0.0, 0.0
+    n, size, squared, largest, gross = 0, 0.0, 0.0, 0.0, 0.0
     counts = np.zeros(_BUCKETS + 1, dtype=np.int64)
     bits = ratio.view(np.int32)
     for i in range(union.size):
@@ -129,9 +131,11 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
         n_docs = np.int64(starts[term + 1]) - np.int64(starts[term])
         if n_docs == 0:
             continue
-        weight = 0.0
+        weight, sizes = 0.0, 0.0
         for p in range(words.shape[0]):
             weight += words[p, term]
+            sizes += abs(words[p, term])
+        gross += sizes * max(bounds[term, 0], -bounds[term, 1])
         up = max(weight * bounds[term, 0], weight * bounds[term, 1])
         size += max(up, -min(weight * bounds[term, 0], weight * bounds[term, 1]))
         squared += weight * weight
@@ -160,7 +164,7 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
         rest[i] = rest[i + 1] + max(weight * bounds[term, 0], weight * bounds[term, 1])
         left[i] = left[i + 1] + np.int64(starts[term + 1]) - np.int64(starts[term])
     # A weight is a number of single precision in these units, too.
-    return n, max(min(size, np.sqrt(squared) * max_length), 1e-30 * largest)
+    return n, max(min(size, np.sqrt(squared) * max_length), 1e-30 * largest), gross
 
 
 @kernel
@@ -219,20 +223,26 @@ def search_segment(
     found_row, found_score = found
     has_base = base.size > 0
     n_docs, k = sums.size, heap_score.size
-    n, unit = _plan(postings, bounds, words, union, limits[1], order, ratio, rest, left)
+    n, unit, gross = _plan(postings, bounds, words, union, limits[1], order, ratio, rest, left)
     if has_base:
         highest = 0.0
         for d in range(n_docs):
             highest = max(highest, abs(base[d]))
         unit += highest
-        for d in range(n_docs):
-            sums[d] = base[d] / unit if unit > 0.0 else 0.0
+    if unit == 0.0:
+        unit = 1.0  # all that is added is zero
     for i in range(dead.size):
         sums[dead[i]] = -np.inf
+    if not (unit > _SMALLEST_UNIT and gross < _LARGEST_UNIT and unit < _LARGEST_UNIT):
+        return _offer_all(rows, words, base, sums, first_row, heap_score, heap_row, size, found)
+    if has_base:
+        for d in range(n_docs):
+            sums[d] += base[d] / unit
     # Sums are in single precision and in units in which none is above 1. Each rounds as often as a row has words, so
     # two of them are in the right order when they are further apart than this.
-    wrong = 2.0**-22 * (min(n, limits[0]) + 8) * unit + 2.0 * slack
-    per_unit = 1.0 / unit if unit > 0.0 else 0.0
+    n_added = min(n, limits[0]) + 8
+    wrong = 2.0**-22 * n_added * unit + 2.0**-50 * (n_added + words.shape[0]) * gross + 2.0 * slack
+    per_unit = 1.0 / unit
     threshold = heap_score[0] if size == k else -np.inf
     step = max(1, n_docs // max(_SAMPLE, 8 * k))
     row_cost = _COST_OF_A_ROW + _COST_OF_A_TERM * words.shape[0] * rows[1].size / n_docs
@@ -325,6 +335,26 @@ def search_segment(
                 need = (threshold - rest[done] - wrong) * per_unit
     sums[:] = 0.0
     return size, n_near
+
+
+@kernel
+def _offer_all(rows, words, base, sums, first_row, heap_score, heap_row, size, found):
+    """Offer every document whose sum is not -inf, for queries whose sums would leave the range of their numbers."""
+    found_row, found_score = found
+    n = 0
+    for d in range(sums.size):
+        if sums[d] == -np.inf:
+            continue
+        score, matched = score_row(d, rows, words)
+        if base.size > 0:
+            score += base[d]
+        elif not matched:
+            continue
+        found_row[n], found_score[n] = d, score
+        n += 1
+        size = offer(heap_score, heap_row, size, score, first_row + d)
+    sums[:] = 0.0
+    return size, n
 
 
 @kernel

@@ -99,8 +99,8 @@ def curves(
     return _both(draw, label)
 
 
-def bars(values: Sequence[float], *, label: str, y_label: str) -> Html:
-    """One bar for each value, in their order: up and down from zero."""
+def bars(values: Sequence[float], *, label: str, y_label: str, lower_is_better: bool = False) -> Html:
+    """One bar for each value, in their order: up and down from zero, in the colours of better and worse."""
 
     def draw(width: int) -> Html:
         left, right, top, bottom, height = 52, 12, 26, 12, 260 if width == WIDE else 220
@@ -113,7 +113,8 @@ def bars(values: Sequence[float], *, label: str, y_label: str) -> Html:
             parts.append(_line("zero" if tick == 0 else "grid", left, up(tick), width - right, up(tick)))
             parts.append(_text(f"{tick:+g}" if tick else "0", left - 10, up(tick) + 4.5, "end"))
         gap = 0.15 if (width - left - right) / len(values) > 3 else 0.0
-        for name, chosen in (("up", [v > 0 for v in values]), ("down", [v < 0 for v in values])):
+        above, below = ("worse", "better") if lower_is_better else ("better", "worse")
+        for name, chosen in ((above, [v > 0 for v in values]), (below, [v < 0 for v in values])):
             path = "".join(
                 f"M{_px(across(at + gap))} {_px(up(0))}V{_px(up(value))}H{_px(across(at + 1 - gap))}V{_px(up(0))}z"
                 for at, (value, shown) in enumerate(zip(values, chosen, strict=True))

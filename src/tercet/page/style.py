@@ -46,7 +46,7 @@ svg .curve { fill: none; stroke: var(--accent); stroke-width: 2.5; stroke-linejo
 svg .other { fill: none; stroke: var(--soft); stroke-width: 1.5; opacity: .75; }
 svg .dot { fill: var(--accent); stroke: var(--card); stroke-width: 2; } svg .dot.plain { fill: var(--soft); }
 svg .range { stroke: var(--accent); stroke-width: 3; stroke-linecap: round; } svg .range.plain { stroke: var(--soft); }
-svg .up { fill: var(--good-fill); } svg .down { fill: var(--bad-fill); }
+svg .better { fill: var(--good-fill); } svg .worse { fill: var(--bad-fill); }
 .narrow { display: none; }
 .scroll + p { margin-top: .8rem; }
 .scroll { overflow-x: auto; margin-top: 1rem; background: var(--card); border: 1px solid var(--line);

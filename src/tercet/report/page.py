@@ -6,6 +6,7 @@ from math import isnan
 from os import PathLike
 
 from tercet.data.lines import write_atomically
+from tercet.measure.names import parse_measure
 from tercet.page import STYLE, Html, bars, curves, element, intervals, page
 from tercet.report.details import ByQuery, Comparison, Details, Learning, QueryChange
 from tercet.report.facts import facts_section, pairs_section, shown_bytes, shown_count, shown_value
@@ -232,6 +233,7 @@ def _by_query(report: Report, found: ByQuery) -> Html:
     total = found.n_better + found.n_same + found.n_worse
     model = report.systems[-1].name
     counts = f"{found.n_better:,} better, {found.n_same:,} the same, {found.n_worse:,} worse"
+    lower = not parse_measure(report.measure).higher_is_better
     all_shown = len(found.differences) == total
     shown = "each query" if all_shown else f"{len(found.differences):,} of {total:,} queries, evenly spaced"
     return element(
@@ -247,8 +249,11 @@ def _by_query(report: Report, found: ByQuery) -> Html:
                 found.differences,
                 label=f"Change of {report.measure} of {shown}, best first: {counts}.",
                 y_label=f"change of {report.measure}",
+                lower_is_better=lower,
             ),
-            element("figcaption", f"Change of {report.measure} of {shown}, sorted."),
+            element(
+                "figcaption", f"Change of {report.measure} of {shown}, sorted{'; lower is better' if lower else ''}."
+            ),
         ),
         element(
             "div",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Docs = Mapping[str, str] | Iterable[tuple[str, str]]
 Progress = Callable[[int], None]
 
 _TEXTS_AT_ONCE = 8192
+_TIER = 8  # segments of documents up to one power of this are joined when they hold that many together
 
 
 def segments_of_texts(
@@ -71,7 +73,7 @@ def segments_of_rows(
     ids: Sequence[str], D: Any, n_terms: int, segment_docs: int, texts: Sequence[str] | None
 ) -> Iterator[Segment]:
     """The same for documents that are vectors already."""
-    D = checked_rows(D, "D", n_terms)
+    D = _in_single(checked_rows(D, "D", n_terms))
     for name, given in (("ids", ids), ("texts", texts)):
         if given is not None and len(given) != D.shape[0]:
             raise InputError(f"there are {len(given)} {name} for {D.shape[0]} rows of D; they must agree")
@@ -90,11 +92,28 @@ def _check_id(doc_id: Any, at: int) -> None:
 
 def checked_rows(X: Any, name: str, n_terms: int) -> sparse.csr_array:
     """Rows over the columns of a model: canonical CSR, finite."""
-    found = X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
+    try:
+        found = X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
+        if found.dtype.kind not in "biuf":
+            raise TypeError(f"its values are of type {found.dtype}")
+        found.check_format(full_check=True)  # kernels believe the columns
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is no matrix of real numbers: {error}") from error
     if found.ndim != 2 or found.shape[1] != n_terms:
         raise InputError(f"{name} must have {n_terms} columns, one per term of the model; got shape {found.shape}")
     if not np.isfinite(found.data).all():
         raise InputError(f"{name} has values that are not finite")
+    return canonical(found)
+
+
+def _in_single(D: sparse.csr_array) -> sparse.csr_array:
+    """As an index keeps them; what is too small for that is zero, and a document does not have it."""
+    if D.dtype == np.float32:
+        return D
+    with np.errstate(over="ignore"):
+        found = D.astype(np.float32)
+    if not np.isfinite(found.data).all():
+        raise InputError("D has values beyond 3.4e38, the largest number of an index")
     return canonical(found)
 
 
@@ -127,15 +146,52 @@ def merged(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segm
         yield _joined(pending)
 
 
+def tiered(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segment]:
+    """The same documents in fewer segments, for little work: what many small additions leave behind.
+
+    Neighbours of fewer than 8 documents each are joined once they have 8 together, then those of fewer than 64, and so
+    on up to half a segment, so a document is written again once for each power of 8. A segment of which more than
+    half is dead is written again without the dead, at the cost of less than what was removed.
+    """
+    groups = [(entry.n_alive, [entry]) for entry in entries if entry.n_alive]
+    limit = _TIER
+    while limit <= segment_docs // 2:
+        groups = _runs_joined(groups, limit)
+        limit *= _TIER
+    for _, group in groups:
+        if len(group) == 1 and 2 * len(group[0].dead) <= group[0].segment.n_docs:
+            yield group[0]
+        else:
+            yield from merged(group, segment_docs)
+
+
+Group = tuple[int, list[Entry]]  # how many documents are alive, and where
+
+
+def _runs_joined(groups: Sequence[Group], limit: int) -> list[Group]:
+    """Neighbours below a size become one where they reach it together."""
+    after: list[Group] = []
+    for is_small, run in groupby(groups, lambda group: group[0] < limit):
+        members = list(run)
+        size = sum(n for n, _ in members)
+        if is_small and size >= limit:
+            members = [(size, [entry for _, group in members for entry in group])]
+        after += members
+    return after
+
+
 def _joined(pieces: Sequence[tuple[Entry, np.ndarray[Any, Any]]]) -> Entry | Segment:
     if len(pieces) == 1 and not pieces[0][0].dead.size and pieces[0][1].size == pieces[0][0].segment.n_docs:
         return pieces[0][0]
-    ids = [entry.segment.ids.strings[int(row)] for entry, rows in pieces for row in rows]
+    ids = [doc_id for entry, rows in pieces for doc_id in entry.segment.ids.strings.many(rows)]
     D = sparse.csr_array(sparse.vstack([entry.segment.matrix(rows) for entry, rows in pieces], format="csr"))
     texts: list[str] | None = []
     for entry, rows in pieces:
         kept = entry.segment.texts
-        texts = None if kept is None or texts is None else texts + [kept[int(row)] for row in rows]
+        if kept is None or texts is None:
+            texts = None
+        else:
+            texts += kept.many(rows)
     return Segment.build(ids, canonical(D), texts)
 
 

@@ -31,7 +31,7 @@ from tercet.model import KIND as MODEL_KIND
 from tercet.model import TextModel
 from tercet.search.scorer import fingerprint
 from tercet.search.segment import KIND as SEGMENT_KIND
-from tercet.search.segment import MOST_DOCS, Segment
+from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
 from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
 from tercet.weights import Weights
@@ -98,6 +98,8 @@ class Committed:
             bundle.digest,
         )
         fields.done()
+        if len(listed) > MOST_SEGMENTS:
+            raise DamagedBundleError(f"{where} lists {len(listed)} segments; at most {MOST_SEGMENTS} are possible")
         if not 1 <= found.segment_docs <= MOST_DOCS:
             raise DamagedBundleError(
                 f"{where} has segments of {found.segment_docs} documents; 1 to {MOST_DOCS} are right"
@@ -136,6 +138,11 @@ class Folder:
 
     def committed_or_none(self) -> Committed | None:
         return self.committed() if os.path.lexists(self.path / MANIFEST_NAME) else None
+
+    def lists(self, segment: Segment) -> bool:
+        """Whether a segment is still one of the index."""
+        committed = self.committed_or_none()
+        return committed is not None and any(each.digest == segment.digest for each in committed.segments)
 
     def consistently(self, read: Callable[[Committed], T]) -> T:
         """What ``read(committed)`` gives, tried again where a writer took away what it was reading."""
@@ -226,11 +233,24 @@ class Folder:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Let one writer at a time change the index."""
-        self._make_folders(parents=False)  # empty ones get lost where an index is copied by file
-        if not os.access(self.path / SEGMENTS, os.W_OK):
-            raise BundleError(f"{self.path} cannot be written: it is read-only")
-        with lock_folder(self.path / SEGMENTS):
-            yield
+        locked = self.path / SEGMENTS
+        while True:
+            self._make_folders(parents=False)  # empty ones get lost where an index is copied by file
+            if not os.access(locked, os.W_OK):
+                raise BundleError(f"{self.path} cannot be written: it is read-only")
+            with contextlib.ExitStack() as stack:
+                try:
+                    before = os.stat(locked)
+                    stack.enter_context(lock_folder(locked))
+                    is_there_still = os.path.samestat(before, os.stat(locked))
+                except FileNotFoundError:
+                    is_there_still = False
+                except OSError as error:
+                    raise BundleError(f"{self.path} cannot be written: {error}") from error
+                if is_there_still:
+                    yield
+                    return
+            # While this writer waited, another one removed the folder, so the lock keeps nobody out.
 
     def write_segment(self, segment: Segment, name: str, vectoriser: str) -> str:
         """Write a segment; returns its digest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,21 +10,27 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError, MissingBundleError
 from tercet.model import TextExplanation, TextModel
-from tercet.search.documents import Docs, Progress, checked_rows, merged, segments_of_rows, segments_of_texts
+from tercet.search.best import best
+from tercet.search.documents import (
+    Docs,
+    Progress,
+    checked_rows,
+    merged,
+    segments_of_rows,
+    segments_of_texts,
+    tiered,
+)
 from tercet.search.folder import Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.results import Hit, Results, Run, Source
-from tercet.search.scorer import ExpandedQueries, Scorer
+from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import View
 from tercet.search.writing import Writer, added, found_factors, opened, without, writing
 from tercet.weights import Explanation, Weights
-
-_MORE = 10  # candidates that max_terms ranks again beyond twice those asked for
 
 
 class Index:
@@ -52,6 +59,7 @@ class Index:
 
     def __init__(self, model: TextModel | Weights, committed: Committed, view: View, folder: Folder | None) -> None:
         self._model, self._committed, self._view, self._folder = model, committed, view, folder
+        self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
     # -- making and opening -------------------------------------------------------------------------------------
 
@@ -143,25 +151,28 @@ class Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
         _check_model(model, TextModel | Weights)
         check_fits(model, self._committed.vectoriser, "the index")
-        scorer = Scorer(_weights(model))
+        scorer, committed = Scorer(_weights(model)), self._committed
         entries = tuple(
             replace(entry, factors=found_factors(self._folder, entry.segment, scorer, True))
             for entry in self._view.entries
         )
-        return Index(model, self._committed, View(entries, scorer), self._folder)
+        return Index(model, committed, View(entries, scorer), self._folder)
 
     def refresh(self) -> bool:
         """See what writers have committed since; whether there was anything."""
         if self._folder is None or self._folder.committed().digest == self._committed.digest:
             return False
-        self._folder.consistently(self._reread)
+        before = self._committed
+        committed, view = self._folder.consistently(self._reread)
+        if self._committed is before:  # else a thread has changed the index through this object since, and sees more
+            self._committed, self._view = committed, view
         return True
 
-    def _reread(self, committed: Committed) -> None:
+    def _reread(self, committed: Committed) -> tuple[Committed, View]:
         assert self._folder is not None
         check_fits(self._model, committed.vectoriser, str(self._folder.path))
-        view = opened(self._folder, committed, self._view.scorer, True, self._view.entries)
-        self._committed, self._view = committed, view
+        view = self._view
+        return committed, opened(self._folder, committed, view.scorer, True, view.entries)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a folder of its own; `open` and ``tc.load`` give it back."""
@@ -206,7 +217,9 @@ class Index:
 
     def text(self, doc_id: str) -> str:
         """The text of a document."""
-        return self._hit(doc_id).text
+        view = self._view  # another thread may refresh between two looks at it
+        empty = sparse.csr_array((1, _weights(self._model).shape[0]), dtype=np.float32)
+        return Hit(doc_id, 0.0, Source(view, None, empty, ()), _row(view, doc_id)).text
 
     # -- searching ----------------------------------------------------------------------------------------------
 
@@ -236,11 +249,12 @@ class Index:
         """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""
         model, view = self._text_model(), self._view
         _checked_count(k, "k")
+        _check_max_terms(max_terms)
         run = Run(dict(queries), model)
         Q = model.queries(list(queries.values()))
         qids = iter(queries)
         for block in view.scorer.expand(Q):
-            found = _best(view, block, k, max_terms)
+            found = best(view, block, k, max_terms)
             ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in found])))
             for _, scores, _ in found:
                 run[next(qids)] = {next(ids): score for score in scores.tolist()}
@@ -250,10 +264,11 @@ class Index:
         return run
 
     def _results(self, source: Source, k: int, max_terms: int | None) -> Results:
+        _check_max_terms(max_terms)
         if not source.query.nnz:
             return Results(unknown=source.unknown)
         [query] = source.view.scorer.expand(source.query)
-        [(rows, scores, missed)] = _best(source.view, query, k, max_terms)
+        [(rows, scores, missed)] = best(source.view, query, k, max_terms)
         hits = [
             Hit(doc_id, score, source, row)
             for doc_id, score, row in zip(source.view.doc_ids(rows), scores.tolist(), rows.tolist(), strict=True)
@@ -264,16 +279,19 @@ class Index:
 
     def explain(self, text: str, doc_id: str) -> TextExplanation:
         """Why a document gets its score for a text: pairs of words and what each adds."""
-        return self._source(text).why(self._row(doc_id))
+        source = self._source(text)
+        return source.why(_row(source.view, doc_id))
 
     def versus(self, text: str, doc_id: str, other: str) -> TextExplanation:
         """Why one document is ahead of another: pairs of words and what each adds to the difference."""
-        return self._source(text).versus(self._row(doc_id), self._row(other))
+        source = self._source(text)
+        return source.versus(_row(source.view, doc_id), _row(source.view, other))
 
     def explain_row(self, q: Any, doc_id: str) -> Explanation:
         """`explain` for a query that is a row of a matrix, in terms of columns."""
         Q = checked_rows(q, "q", _weights(self._model).shape[0])
-        return Source(self._view, None, Q, ()).pairs(self._row(doc_id))
+        source = Source(self._view, None, Q, ())
+        return source.pairs(_row(source.view, doc_id))
 
     def _source(self, text: str) -> Source:
         model, Q = self._query(text)
@@ -289,16 +307,6 @@ class Index:
         if not isinstance(self._model, TextModel):
             raise InputError("the index has weights without words; use search_row and explain_row")
         return self._model
-
-    def _row(self, doc_id: str) -> int:
-        row = self._view.find(doc_id) if isinstance(doc_id, str) else None
-        if row is None:
-            raise InputError(f"there is no document {doc_id!r} among the {len(self):,} of the index")
-        return row
-
-    def _hit(self, doc_id: str) -> Hit:
-        empty = sparse.csr_array((1, _weights(self._model).shape[0]), dtype=np.float32)
-        return Hit(doc_id, 0.0, Source(self._view, None, empty, ()), self._row(doc_id))
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -322,14 +330,14 @@ class Index:
         if isinstance(doc_ids, str):
             raise InputError(f"remove takes ids, found the string {doc_ids!r}; pass [{doc_ids!r}]")
         with self._writing() as writer:
-            rows = np.unique(np.array([self._row(doc_id) for doc_id in doc_ids], dtype=np.int64))
-            self._committed, self._view = writer.commit(without(self._view.entries, rows))
+            view = self._view
+            rows = np.unique(np.array([_row(view, doc_id) for doc_id in doc_ids], dtype=np.int64))
+            self._committed, self._view = writer.commit(without(view.entries, rows))
 
     def merge(self) -> None:
         """Join small segments and leave out removed documents: frees their space and makes search faster."""
         with self._writing() as writer:
-            pieces = merged(self._view.entries, self._committed.segment_docs)
-            entries = [writer.put(piece) if isinstance(piece, Segment) else piece for piece in pieces]
+            entries = writer.put_new(merged(self._view.entries, self._committed.segment_docs))
             self._committed, self._view = writer.commit(entries)
 
     def _segments(self, docs: Docs, progress: Progress | None) -> Iterator[Segment]:
@@ -338,17 +346,20 @@ class Index:
 
     def _add(self, segments: Iterator[Segment], replacing: bool) -> None:
         with self._writing() as writer:
-            self._committed, self._view = writer.commit(added(self._view.entries, segments, writer, replacing))
+            entries = added(self._view.entries, segments, writer, replacing)
+            entries = writer.put_new(tiered(entries, self._committed.segment_docs))
+            self._committed, self._view = writer.commit(entries)
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         """Change the index as it is now, whoever changed it last."""
-        with writing(self._folder) as before:
+        with self._changing, writing(self._folder) as before:
             if self._folder is not None:
                 if before is None:
+                    self._folder.remove_empty()
                     raise MissingBundleError(f"there is no index at {self._folder.path} any more")
                 if before.digest != self._committed.digest:
-                    self._reread(before)
+                    self._committed, self._view = self._reread(before)
             yield Writer(self._folder, self._committed, self._view.scorer)
 
 
@@ -373,32 +384,11 @@ def _begun(folder: Folder, committed: Committed, before: Committed | None, model
     return replace(committed, model=name, model_digest=digest, next_segment=first, segments=())
 
 
-Best = tuple[NDArray[np.int32], NDArray[np.float64], float | None]
-
-
-def _best(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-    """Rows and exact scores of the best, and, where words were left out, by how much a missing one may be better."""
-    if max_terms is None:
-        return [(rows, scores, None) for rows, scores in view.search(queries, k)]
-    _checked_count(max_terms, "max_terms")
-    return [_best_by_few(view, queries.one(i), k, max_terms) for i in range(len(queries))]
-
-
-def _best_by_few(view: View, query: ExpandedQueries, k: int, max_terms: int) -> Best:
-    entries = query.entries()
-    if len(entries) <= max_terms:
-        return *view.search(query, k)[0], None
-    strength = np.abs(query.weights[entries]) * view.largest_values(query.terms[entries])
-    dropped = np.argsort(-strength, kind="stable")[max_terms:]
-    [(rows, _)] = view.search(query.without(entries[dropped]), 2 * k + _MORE)
-    scores = view.rescore(query, rows)
-    order = np.lexsort((rows, -scores))[:k]
-    left_out = float(strength[dropped].sum())
-    # Words that were left out may have raised one and lowered the other; a document without a kept word scores from 0.
-    above = 2 * left_out if rows.size or not len(view) else np.inf
-    if rows.size < min(2 * k + _MORE, len(view)):
-        above = max(above, left_out - float(scores[order].min(initial=np.inf)))
-    return rows[order], scores[order], above
+def _row(view: View, doc_id: str) -> int:
+    row = view.find(doc_id) if isinstance(doc_id, str) else None
+    if row is None:
+        raise InputError(f"there is no document {doc_id!r} among the {len(view):,} of the index")
+    return row
 
 
 def _weights(model: TextModel | Weights) -> Weights:
@@ -413,6 +403,11 @@ def _check_model(model: Any, allowed: Any) -> None:
     if not isinstance(model, allowed):
         expected = "a TextModel" if allowed is TextModel else "a TextModel or Weights"
         raise InputError(f"model is of type {type(model).__name__}; expected {expected}")
+
+
+def _check_max_terms(max_terms: Any) -> None:
+    if max_terms is not None:
+        _checked_count(max_terms, "max_terms")
 
 
 def _checked_count(count: Any, name: str = "segment_docs") -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from tercet.errors import DamagedBundleError
 from tercet.store import take_array
+
+_BLOCK_BYTES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +59,11 @@ class PackedStrings:
 
 def _check_utf8(letters: NDArray[np.uint8], starts: NDArray[np.int64], where: str) -> None:
     """Whether each string by itself can be read: the whole can, and none begins inside a character."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        letters.tobytes().decode("utf-8")
+        for start in range(0, len(letters), _BLOCK_BYTES):  # as a whole, texts may be larger than memory
+            decoder.decode(letters[start : start + _BLOCK_BYTES].tobytes())
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise DamagedBundleError(f"{where} are not UTF-8: {error}") from error
     firsts = letters[starts[:-1][starts[:-1] < len(letters)]]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.errors import InputError
 from tercet.kernels.search import score_latent
 from tercet.store import canonical_bytes
 from tercet.weights import Diagonal, Identity, LowRank, Mapped, Part, Weights
@@ -121,7 +122,11 @@ class Scorer:
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
         """What a segment keeps of its documents for this W, (n_d, n_components)."""
-        return np.hstack([each.factors(D) for each in self.latent]).astype(np.float32)
+        with np.errstate(over="ignore"):
+            found = np.hstack([each.factors(D) for each in self.latent]).astype(np.float32)
+        if not np.isfinite(found).all():
+            raise InputError("latent documents of these weights are beyond 3.4e38, the largest number of an index")
+        return found
 
     def expand(self, Q: Matrix) -> Iterator[ExpandedQueries]:
         """The queries, as many at a time as take little memory when they are expanded to all words."""

@@ -19,6 +19,7 @@ from tercet.store import Bundle, forget_pages, take_array
 KIND: Final = "index-segment"
 MOST_DOCS: Final = 2**16  # so that two bytes name a document
 MOST_ENTRIES: Final = 2**32 - 1
+MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segment and a document
 
 Postings = tuple[NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32]]
 Rows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
@@ -116,7 +117,7 @@ class Segment:
             raise DamagedBundleError(
                 f"{where} has {n} documents over {n_terms} words; at most {MOST_DOCS} are possible"
             )
-        if [type(limit) for limit in limits] != [int, float] or min(limits) < 0:
+        if [type(limit) for limit in limits] != [int, float] or min(limits) < 0 or limits[0] > n_terms:
             raise DamagedBundleError(f"{where} has the limits {limits}; expected a number of words and a length")
         arrays = bundle.arrays
 

@@ -20,6 +20,8 @@ _NONE_DEAD = np.empty(0, dtype=np.uint16)
 Found = tuple[NDArray[np.int32], NDArray[np.float64]]
 
 _SINGLE = 2.0**-24  # how far off a float32 is at most, in parts of its size
+_SMALLEST_SINGLE = 2.0**-149  # and how far where that is more
+_LONGEST_QUERY, _LONGEST_DOC = 1e20, 1e15  # of latent vectors whose products surely stay within single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +168,13 @@ class View:
     def _best_with_latent(self, query: ExpandedQueries, k: int) -> Found:
         """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""
         latent = np.concatenate([each[0] for each in query.latent])
-        single = latent.astype(np.float32)
+        length = float(np.linalg.norm(latent))
         longest = max(entry.factors.max_length for entry in self.entries if entry.factors is not None)
+        if not (length < _LONGEST_QUERY and longest < _LONGEST_DOC):
+            return self._best_of_all(query, k)
+        single = latent.astype(np.float32)
         # Each product is of two rounded numbers, and each of n_components additions rounds, in whatever order.
-        slack = 1.01 * (latent.size + 4) * _SINGLE * float(np.linalg.norm(latent)) * longest + 1e-30
+        slack = 1.01 * (latent.size + 4) * (_SINGLE * length * longest + _SMALLEST_SINGLE * (length + longest + 1))
         heap_score, heap_row = np.empty(k), np.empty(k, dtype=np.int32)
         size = 0
         _, scratch = _scratch(query.most_terms, k)
@@ -190,10 +195,20 @@ class View:
                 scores.append(workspace.found[1][:n_found].copy())
             found, near = np.concatenate(rows), np.concatenate(scores)
             if size == k:
+                # To a large score of words a small latent one adds no more than a rounding.
+                slack += 2.0**-50 * (float(np.abs(near).max()) + length * longest)
                 found = found[near >= heap_score[0] - 2 * slack]
             exact = self._exact(query, found, workspace.words)
-        order = np.lexsort((found, -exact))[:k]
-        return found[order], exact[order]
+        return _ranked(found, exact, k)
+
+    def _best_of_all(self, query: ExpandedQueries, k: int) -> Found:
+        """The same where single precision would overflow: every document is scored."""
+        rows = [np.empty(0, dtype=np.int64)]
+        for at, entry in enumerate(self.entries):
+            known = np.flatnonzero(np.diff(entry.segment.rows[0]))
+            rows.append(at * MOST_DOCS + np.setdiff1d(known, entry.dead, assume_unique=True))
+        found = np.concatenate(rows).astype(np.int32)
+        return _ranked(found, self.rescore(query, found), k)
 
     def _exact(
         self, query: ExpandedQueries, rows: NDArray[np.int32], words: NDArray[np.float64]
@@ -211,6 +226,11 @@ class View:
                     own += part.score(latent[0], docs)
             scores[here] = own
         return scores
+
+
+def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> Found:
+    order = np.lexsort((rows, -scores))[:k]
+    return rows[order], scores[order]
 
 
 def _scratch(n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:

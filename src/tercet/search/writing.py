@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import InputError
+from tercet.errors import BundleError, InputError, TercetError
 from tercet.search.documents import clashes, repeated
 from tercet.search.folder import Committed, Folder, Listed
 from tercet.search.scorer import Scorer
-from tercet.search.segment import MOST_DOCS, Segment
+from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Entry, Factors, View
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
@@ -36,6 +36,10 @@ class Writer:
         digest = self.folder.write_segment(segment, name, self.committed.vectoriser)
         segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectoriser, verify=False)
         return Entry(segment, factors=self.keep_factors(segment, factors))
+
+    def put_new(self, pieces: Iterable[Entry | Segment]) -> list[Entry]:
+        """Entries, those among them that are new segments written."""
+        return [self.put(piece) if isinstance(piece, Segment) else piece for piece in pieces]
 
     def keep_factors(self, segment: Segment, factors: Factors | None) -> Factors | None:
         """Write the latent documents of a segment unless they are there."""
@@ -67,7 +71,9 @@ def writing(folder: Folder | None) -> Iterator[Committed | None]:
         try:
             yield before
         except BaseException:
-            folder.clean(folder.committed_or_none())
+            # The first error is the one to report; what cannot be removed now is removed by the next writer.
+            with suppress(OSError, TercetError):
+                folder.clean(folder.committed_or_none())
             raise
 
 
@@ -75,6 +81,8 @@ def added(entries: Sequence[Entry], segments: Iterable[Segment], writer: Writer,
     """Entries with new segments behind them; ids that are there are refused, or their documents die."""
     after = list(entries)
     for segment in segments:
+        if len(after) >= MOST_SEGMENTS:
+            raise InputError(f"an index has at most {MOST_SEGMENTS:,} segments; merge it, or use a larger segment_docs")
         twice = repeated(segment.ids)
         if twice is not None:
             raise InputError(f"document {twice!r} is there twice; ids must differ")
@@ -129,5 +137,10 @@ def found_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verif
         return None
     kept = None
     if folder is not None:
-        kept = folder.read_factors(segment, scorer.fingerprint, scorer.n_components, verify)
+        try:
+            kept = folder.read_factors(segment, scorer.fingerprint, scorer.n_components, verify)
+        except BundleError:
+            if folder.lists(segment):
+                raise
+            # A writer has joined the segment with others and was taking its factors away while they were read.
     return made_factors(segment, scorer) if kept is None else kept

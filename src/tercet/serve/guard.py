@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -67,11 +67,18 @@ class Access:
 
     def check_host(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
-        if self.hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self.hosts:
+        if self.hosts is not None and _parsed(f"//{host}").hostname not in self.hosts:
             raise Problem(421, f"the service does not answer to the host {host[:80]!r}", "host")
         origin = headers.get("origin")
-        if method != "GET" and origin is not None and urlsplit(origin).netloc != host:
+        if method != "GET" and origin is not None and _parsed(origin).netloc != host:
             raise Problem(403, "a page of another site may not change what is learned", "origin")
+
+
+def _parsed(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:  # an open bracket and the like: no address of ours
+        return urlsplit("")
 
 
 def _is_one_of(given: str, tokens: Iterable[str | None]) -> bool:
@@ -109,7 +116,7 @@ class Guard:
             await problem.response()(scope, receive, sending)
         except Exception:
             # A defect: the log has the trace, the client does not.
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            _log.exception("%s %r failed", scope["method"], scope["path"])
             if status == 0:
                 failure = Problem(500, "something went wrong here; the service's log says what", "internal")
                 await failure.response()(scope, receive, sending)

@@ -56,9 +56,11 @@ def search(version: Version, baseline: Baseline, query: str, k: int, deadline: D
     """
     depth = max(k, _RANKS_KNOWN)
     hurried = deadline.passed
-    learned = version.index.search(query, depth, _HASTY_TERMS if hurried else None)
+    words = version.model.query_vectoriser
+    row = version.model.queries([query])
+    learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None)
     late = deadline.passed
-    plain = Results() if late else baseline.index.search(query, depth)
+    plain = Results() if late else baseline.index.search_row(row, depth)
     learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(hits, 1)} for hits in (learned, plain))
     stems = words_of(version, query)
     shown: dict[str, dict[str, str]] = {}
@@ -73,7 +75,7 @@ def search(version: Version, baseline: Baseline, query: str, k: int, deadline: D
         "query": query,
         "k": k,
         "version": version.name,
-        "unknown": list(learned.unknown),
+        "unknown": words.unknown_words(query),
         "exact": learned.exact,
         "partial": late or not learned.exact,
         "took_ms": deadline.took_ms,

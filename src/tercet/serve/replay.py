@@ -25,6 +25,8 @@ from tercet.serve.votes import Place, Question, votes_of
 
 _Key = tuple[bytes, str, str]
 
+_CONTRASTS_KEPT = 2048
+
 
 @dataclass(frozen=True, eq=False)
 class Taken:
@@ -113,6 +115,8 @@ class Replay:
     def _contrast(self, key: _Key, question: Question) -> Contrast | None:
         """None where the index has lost a document, or the model knows no word of the query: then there is no step."""
         if key not in self._contrasts:
+            if len(self._contrasts) >= _CONTRASTS_KEPT:
+                del self._contrasts[next(iter(self._contrasts))]  # worked out again should it be needed
             known = question.first in self._index and question.second in self._index
             q = self.model.queries([question.query])
             self._contrasts[key] = None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-_WORD = re.compile(r"\w+")
 _TITLE_CHARS = 120
 _PASSAGE_CHARS = 240
 _CHARS_LOOKED_AT = 20_000
@@ -39,19 +37,16 @@ def passage_of(text: str, stems: Sequence[str]) -> str:
     body = " ".join((rest if rest.strip() else first_line).split())
     if len(body) <= _PASSAGE_CHARS:
         return body
-    start = _best_start(body, tuple(stem.casefold() for stem in stems))
+    start = _best_start(body, [stem.lower() for stem in stems if stem])
     return ("…" if start else "") + _cut(body[start:], _PASSAGE_CHARS)
 
 
-def _best_start(body: str, stems: tuple[str, ...]) -> int:
+def _best_start(body: str, stems: Sequence[str]) -> int:
     """Where a window with the most different stems begins, a little before the first of them."""
     if not stems:
         return 0
-    found: list[tuple[int, str]] = []
-    for match in _WORD.finditer(body):
-        word = match.group().casefold()
-        if word.startswith(stems):
-            found.append((match.start(), next(stem for stem in stems if word.startswith(stem))))
+    lowered = body.lower()
+    found = sorted((place, stem) for stem in dict.fromkeys(stems) for place in _places(lowered, stem))
     inside: Counter[str] = Counter()
     best, best_start, left = 0, 0, 0
     for place, stem in found:
@@ -65,6 +60,15 @@ def _best_start(body: str, stems: tuple[str, ...]) -> int:
     if best_start < 60:
         return 0
     return body.rfind(" ", 0, best_start - 30) + 1
+
+
+def _places(text: str, stem: str) -> Iterator[int]:
+    """Where words of a text begin with a stem."""
+    place = text.find(stem)
+    while place >= 0:
+        if place == 0 or not text[place - 1].isalnum():
+            yield place
+        place = text.find(stem, place + len(stem))
 
 
 def _cut(text: str, most: int) -> str:

@@ -100,7 +100,7 @@ def check_run(path: Path, found: Findings) -> Counts:
                 found.warning("tags", path, line, message)
             tags.setdefault(result.tag, line)
     for qid, ranked in places.items():
-        ranked.sort()
+        ranked.sort(key=lambda place: (place[0], place[2]))  # of one rank, the later line is the wrong one
         wrong = next((b for a, b in pairwise(ranked) if b[1] > a[1] or b[0] == a[0]), None)
         if wrong is not None:
             rank, score, line = wrong

@@ -11,6 +11,7 @@ from scipy import linalg, optimize
 from tercet.errors import InputError, ParameterError
 from tercet.learn.rls.columns import Columns, GivenColumns, KernelColumns
 from tercet.learn.rls.comparisons import Alone, Vector, parts_of
+from tercet.learn.rls.inputs import check_centres
 from tercet.learn.rls.kernel import Kernel, squared_norms, unit_rows
 from tercet.learn.rls.solving import check_finite
 
@@ -57,6 +58,7 @@ def chosen_rows(way: str, n_basis: int, kernel: Kernel, X: Any, seed: int) -> Pl
 def _near_centres(n_basis: int, kernel: Kernel, X: Any, rng: np.random.Generator) -> Places:
     if kernel.name == "precomputed":
         raise ParameterError("basis='k-means' needs features; with kernel='precomputed' use 'random' or 'leverage'")
+    check_centres(n_basis, X.shape[1])
     from sklearn.cluster import MiniBatchKMeans  # brings much with it that others need not wait for
 
     points = unit_rows(X) if kernel.name == "cosine" else X

@@ -18,11 +18,22 @@ Places = NDArray[np.int64]
 
 def check_memory(n: int, n_matrices: int) -> None:
     """Raise a MemoryLimitError where so many n × n matrices are more than this machine has memory for."""
-    needed, there = 8 * n_matrices * n * n, physical_memory()
+    _check_bytes(
+        8 * n_matrices * n * n, f"a kernel of {n:,} basis vectors, or features,", "a smaller n_basis needs less"
+    )
+
+
+def check_centres(n_basis: int, n_features: int) -> None:
+    """The same for the centres of k-means, which are dense and held twice."""
+    what = f"k-means with {n_basis:,} centres of {n_features:,} features"
+    _check_bytes(16 * n_basis * n_features, what, "basis='random' and 'leverage' need less")
+
+
+def _check_bytes(needed: int, what: str, instead: str) -> None:
+    there = physical_memory()
     if needed > there:
         raise MemoryLimitError(
-            f"a kernel of {n:,} basis vectors, or features, needs {needed / 2**30:.1f} GiB, but this machine has "
-            f"{there / 2**30:.1f} GiB; a smaller n_basis needs less"
+            f"{what} needs {needed / 2**30:.1f} GiB, but this machine has {there / 2**30:.1f} GiB; {instead}"
         )
 
 

@@ -32,8 +32,8 @@ class RankRLS(KernelLeastSquares):
     l2 : the strength of the penalty; a query of n rows has n² terms, so it goes with the size of queries
     n_basis : how many training rows are basis vectors, or their row numbers; None for all. A linear kernel with fewer
         features than rows is then solved for a weight of each feature, which is the same function
-    basis : how that many are chosen: "random", "k-means" (the rows nearest to centres) or "leverage" (drawn by how
-        little the other rows say about a row)
+    basis : how that many are chosen: "random", "k-means" (the rows nearest to centres, which are dense: two matrices
+        of n_basis × n_features) or "leverage" (drawn by how little the other rows say about a row)
     random_state : seed for the choice of the basis, and of folds
 
     Attributes

@@ -24,14 +24,20 @@ function askForToken(why) {
   openDialog(dialog);
   field.focus();
   return new Promise((resolve) => {
-    const submit = () => { dialog.returnValue = "given"; };
+    const submit = () => {
+      dialog.returnValue = "given";
+    };
     byId("token-form").addEventListener("submit", submit, { once: true });
-    dialog.addEventListener("close", () => {
-      byId("token-form").removeEventListener("submit", submit);
-      const given = dialog.returnValue === "given";
-      dialog.returnValue = "";
-      resolve(given ? field.value.trim() : null);
-    }, { once: true });
+    dialog.addEventListener(
+      "close",
+      () => {
+        byId("token-form").removeEventListener("submit", submit);
+        const given = dialog.returnValue === "given";
+        dialog.returnValue = "";
+        resolve(given ? field.value.trim() : null);
+      },
+      { once: true },
+    );
   });
 }
 
@@ -54,13 +60,19 @@ async function answer(path, options, writes) {
     body = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    if (response.ok) throw new Problem(response.status, "Unreadable answer", "The service sent something else than JSON.", null);
+    if (response.ok)
+      throw new Problem(response.status, "Unreadable answer", "The service sent something else than JSON.", null);
   }
   // A token that may only read is refused by 403, as are pages of other sites, which no token helps.
   if (response.status === 401 || (response.status === 403 && String(body?.type).endsWith(":read-only"))) {
-    const why = token ? `The token was not accepted${writes ? " for changing what is learned" : ""}.`
-      : writes ? "A token is needed to change what is learned." : "A token is needed to search here.";
-    asking ??= askForToken(why).finally(() => { asking = null; });
+    const why = token
+      ? `The token was not accepted${writes ? " for changing what is learned" : ""}.`
+      : writes
+        ? "A token is needed to change what is learned."
+        : "A token is needed to search here.";
+    asking ??= askForToken(why).finally(() => {
+      asking = null;
+    });
     const given = await asking;
     if (given) {
       sessionStorage.setItem(key, given);
@@ -69,8 +81,12 @@ async function answer(path, options, writes) {
   }
   if (!response.ok) {
     const seconds = Number.parseFloat(response.headers.get("Retry-After") ?? "");
-    throw new Problem(response.status, String(body?.title ?? `Error ${response.status}`), String(body?.detail ?? ""),
-      Number.isFinite(seconds) ? Math.max(1, seconds) : null);
+    throw new Problem(
+      response.status,
+      String(body?.title ?? `Error ${response.status}`),
+      String(body?.detail ?? ""),
+      Number.isFinite(seconds) ? Math.max(1, seconds) : null,
+    );
   }
   return body;
 }
@@ -81,5 +97,9 @@ export function ask(path, parameters = {}, signal = undefined) {
 }
 
 export function send(path, body) {
-  return answer(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }, true);
+  return answer(
+    path,
+    { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) },
+    true,
+  );
 }

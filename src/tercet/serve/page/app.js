@@ -1,10 +1,21 @@
 // The page: the query lives in the address, the answer in two lists.
 
 import { ask, send } from "./api.js";
-import { byId, counted, el, prepareDialogs, quoted, say, shortened } from "./dom.js";
+import { byId, counted, el, prepareDialogs, quoted, say, shortened, wordsOf } from "./dom.js";
 import { openGraph, prepareGraph } from "./graph.js";
 import { openHistory, prepareHistory } from "./history.js";
-import { flash, found, listKey, prepareResults, renderResults, rowsOf, sayMoves, setPreferring, titleOf } from "./results.js";
+import {
+  flash,
+  found,
+  isCompared,
+  listKey,
+  prepareResults,
+  renderResults,
+  rowsOf,
+  sayMoves,
+  setPreferring,
+  titleOf,
+} from "./results.js";
 import { keepSlopes } from "./slopes.js";
 
 const K = 10;
@@ -16,7 +27,10 @@ let lastEntry = null; // what Undo takes back
 let lastBetter = null;
 let busy = false;
 
-const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+const pause = (milliseconds) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+  });
 const queryOf = (address) => new URLSearchParams(address).get("q")?.trim() ?? "";
 
 // -- searching --------------------------------------------------------------------------------------------------------
@@ -29,7 +43,9 @@ function show(state) {
 }
 
 function notice(title, text, ...actions) {
-  byId("notice").replaceChildren(...[el("h1", null, title), text && el("p", { dir: "auto" }, text), ...actions].filter(Boolean));
+  byId("notice").replaceChildren(
+    ...[el("h1", null, title), text && el("p", { dir: "auto" }, text), ...actions].filter(Boolean),
+  );
 }
 
 async function search(query, attempt = 0) {
@@ -37,11 +53,17 @@ async function search(query, attempt = 0) {
   clearInterval(retry);
   byId("q").value = query;
   document.title = query ? `${query} · Tercet` : "Tercet";
-  if (!query) { current = null; show("start"); return; }
+  if (!query) {
+    current = null;
+    show("start");
+    return;
+  }
   request = new AbortController();
   const mine = request;
   // Only a slow answer shows that it is awaited: a quick one would flicker.
-  const slow = setTimeout(() => { document.body.classList.add("waiting"); }, 180);
+  const slow = setTimeout(() => {
+    document.body.classList.add("waiting");
+  }, 180);
   byId("results").setAttribute("aria-busy", "true");
   try {
     const answer = await ask("search", { q: query, k: K }, mine.signal);
@@ -66,7 +88,8 @@ function display(answer, animated) {
   byId("version").textContent = answer.version;
   byId("version").setAttribute("aria-label", `Version ${answer.version}: history`);
   if (!answer.learned.length && !answer.baseline.length) {
-    const why = unknown.length ? `No document has ${named}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`
+    const why = unknown.length
+      ? `No document has ${named}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`
       : "No document has these words, nor words that were learned near them.";
     notice(`Nothing found for ${quoted(shortened(answer.query, 80))}`, why);
     show("notice");
@@ -81,19 +104,40 @@ function display(answer, animated) {
 }
 
 function describe(answer, unknown, named) {
-  const moved = answer.learned.filter((result) => result.baseline_rank !== result.rank).length;
-  const facts = [moved ? `Learning moved ${moved} of ${answer.learned.length}` : "Learning left the order as it was"];
-  if (Number.isFinite(answer.took_ms)) facts.push(`${answer.took_ms < 10 ? answer.took_ms.toFixed(1) : Math.round(answer.took_ms)} ms`);
+  const facts = [];
+  if (isCompared(answer)) {
+    const moved = answer.learned.filter((result) => result.baseline_rank !== result.rank).length;
+    facts.push(moved ? `Learning moved ${moved} of ${answer.learned.length}` : "Learning left the order as it was");
+  }
+  if (Number.isFinite(answer.took_ms))
+    facts.push(`${answer.took_ms < 10 ? answer.took_ms.toFixed(1) : Math.round(answer.took_ms)} ms`);
   const line = [facts.join(" · ")];
   if (answer.partial) line.push(el("span", { class: "badge bad" }, "partial: the time limit was reached"));
   else if (answer.exact === false) line.push(el("span", { class: "badge" }, "approximate"));
-  if (unknown.length) line.push(el("span", { class: "badge bad", dir: "auto" }, `unknown ${counted(unknown.length, "word").replace(/^\S+ /, "")}: ${named}`));
+  if (unknown.length)
+    line.push(
+      el(
+        "span",
+        { class: "badge bad", dir: "auto" },
+        `unknown ${counted(unknown.length, "word").replace(/^\S+ /, "")}: ${named}`,
+      ),
+    );
   byId("heading").textContent = `Results for ${quoted(shortened(answer.query, 80))}`;
   byId("facts").replaceChildren(...line);
   const skipped = new Set(unknown.map((word) => word.toLowerCase()));
-  const words = [...new Set(answer.query.match(/[\p{L}\p{N}][\p{L}\p{N}'’-]*/gu) ?? [])].filter((word) => word.length > 2 && !skipped.has(word.toLowerCase())).slice(0, 8);
-  byId("words").replaceChildren(...(words.length ? [el("span", { class: "soft" }, "Neighbours of")] : []),
-    ...words.map((word) => el("button", { type: "button", class: "chip", "aria-haspopup": "dialog", onclick: () => openGraph(word) }, el("bdi", null, word))));
+  const words = wordsOf(answer.query)
+    .filter((word) => !skipped.has(word))
+    .slice(0, 8);
+  byId("words").replaceChildren(
+    ...(words.length ? [el("span", { class: "soft" }, "Neighbours of")] : []),
+    ...words.map((word) =>
+      el(
+        "button",
+        { type: "button", class: "chip", "aria-haspopup": "dialog", onclick: () => openGraph(word) },
+        el("bdi", null, word),
+      ),
+    ),
+  );
 }
 
 function failed(problem, query, attempt) {
@@ -102,7 +146,9 @@ function failed(problem, query, attempt) {
   if (waits && attempt < 3) {
     let seconds = Math.ceil(problem.retryAfter ?? 2 ** attempt);
     const clock = el("p", { class: "soft", "aria-live": "off" });
-    const tick = () => { clock.textContent = `Trying again in ${counted(seconds, "second")}.`; };
+    const tick = () => {
+      clock.textContent = `Trying again in ${counted(seconds, "second")}.`;
+    };
     tick();
     retry = setInterval(() => {
       seconds -= 1;
@@ -111,7 +157,11 @@ function failed(problem, query, attempt) {
     }, 1000);
     notice(problem.status === 429 ? "A little too fast" : "The service is busy", problem.message, clock, again);
   } else if (problem.status === 0) {
-    notice("The service is away", "It does not answer. What was learned is safe with it; try again when it runs.", again);
+    notice(
+      "The service is away",
+      "It does not answer. What was learned is safe with it; try again when it runs.",
+      again,
+    );
   } else if (problem.status === 401) {
     notice("A token is needed", "This service answers only with a token.", again);
   } else {
@@ -146,36 +196,50 @@ async function awaitEntry(entry) {
   }
 }
 
-// Sends a change and shows what it did. Returns the problem, or null.
+// Sends a change and shows what it did. Returns why it was refused, or null.
 async function learn(path, body, described) {
   if (busy) return null;
   busy = true;
   try {
     const accepted = await send(path, body);
     lastEntry = path === "prefer" ? accepted.entry : null;
-    if (current === null) return null; // undone from the history, with no list on the page
-    const moves = await awaitEntry(accepted.entry);
-    const text = moves === null ? `${described} It is noted and counts soon.` : moves.length ? described : `${described} The order is the same for now.`;
-    toast(moves === null ? text : `${text} Now ${current.version}.`, lastEntry);
-    say([text, moves && sayMoves(moves)].filter(Boolean).join(" "));
+    await showLearned(accepted.entry, described);
     return null;
   } catch (problem) {
     const wait = problem.retryAfter ? ` Try again in ${counted(Math.ceil(problem.retryAfter), "second")}.` : "";
-    const text = `${path === "prefer" ? "The preference was not taken." : "Nothing was undone."} ${problem.message}${wait}`;
-    toast(text, null, true);
-    say(text);
+    const refused = path === "prefer" ? "The preference was not taken." : "Nothing was undone.";
+    toast(`${refused} ${problem.message}${wait}`, null, true);
+    say(byId("toast-text").textContent);
     return problem;
   } finally {
     busy = false;
   }
 }
 
+// The change is kept already: what fails from here on is only that it can be seen.
+async function showLearned(entry, described) {
+  let moves = null;
+  try {
+    if (current !== null) moves = await awaitEntry(entry);
+  } catch (problem) {
+    toast(`${described} It is kept, but the list could not be asked for again. ${problem.message}`, lastEntry);
+    say(byId("toast-text").textContent);
+    return;
+  }
+  if (moves === null) toast(`${described} It is kept, and counts soon.`, lastEntry);
+  else toast(`${described}${moves.length ? "" : " The order is the same for now."} Now ${current.version}.`, lastEntry);
+  say([byId("toast-text").textContent, moves && sayMoves(moves)].filter(Boolean).join(" "));
+}
+
 async function prefer(better, worse) {
   if (busy) return;
   lastBetter = better.id;
   setPreferring(better.id);
-  const problem = await learn("prefer", { query: current.query, better: better.id, worse: worse.id },
-    `You preferred ${quoted(shortened(titleOf(better), 48))} over ${quoted(shortened(titleOf(worse), 48))}.`);
+  const problem = await learn(
+    "prefer",
+    { query: current.query, better: better.id, worse: worse.id },
+    `You preferred ${quoted(shortened(titleOf(better), 48))} over ${quoted(shortened(titleOf(worse), 48))}.`,
+  );
   setPreferring(null);
   if (problem === null) flash(better.id);
 }
@@ -193,7 +257,12 @@ async function undoLast() {
 function closeToast() {
   const focused = byId("toast").contains(document.activeElement);
   byId("toast").hidden = true;
-  if (focused) (rowsOf("learned").find((row) => row.dataset.id === lastBetter)?.querySelector(".title") ?? byId("q")).focus();
+  if (focused)
+    (
+      rowsOf("learned")
+        .find((row) => row.dataset.id === lastBetter)
+        ?.querySelector(".title") ?? byId("q")
+    ).focus();
 }
 
 function toast(text, entry, bad = false) {
@@ -214,10 +283,19 @@ function onKey(event) {
     byId("q").select();
   } else if (event.key === "ArrowDown" && event.target === byId("q")) {
     const shown = byId("lists").hidden ? [] : rowsOf(byId("lists").dataset.shown);
-    if (shown.length) { event.preventDefault(); shown[0].querySelector(".title").focus(); }
+    if (shown.length) {
+      event.preventDefault();
+      shown[0].querySelector(".title").focus();
+    }
   } else if (listKey(event)) {
     event.preventDefault();
-  } else if (event.key.toLowerCase() === "u" && !event.ctrlKey && !event.metaKey && !event.altKey && event.target.closest?.("#lists li, #toast")) {
+  } else if (
+    event.key.toLowerCase() === "u" &&
+    !event.ctrlKey &&
+    !event.metaKey &&
+    !event.altKey &&
+    event.target.closest?.("#lists li, #toast")
+  ) {
     undoLast();
   } else if (event.key === "Escape" && !typing) {
     if (!byId("toast").hidden) closeToast();
@@ -241,7 +319,10 @@ function start() {
   byId("toast-undo").addEventListener("click", undoLast);
   byId("toast-close").addEventListener("click", closeToast);
   addEventListener("keydown", onKey);
-  addEventListener("popstate", () => search(queryOf(location.search)));
+  addEventListener("popstate", () => {
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+    search(queryOf(location.search));
+  });
   const query = queryOf(location.search);
   search(query);
   if (!query) byId("q").focus();

@@ -24,7 +24,19 @@ let pending = 0;
 export function say(text) {
   clearTimeout(pending);
   byId("say").textContent = "";
-  pending = setTimeout(() => { byId("say").textContent = text; }, 60);
+  pending = setTimeout(() => {
+    byId("say").textContent = text;
+  }, 60);
+}
+
+// Words of a query that are worth a mark or a graph. Those that hold sentences together in English are not.
+const HOLDING = new Set(
+  "a an and are as at be by for from how in is it of on or that the this to was what with".split(" "),
+);
+export function wordsOf(text) {
+  return [...new Set(text.toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}\p{M}_]*/gu) ?? [])].filter(
+    (word) => !HOLDING.has(word),
+  );
 }
 
 export const number = (value, digits = 3) => value.toFixed(digits).replace("-", "\u2212");
@@ -41,6 +53,8 @@ export function prepareDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) {
     for (const button of dialog.querySelectorAll(".close")) button.addEventListener("click", () => dialog.close());
     // A click beside the dialog lands on the dialog itself.
-    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog) dialog.close();
+    });
   }
 }

@@ -11,12 +11,22 @@ let opener = null;
 export function prepareGraph(search) {
   searchFor = search;
   const dialog = byId("graph");
-  byId("graph-search").addEventListener("click", () => { dialog.close(); searchFor(trail.at(-1)); });
-  dialog.addEventListener("close", () => { if (opener?.isConnected) opener.focus(); });
-  dialog.addEventListener("keydown", (event) => {
-    if (event.key === "Backspace" && trail.length > 1) { event.preventDefault(); goTo(trail.length - 2); }
+  byId("graph-search").addEventListener("click", () => {
+    dialog.close();
+    searchFor(trail.at(-1));
   });
-  addEventListener("resize", () => { if (dialog.open && last) draw(last.found, null); });
+  dialog.addEventListener("close", () => {
+    if (opener?.isConnected) opener.focus();
+  });
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "Backspace" && trail.length > 1) {
+      event.preventDefault();
+      goTo(trail.length - 2);
+    }
+  });
+  addEventListener("resize", () => {
+    if (dialog.open && last) draw(last.found, null);
+  });
 }
 
 export function openGraph(word) {
@@ -43,23 +53,37 @@ async function walk(word, from) {
   trail.push(word);
   byId("graph-title").textContent = word;
   byId("graph-search").textContent = `Search ${quoted(word)}`;
-  byId("trail").replaceChildren(...trail.slice(0, -1).flatMap((earlier, step) => [
-    el("button", { type: "button", class: "quiet", onclick: () => goTo(step) }, el("bdi", null, earlier)), el("span", { "aria-hidden": "true" }, "›")]));
+  byId("trail").replaceChildren(
+    ...trail
+      .slice(0, -1)
+      .flatMap((earlier, step) => [
+        el("button", { type: "button", class: "quiet", onclick: () => goTo(step) }, el("bdi", null, earlier)),
+        el("span", { "aria-hidden": "true" }, "›"),
+      ]),
+  );
   body.setAttribute("aria-busy", "true");
   try {
     const found = await ask("related", { word, k: NEIGHBOURS + 1 });
     if (mine !== latest) return;
     // A word counts for itself, most of the time more than any other; that was not learned.
-    found.related = found.related.filter((other) => !sameWord(word.toLowerCase(), other.word)).slice(0, NEIGHBOURS);
+    const own = ownPlace(word.toLowerCase(), found.related);
+    found.related = found.related.filter((_, place) => place !== own).slice(0, NEIGHBOURS);
     last = { found };
     draw(found, from);
     const first = body.querySelector("[tabindex='0']");
     (first ?? byId("graph-search")).focus();
-    say(found.related.length ? `${word}: ${counted(found.related.length, "neighbour")}` : `${word} has no learned neighbours`);
+    say(
+      found.related.length
+        ? `${word}: ${counted(found.related.length, "neighbour")}`
+        : `${word} has no learned neighbours`,
+    );
   } catch (problem) {
     if (mine !== latest) return;
     last = null;
-    const text = problem.status === 404 || problem.status === 422 ? `The model does not know ${quoted(word)}, or passes over it.` : problem.message;
+    const text =
+      problem.status === 404 || problem.status === 422
+        ? `The model does not know ${quoted(word)}, or passes over it.`
+        : problem.message;
     body.replaceChildren(el("p", { class: "empty", role: "alert" }, text));
     byId("graph-search").focus();
   } finally {
@@ -67,16 +91,31 @@ async function walk(word, from) {
   }
 }
 
-// Also when the model has it cut: "diseases" and "diseas", "happily" and "happili".
-function sameWord(word, other) {
-  const stem = other.slice(0, -1);
-  return word === other || (stem.length > 2 && word.startsWith(stem) && word.length >= other.length && word.length - other.length < 4);
+// Where a word is among its neighbours, also as the model may have cut it: "diseases" and "diseas", "happily" and
+// "happili".
+function ownPlace(word, related) {
+  const exact = related.findIndex((other) => other.word === word);
+  if (exact !== -1) return exact;
+  return related.findIndex(({ word: other }) => {
+    const longer = word.length - other.length;
+    return other.length > 3 && longer >= 0 && longer < 4 && word.startsWith(other.slice(0, -1));
+  });
 }
 
 function pill(text, kind, weight = null) {
-  const label = drawn("text", { "text-anchor": "middle", dy: "0.34em" }, drawn("tspan", null, text),
-    weight === null ? null : drawn("tspan", { class: "weight", dx: "6" }, weight));
-  return drawn("g", { class: `node ${kind}` }, drawn("title", null, text), drawn("rect", { rx: 15, height: 30, y: -15 }), label);
+  const label = drawn(
+    "text",
+    { "text-anchor": "middle", dy: "0.34em" },
+    drawn("tspan", null, text),
+    weight === null ? null : drawn("tspan", { class: "weight", dx: "6" }, weight),
+  );
+  return drawn(
+    "g",
+    { class: `node ${kind}` },
+    drawn("title", null, text),
+    drawn("rect", { rx: 15, height: 30, y: -15 }),
+    label,
+  );
 }
 
 function fitPill(node, widest) {
@@ -84,7 +123,8 @@ function fitPill(node, widest) {
   const word = label.querySelector("tspan");
   const whole = word.textContent;
   // Long words are cut so that neighbours stay apart; the whole word is in the label of the node.
-  for (let most = whole.length; label.getComputedTextLength() > widest && most > 4; most -= 1) word.textContent = `${whole.slice(0, most - 1)}…`;
+  for (let most = whole.length; label.getComputedTextLength() > widest && most > 4; most -= 1)
+    word.textContent = `${whole.slice(0, most - 1)}…`;
   const width = label.getComputedTextLength() + 24;
   const shape = node.querySelector("rect");
   shape.setAttribute("width", width);
@@ -94,7 +134,7 @@ function fitPill(node, widest) {
 
 function onEllipse(index, count, width, height) {
   const angle = (2 * Math.PI * index) / count - Math.PI / 2;
-  return { x: (width / 2) + Math.cos(angle) * (width / 2 - 100), y: (height / 2) + Math.sin(angle) * (height / 2 - 24) };
+  return { x: width / 2 + Math.cos(angle) * (width / 2 - 100), y: height / 2 + Math.sin(angle) * (height / 2 - 24) };
 }
 
 // Clockwise too: down on the right, up on the left. Nearer to the edges than an ellipse, for narrow screens.
@@ -105,7 +145,10 @@ function inColumns(index, count, width, height, half) {
   const step = onRight ? index : count - 1 - index;
   const bulge = rows < 2 ? 0 : Math.sin((Math.PI * step) / (rows - 1)); // the middle of a column is farther out
   const inset = half + 2 + 34 * (1 - bulge);
-  return { x: onRight ? width - inset : inset, y: 26 + ((height - 52) * (rows < 2 ? 0.25 : step)) / Math.max(rows - 1, 1) };
+  return {
+    x: onRight ? width - inset : inset,
+    y: 26 + ((height - 52) * (rows < 2 ? 0.25 : step)) / Math.max(rows - 1, 1),
+  };
 }
 
 function draw(found, from) {
@@ -115,12 +158,19 @@ function draw(found, from) {
   const height = narrow ? 440 : 380;
   const { related } = found;
   if (!related.length) {
-    body.replaceChildren(el("p", { class: "empty" }, `Nothing was learned that ties other words to ${quoted(found.word)}.`));
+    body.replaceChildren(
+      el("p", { class: "empty" }, `Nothing was learned that ties other words to ${quoted(found.word)}.`),
+    );
     return;
   }
   const largest = Math.max(...related.map((other) => Math.abs(other.weight))) || 1;
-  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group",
-    "aria-label": `${found.word} and ${counted(related.length, "learned neighbour")}, the strongest first` });
+  const svg = drawn("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    role: "group",
+    "aria-label": `${found.word} and ${counted(related.length, "learned neighbour")}, the strongest first`,
+  });
   body.replaceChildren(svg);
   const centre = { x: width / 2, y: height / 2 };
   const edges = drawn("g", { class: "edges" });
@@ -132,18 +182,33 @@ function draw(found, from) {
     node.setAttribute("aria-label", `${other.word}, weight ${number(other.weight)}`);
     svg.append(node);
     const half = fitPill(node, narrow ? 96 : 150) / 2;
-    const at = narrow ? inColumns(index, related.length, width, height, half) : onEllipse(index, related.length, width, height);
+    const at = narrow
+      ? inColumns(index, related.length, width, height, half)
+      : onEllipse(index, related.length, width, height);
     node.style.transform = `translate(${at.x}px, ${at.y}px)`;
     const strength = Math.abs(other.weight) / largest;
-    const edge = drawn("line", { x1: centre.x, y1: centre.y, x2: at.x, y2: at.y, class: other.weight < 0 ? "bad" : "good",
-      "stroke-width": 1 + 5 * strength });
+    const edge = drawn("line", {
+      x1: centre.x,
+      y1: centre.y,
+      x2: at.x,
+      y2: at.y,
+      class: other.weight < 0 ? "bad" : "good",
+      "stroke-width": 1 + 5 * strength,
+    });
     edges.append(edge);
     node.addEventListener("click", () => walk(other.word, at));
     node.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); walk(other.word, at); }
-      else if (step) { event.preventDefault(); choose(nodes, (index + step + nodes.length) % nodes.length); }
-      else if (event.key === "Home" || event.key === "End") { event.preventDefault(); choose(nodes, event.key === "Home" ? 0 : nodes.length - 1); }
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        walk(other.word, at);
+      } else if (step) {
+        event.preventDefault();
+        choose(nodes, (index + step + nodes.length) % nodes.length);
+      } else if (event.key === "Home" || event.key === "End") {
+        event.preventDefault();
+        choose(nodes, event.key === "Home" ? 0 : nodes.length - 1);
+      }
     });
     return node;
   });
@@ -158,7 +223,13 @@ function draw(found, from) {
   middle.animate([{ transform: `translate(${from.x}px, ${from.y}px)` }, { transform: rest }], timing);
   edges.animate([{ opacity: 0 }, { opacity: 0, offset: 0.4 }, { opacity: 1 }], timing);
   for (const node of nodes) {
-    node.animate([{ transform: rest, opacity: 0 }, { transform: node.style.transform, opacity: 1 }], { ...timing, delay: 90, fill: "backwards" });
+    node.animate(
+      [
+        { transform: rest, opacity: 0 },
+        { transform: node.style.transform, opacity: 1 },
+      ],
+      { ...timing, delay: 90, fill: "backwards" },
+    );
   }
 }
 

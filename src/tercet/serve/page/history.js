@@ -8,12 +8,18 @@ const LIMIT = 50;
 const TITLES = 20; // documents not seen yet whose titles are asked for
 let undo = async () => null;
 
-export function prepareHistory(onUndo) { undo = onUndo; }
+export function prepareHistory(onUndo) {
+  undo = onUndo;
+}
 
 function when(value) {
   const date = new Date(value);
   if (Number.isNaN(date.getTime())) return String(value);
-  return el("time", { datetime: date.toISOString() }, date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
+  return el(
+    "time",
+    { datetime: date.toISOString() },
+    date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }),
+  );
 }
 
 const titled = (id) => el("bdi", { class: "strong", "data-doc": id }, knownTitle(id));
@@ -26,23 +32,39 @@ function described(item) {
 }
 
 function row(item) {
-  const button = item.active && item.kind !== "withdraw" ? el("button", { type: "button", "aria-label": `Undo ${item.version}` }, "Undo") : null;
+  const button =
+    item.active && item.kind !== "withdraw"
+      ? el("button", { type: "button", "aria-label": `Undo ${item.version}` }, "Undo")
+      : null;
   button?.addEventListener("click", async () => {
     button.setAttribute("aria-disabled", "true");
     const problem = await undo(item.entry, `${item.version} is undone.`);
     await fill(problem);
     byId("history").querySelector(".close").focus(); // the button is gone
   });
-  return el("li", { class: item.active ? null : "inactive" }, el("span", { class: "version" }, item.version),
-    el("div", null, el("p", null, ...described(item)), el("p", { class: "soft" }, when(item.time), item.active ? null : " · undone")), button);
+  return el(
+    "li",
+    { class: item.active ? null : "inactive" },
+    el("span", { class: "version" }, item.version),
+    el(
+      "div",
+      null,
+      el("p", null, ...described(item)),
+      el("p", { class: "soft" }, when(item.time), item.active ? null : " · undone"),
+    ),
+    button,
+  );
 }
 
 async function fillTitles(body) {
-  const missing = [...new Set([...body.querySelectorAll("[data-doc]")].map((node) => node.dataset.doc))].filter((id) => knownTitle(id) === id);
+  const missing = [...new Set([...body.querySelectorAll("[data-doc]")].map((node) => node.dataset.doc))].filter(
+    (id) => knownTitle(id) === id,
+  );
   for (const id of missing.slice(0, TITLES)) {
     const found = await ask(`documents/${encodeURIComponent(id)}`);
     rememberTitle(id, found.title);
-    for (const node of body.querySelectorAll("[data-doc]")) if (node.dataset.doc === id) node.textContent = knownTitle(id);
+    for (const node of body.querySelectorAll("[data-doc]"))
+      if (node.dataset.doc === id) node.textContent = knownTitle(id);
   }
 }
 
@@ -52,10 +74,20 @@ async function fill(problem = null) {
   try {
     const found = await ask("versions", { limit: LIMIT });
     const rows = found.versions.map(row);
-    const base = found.total > rows.length ? el("p", { class: "soft" }, `${counted(found.total - rows.length, "earlier version")} not shown.`) : null;
-    const list = rows.length ? el("ol", { class: "entries" }, rows)
-      : el("p", { class: "empty" }, "Nothing was learned here yet. Prefer a result over the one above it, and it shows here.");
-    body.replaceChildren(...[problem && el("p", { class: "bad", role: "alert" }, problem.message), list, base].filter(Boolean));
+    const base =
+      found.total > rows.length
+        ? el("p", { class: "soft" }, `${counted(found.total - rows.length, "earlier version")} not shown.`)
+        : null;
+    const list = rows.length
+      ? el("ol", { class: "entries" }, rows)
+      : el(
+          "p",
+          { class: "empty" },
+          "Nothing was learned here yet. Prefer a result over the one above it, and it shows here.",
+        );
+    body.replaceChildren(
+      ...[problem && el("p", { class: "bad", role: "alert" }, problem.message), list, base].filter(Boolean),
+    );
   } catch (failure) {
     body.replaceChildren(el("p", { class: "empty bad", role: "alert" }, failure.message));
   } finally {

@@ -7,13 +7,21 @@ import { openGraph } from "./graph.js";
 const SHOWN = 8; // pairs before "show all"
 
 function word(text) {
-  return el("button", { type: "button", class: "word", title: `What was learned near ${text}`, onclick: () => openGraph(text) },
-    el("bdi", null, text));
+  return el(
+    "button",
+    { type: "button", class: "word", title: `What was learned near ${text}`, onclick: () => openGraph(text) },
+    el("bdi", null, text),
+  );
 }
 
 function words(pair) {
   if (pair.query_word === pair.doc_word) return [word(pair.query_word)];
-  return [word(pair.query_word), el("span", { class: "to", "aria-hidden": "true" }, " → "), hiddenText(" matches "), word(pair.doc_word)];
+  return [
+    word(pair.query_word),
+    el("span", { class: "to", "aria-hidden": "true" }, " → "),
+    hiddenText(" matches "),
+    word(pair.doc_word),
+  ];
 }
 
 function bar(value, low, high) {
@@ -29,8 +37,13 @@ function bar(value, low, high) {
 }
 
 function row(label, value, low, high, kind) {
-  return el("tr", { class: kind ?? null }, el("th", { scope: "row" }, label), el("td", { class: "bar", "aria-hidden": "true" }, bar(value, low, high)),
-    el("td", { class: "number" }, signed(value)));
+  return el(
+    "tr",
+    { class: kind ?? null },
+    el("th", { scope: "row" }, label),
+    el("td", { class: "bar", "aria-hidden": "true" }, bar(value, low, high)),
+    el("td", { class: "number" }, signed(value)),
+  );
 }
 
 function table(found, all, showAll, caption) {
@@ -46,23 +59,55 @@ function table(found, all, showAll, caption) {
   const rows = shown.map((pair) => row(words(pair), pair.contribution, low, high));
   if (restCount) {
     const label = counted(restCount, "more pair");
-    rows.push(row(folded.length ? el("button", { type: "button", class: "word", onclick: showAll }, label) : label, restValue, low, high, "rest"));
+    rows.push(
+      row(
+        folded.length ? el("button", { type: "button", class: "word", onclick: showAll }, label) : label,
+        restValue,
+        low,
+        high,
+        "rest",
+      ),
+    );
   }
   const sum = ordered.reduce((total, pair) => total + pair.contribution, rest.contribution);
-  const foot = el("tr", { class: "sum" }, el("th", { scope: "row", colspan: "2" }, "Sum of ", counted(ordered.length + rest.count, "pair of words", "pairs of words")),
-    el("td", { class: "number" }, number(sum)));
+  const foot = el(
+    "tr",
+    { class: "sum" },
+    el(
+      "th",
+      { scope: "row", colspan: "2" },
+      "Sum of ",
+      counted(ordered.length + rest.count, "pair of words", "pairs of words"),
+    ),
+    el("td", { class: "number" }, number(sum)),
+  );
   const head = el("tr", null, ...["Words", "Bar", "Contribution"].map((name) => el("th", { scope: "col" }, name)));
-  return el("table", { class: "pairs" }, el("caption", null, caption), el("thead", { class: "hidden" }, head),
-    el("tbody", null, rows), el("tfoot", null, foot));
+  return el(
+    "table",
+    { class: "pairs" },
+    el("caption", null, caption),
+    el("thead", { class: "hidden" }, head),
+    el("tbody", null, rows),
+    el("tfoot", null, foot),
+  );
 }
 
 async function showDocument(id, place, button) {
   const open = button.getAttribute("aria-expanded") === "true";
   button.setAttribute("aria-expanded", String(!open));
-  if (open) { place.replaceChildren(); return; }
+  if (open) {
+    place.replaceChildren();
+    return;
+  }
   try {
     const found = await ask(`documents/${encodeURIComponent(id)}`);
-    place.replaceChildren(el("div", { class: "text", dir: "auto", tabindex: "0", role: "region", "aria-label": "Text of the document" }, found.text));
+    place.replaceChildren(
+      el(
+        "div",
+        { class: "text", dir: "auto", tabindex: "0", role: "region", "aria-label": "Text of the document" },
+        found.text,
+      ),
+    );
   } catch (problem) {
     place.replaceChildren(el("p", { class: "bad", role: "alert" }, problem.message));
   }
@@ -74,16 +119,36 @@ export function fillReasons(panel, { query, system, result, versus }) {
   let against = false;
   const body = el("div", null, el("p", { class: "soft" }, "Looking for the reasons…"));
   const place = el("div");
-  const choices = versus === null ? null : el("div", { class: "choices", role: "group", "aria-label": "Reasons for" },
-    ...[["Its score", false], ["Against the one above", true]].map(([name, value]) => el("button", { type: "button", class: "quiet",
-      "aria-pressed": String(value === against), onclick: (event) => {
-        against = value;
-        for (const other of event.target.parentNode.children) other.setAttribute("aria-pressed", String(other === event.target));
-        draw();
-      } }, name)));
+  const choices =
+    versus === null
+      ? null
+      : el(
+          "div",
+          { class: "choices", role: "group", "aria-label": "Reasons for" },
+          ...[
+            ["Its score", false],
+            ["Against the one above", true],
+          ].map(([name, value]) =>
+            el(
+              "button",
+              {
+                type: "button",
+                class: "quiet",
+                "aria-pressed": String(value === against),
+                onclick: (event) => {
+                  against = value;
+                  for (const other of event.target.parentNode.children)
+                    other.setAttribute("aria-pressed", String(other === event.target));
+                  draw();
+                },
+              },
+              name,
+            ),
+          ),
+        );
   const read = el("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Read the document");
   read.addEventListener("click", () => showDocument(result.id, place, read));
-  panel.replaceChildren(...[choices, body, el("p", { class: "about" }, read), place].filter(Boolean));
+  const parts = [choices, body, el("p", { class: "about" }, read), place].filter(Boolean);
   let latest = 0;
 
   async function draw() {
@@ -96,9 +161,27 @@ export function fillReasons(panel, { query, system, result, versus }) {
       const found = await ask("explain", parameters);
       if (mine !== latest) return;
       const render = () => {
-        const caption = against ? `Its lead over the one above: ${signed(found.score)}` : `Why its score is ${number(found.score)}`;
-        const nothing = found.pairs.length ? null : el("p", { class: "soft" }, "No pair of words speaks for or against it.");
-        body.replaceChildren(...[table(found, all, () => { all = true; render(); }, caption), nothing].filter(Boolean));
+        const caption = against
+          ? `Its lead over the one above: ${signed(found.score)}`
+          : `Why its score is ${number(found.score)}`;
+        const nothing = found.pairs.length
+          ? null
+          : el("p", { class: "soft" }, "No pair of words speaks for or against it.");
+        body.replaceChildren(
+          ...[
+            table(
+              found,
+              all,
+              () => {
+                all = true;
+                render();
+                body.querySelectorAll("tbody tr")[SHOWN]?.querySelector("button").focus(); // the button is gone
+              },
+              caption,
+            ),
+            nothing,
+          ].filter(Boolean),
+        );
       };
       render();
     } catch (problem) {
@@ -109,6 +192,9 @@ export function fillReasons(panel, { query, system, result, versus }) {
       if (mine === latest) panel.removeAttribute("aria-busy");
     }
   }
-  return draw();
+  // Reasons of an earlier version stay until those of the new one are there.
+  const again = panel.childElementCount > 0;
+  const drawn = draw();
+  if (!again) panel.replaceChildren(...parts);
+  return again ? drawn.then(() => panel.replaceChildren(...parts)) : drawn;
 }
-

@@ -1,6 +1,6 @@
 // The two lists. Rows are kept by document, so that a new version moves them instead of replacing them.
 
-import { byId, calm, counted, el, hiddenText, number, quoted, shortened } from "./dom.js";
+import { byId, calm, counted, el, hiddenText, number, quoted, shortened, wordsOf } from "./dom.js";
 import { fillReasons } from "./reasons.js";
 import { drawSlopes, drawSlopesFor } from "./slopes.js";
 
@@ -13,40 +13,78 @@ let serial = 0;
 export const rowsOf = (system) => [...byId(system).children].filter((row) => !row.classList.contains("leaving"));
 export const titleOf = (result) => (result.title ?? "").trim() || result.id;
 
+// Not when the deadline passed before there was a list to compare with.
+export const isCompared = (answer) => !answer.partial || answer.baseline.length > 0;
+
 const titles = new Map(); // of all documents seen, for the history
 export const knownTitle = (id) => titles.get(id) ?? id;
 export const rememberTitle = (id, title) => titles.set(id, title.trim() || id);
 
 // Words of the query in a snippet; the service's analyser decides what matches, this only helps the eye.
 function marked(text, query) {
-  const sought = (query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => word.length > 2);
+  const sought = wordsOf(query);
   if (!sought.length) return [text];
-  const near = (piece) => sought.some((word) => piece === word || (Math.abs(piece.length - word.length) < 4
-    && piece.slice(0, Math.max(4, word.length - 2)) === word.slice(0, Math.max(4, word.length - 2))));
-  return text.split(/([\p{L}\p{N}]+)/u).map((piece) => (near(piece.toLowerCase()) ? el("mark", null, piece) : piece));
+  const near = (piece) =>
+    sought.some(
+      (word) =>
+        piece === word ||
+        (Math.abs(piece.length - word.length) < 4 &&
+          piece.slice(0, Math.max(4, word.length - 2)) === word.slice(0, Math.max(4, word.length - 2))),
+    );
+  return text
+    .split(/([\p{L}\p{N}\p{M}_]+)/u)
+    .map((piece) => (near(piece.toLowerCase()) ? el("mark", null, piece) : piece));
 }
 
+// What learning did to a document. In both lists it is told from the baseline's rank to the learned one.
 function movement(system, result, names) {
-  const other = system === "learned" ? result.baseline_rank : result.learned_rank;
-  if (other === null || other === undefined) {
-    return system === "learned" ? { way: "new", text: "new", said: `not among the first of ${names.baseline}` }
-      : { way: "gone", text: "–", said: "not among the first learned" };
-  }
-  // In both lists an arrow says what learning did to the document.
-  const up = system === "learned" ? other - result.rank : result.rank - other;
-  if (up === 0) return { way: "same", text: "=", said: `same place as in ${names[system === "learned" ? "baseline" : "learned"]}` };
-  const way = up > 0 ? "up" : "down";
-  return { way, text: `${up > 0 ? "▲" : "▼"}\u2009${Math.abs(up)}`, said: `moved ${way} by ${Math.abs(up)}, from ${system === "learned" ? other : result.rank} to ${system === "learned" ? result.rank : other}` };
+  if (!isCompared(shown)) return { way: "same", text: "", said: "" };
+  const [from, to] = system === "learned" ? [result.baseline_rank, result.rank] : [result.rank, result.learned_rank];
+  if (from === null) return { way: "new", text: "new", said: `not found by ${names.baseline}` };
+  if (to === null) return { way: "gone", text: "–", said: "not among the learned results" };
+  if (from === to) return { way: "same", text: "=", said: "not moved by learning" };
+  const way = to < from ? "up" : "down";
+  const text = `${to < from ? "▲" : "▼"}\u2009${Math.abs(from - to)}`;
+  return { way, text, said: `moved ${way} by ${Math.abs(from - to)}, from ${from} to ${to}` };
 }
 
 function makeRow(system) {
   serial += 1;
   const panel = el("div", { class: "reasons", id: `reasons-${serial}`, hidden: true });
-  const title = el("button", { type: "button", class: "title", dir: "auto", "aria-expanded": "false", "aria-controls": panel.id });
-  const button = system === "baseline" ? null : el("button", { type: "button", class: "prefer" }, el("span", { "aria-hidden": "true" }, "↑"),
-    el("span", { class: "prefer-text" }, "Prefer this over the one above"));
-  const row = el("li", null, el("div", { class: "head" }, el("span", { class: "rank" }), el("div", { class: "what" }, el("div", { class: "line" }, el("h3", null, title), el("bdi", { class: "id" })),
-    el("p", { class: "snippet", dir: "auto" })), el("div", { class: "side" }, el("span", { class: "moved" }), el("span", { class: "score" }))), button, panel);
+  const title = el("button", {
+    type: "button",
+    class: "title",
+    dir: "auto",
+    "aria-expanded": "false",
+    "aria-controls": panel.id,
+  });
+  const button =
+    system === "baseline"
+      ? null
+      : el(
+          "button",
+          { type: "button", class: "prefer" },
+          el("span", { "aria-hidden": "true" }, "↑"),
+          el("span", { class: "prefer-text" }, "Prefer this over the one above"),
+        );
+  const row = el(
+    "li",
+    null,
+    el(
+      "div",
+      { class: "head" },
+      el("span", { class: "rank" }),
+      el(
+        "div",
+        { class: "what" },
+        el("div", { class: "line" }, el("h3", null, title), el("bdi", { class: "id" })),
+        el("p", { class: "snippet", dir: "auto" }),
+      ),
+      el("div", { class: "side" }, el("span", { class: "moved" }), el("span", { class: "score" })),
+    ),
+    button,
+    panel,
+  );
   title.addEventListener("click", () => toggle(row, system));
   button?.addEventListener("click", () => preferRow(row));
   for (const event of ["pointerenter", "focusin"]) row.addEventListener(event, () => light(row.dataset.id));
@@ -55,7 +93,8 @@ function makeRow(system) {
 }
 
 function light(id) {
-  for (const system of SYSTEMS) for (const row of byId(system).children) row.classList.toggle("lit", row.dataset.id === id);
+  for (const system of SYSTEMS)
+    for (const row of byId(system).children) row.classList.toggle("lit", row.dataset.id === id);
   byId("lists").classList.toggle("lighting", id !== null);
   drawSlopes();
 }
@@ -77,26 +116,41 @@ function fillRow(row, system, result, above, names) {
   if (button === null) return;
   button.hidden = above === null;
   if (above !== null) {
-    button.setAttribute("aria-label", `Prefer this over the one above: ${quoted(shortened(titleOf(result)))} over ${quoted(shortened(titleOf(above)))}`);
+    button.setAttribute(
+      "aria-label",
+      `Prefer this over the one above: ${quoted(shortened(titleOf(result)))} over ${quoted(shortened(titleOf(above)))}`,
+    );
   }
 }
 
 function openRow(row, system) {
   const rows = rowsOf(system);
   const place = rows.indexOf(row);
-  return fillReasons(row.querySelector(".reasons"), { query: shown.query, system, result: row.result, versus: place > 0 ? rows[place - 1].dataset.id : null });
+  return fillReasons(row.querySelector(".reasons"), {
+    query: shown.query,
+    system,
+    result: row.result,
+    versus: place > 0 ? rows[place - 1].dataset.id : null,
+  });
 }
 
-export function isOpen(row) { return row.querySelector(".title").getAttribute("aria-expanded") === "true"; }
+export function isOpen(row) {
+  return row.querySelector(".title").getAttribute("aria-expanded") === "true";
+}
 
 export async function toggle(row, system) {
   const opening = !isOpen(row);
   row.classList.toggle("open", opening);
   row.querySelector(".title").setAttribute("aria-expanded", String(opening));
   const panel = row.querySelector(".reasons");
-  if (!opening) { panel.hidden = true; return; }
+  if (!opening) {
+    panel.hidden = true;
+    return;
+  }
   // The panel appears with its content, so that the list moves once; or as it is when that takes long.
-  const slow = setTimeout(() => { panel.hidden = !isOpen(row); }, 300);
+  const slow = setTimeout(() => {
+    panel.hidden = !isOpen(row);
+  }, 300);
   await openRow(row, system);
   clearTimeout(slow);
   panel.hidden = !isOpen(row);
@@ -111,7 +165,9 @@ export function preferRow(row) {
 function renderList(system, results, animated, names) {
   const list = byId(system);
   for (const row of list.querySelectorAll(".leaving")) row.remove();
-  const before = new Map([...list.children].map((row) => [row.dataset.id, { row, top: row.offsetTop, rank: row.result.rank }]));
+  const before = new Map(
+    [...list.children].map((row) => [row.dataset.id, { row, top: row.offsetTop, rank: row.result.rank }]),
+  );
   const focused = list.contains(document.activeElement) ? document.activeElement : null;
   const rows = results.map((result, place) => {
     const row = (animated && before.get(result.id)?.row) || makeRow(system);
@@ -122,7 +178,12 @@ function renderList(system, results, animated, names) {
   const kept = new Set(rows);
   // Moving a focused element blurs it: rows are put in order around it where possible, and the focus is given back.
   list.replaceChildren(...rows);
-  if (focused && document.activeElement !== focused && list.contains(focused)) focused.focus({ preventScroll: true });
+  if (focused && list.contains(focused)) {
+    focused.focus({ preventScroll: true });
+    // The first has nothing above it, so its button is gone.
+    if (document.activeElement !== focused)
+      focused.closest("li").querySelector(".title").focus({ preventScroll: true });
+  }
   for (const row of rows) {
     const earlier = before.get(row.dataset.id);
     if (animated && isOpen(row)) openRow(row, system);
@@ -131,7 +192,16 @@ function renderList(system, results, animated, names) {
     if (calm()) continue;
     if (!earlier) row.animate([{ opacity: 0 }, { opacity: 1 }], MOVE);
     else if (earlier.top !== row.offsetTop) {
-      row.animate([{ transform: `translateY(${earlier.top - row.offsetTop}px)` }, { transform: "none" }], MOVE);
+      const below = earlier.top - row.offsetTop;
+      // What rises passes over what sinks.
+      const lifted = below > 0 ? { zIndex: 4, boxShadow: "0 6px 24px #0003" } : { zIndex: 0 };
+      row.animate(
+        [
+          { transform: `translateY(${below}px)`, ...lifted },
+          { transform: "none", ...lifted },
+        ],
+        MOVE,
+      );
     }
   }
   if (animated && !calm()) {
@@ -141,7 +211,10 @@ function renderList(system, results, animated, names) {
       row.inert = true;
       row.style.top = `${top}px`;
       list.append(row);
-      row.animate([{ opacity: 1 }, { opacity: 0 }], { ...MOVE, fill: "forwards" }).finished.then(() => row.remove(), () => row.remove());
+      row.animate([{ opacity: 1 }, { opacity: 0 }], { ...MOVE, fill: "forwards" }).finished.then(
+        () => row.remove(),
+        () => row.remove(),
+      );
     }
   }
   return moves;
@@ -155,6 +228,11 @@ export function renderResults(answer, animated) {
   byId("baseline-name").textContent = names.baseline;
   document.querySelector("#switch [data-list=baseline]").textContent = names.baseline;
   renderList("baseline", answer.baseline, animated, names);
+  for (const system of SYSTEMS) {
+    const none = byId(`${system}-none`);
+    none.hidden = answer[system].length > 0;
+    none.textContent = isCompared(answer) ? "No document has these words." : "Left out: the time limit was reached.";
+  }
   const moves = renderList("learned", answer.learned, animated, names);
   light(null);
   drawSlopesFor(animated && !calm() ? MOVE.duration + 80 : 0);
@@ -163,7 +241,9 @@ export function renderResults(answer, animated) {
 
 export function sayMoves(moves) {
   const risen = moves.filter((move) => move.to < move.from);
-  return risen.map((move) => `${quoted(shortened(titleOf(move.row.result)))} moved from ${move.from} to ${move.to}`).join(". ");
+  return risen
+    .map((move) => `${quoted(shortened(titleOf(move.row.result)))} moved from ${move.from} to ${move.to}`)
+    .join(". ");
 }
 
 export function flash(id) {
@@ -175,12 +255,13 @@ export function flash(id) {
 }
 
 export function setPreferring(id) {
-  byId("learned").toggleAttribute("aria-busy", id !== null);
+  byId("learned").setAttribute("aria-busy", String(id !== null));
   for (const row of rowsOf("learned")) {
     const button = row.querySelector(".prefer");
     button.setAttribute("aria-disabled", String(id !== null));
     button.classList.toggle("working", row.dataset.id === id);
-    button.querySelector(".prefer-text").textContent = row.dataset.id === id ? "Learning…" : "Prefer this over the one above";
+    button.querySelector(".prefer-text").textContent =
+      row.dataset.id === id ? "Learning…" : "Prefer this over the one above";
   }
 }
 
@@ -188,27 +269,44 @@ export function setPreferring(id) {
 export function listKey(event) {
   const row = event.target.closest?.("#lists li");
   if (!row || event.altKey || event.ctrlKey || event.metaKey) return false;
+  if (event.target.matches(".text") && event.key.startsWith("Arrow")) return false; // they scroll it
   const system = row.parentNode.id;
   const rows = rowsOf(system);
   const place = rows.indexOf(row);
-  const focus = (other) => { other?.querySelector(".title").focus(); return true; };
+  const focus = (other) => {
+    other?.querySelector(".title").focus();
+    return true;
+  };
   if (event.key === "ArrowDown") return focus(rows[Math.min(place + 1, rows.length - 1)]);
-  if (event.key === "ArrowUp") { if (place === 0) byId("q").focus(); else focus(rows[place - 1]); return true; }
+  if (event.key === "ArrowUp") {
+    if (place === 0) byId("q").focus();
+    else focus(rows[place - 1]);
+    return true;
+  }
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
     const target = event.key === "ArrowLeft" ? "baseline" : "learned";
     if (target === system) return true;
     showList(target);
     const others = rowsOf(target);
-    return focus(others.find((other) => other.dataset.id === row.dataset.id) ?? others[Math.min(place, others.length - 1)]);
+    return focus(
+      others.find((other) => other.dataset.id === row.dataset.id) ?? others[Math.min(place, others.length - 1)],
+    );
   }
-  if (event.key === "p" || event.key === "P") { if (system === "learned") preferRow(row); return true; }
-  if (event.key === "Escape" && isOpen(row)) { toggle(row, system); return focus(row); }
+  if (event.key === "p" || event.key === "P") {
+    if (system === "learned") preferRow(row);
+    return true;
+  }
+  if (event.key === "Escape" && isOpen(row)) {
+    toggle(row, system);
+    return focus(row);
+  }
   return false;
 }
 
 export function showList(system) {
   byId("lists").dataset.shown = system;
-  for (const button of byId("switch").children) button.setAttribute("aria-pressed", String(button.dataset.list === system));
+  for (const button of byId("switch").children)
+    button.setAttribute("aria-pressed", String(button.dataset.list === system));
   drawSlopes();
 }
 
@@ -217,4 +315,5 @@ export function prepareResults(onPrefer) {
   for (const button of byId("switch").children) button.addEventListener("click", () => showList(button.dataset.list));
 }
 
-export const found = (answer) => `${counted(answer.learned.length, "result")} learned, ${answer.baseline.length.toLocaleString("en")} of ${answer.baseline_name ?? "BM25"}`;
+export const found = (answer) =>
+  `${counted(answer.learned.length, "result")} learned, ${answer.baseline.length.toLocaleString("en")} of ${answer.baseline_name ?? "BM25"}`;

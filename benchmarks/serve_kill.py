@@ -1,0 +1,42 @@
+"""kill -9 at random moments, 100 times, while preferences arrive.
+
+After each restart, what was acknowledged must be there, and the model must be the replay of the journal, to the bit.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from common import machine_facts, parse_arguments, print_facts, write_json
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+
+def main() -> None:
+    from killing import kill_again_and_again
+
+    arguments = parse_arguments(__doc__, needs_data=False)
+    facts = machine_facts()
+    print_facts(facts)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        tally = kill_again_and_again(Path(folder), 10 if arguments.quick else 100, arguments.seed)
+    took = time.monotonic() - started
+    print(f"\n{tally.restarts} kills in {took:.0f} s: {tally.acknowledged:,} entries acknowledged,", end=" ")
+    print(f"{tally.entries:,} kept, {tally.torn} torn last lines, {len(tally.problems)} faults")
+    for problem in tally.problems[:20]:
+        print(f"  {problem}")
+    write_json(arguments.output, {"machine": facts, "seconds": took, **vars(tally)})
+    sys.exit(1 if tally.problems else 0)
+
+
+if __name__ == "__main__":
+    main()
