@@ -4,10 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint bench repro clean
+.PHONY: demo serve test lint bench repro screenshot clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tercet demo
+
+# The page over the demo's documents, on this machine only.
+serve: $(VENV)/.serve
+	@test -d out/demo/index || $(BIN)/tercet demo
+	@$(BIN)/tercet serve out/demo/index
 
 test: lint
 	$(BIN)/python -m pytest
@@ -33,6 +38,12 @@ repro: $(VENV)/.bench
 	$(BIN)/tercet repro chen2010
 	$(BIN)/tercet repro ssi
 	$(BIN)/tercet repro minbatsrank
+	$(BIN)/tercet repro rankrls
+
+# The picture of the page in the README; needs a Chromium.
+screenshot: $(VENV)/.test
+	@test -d out/demo/index || $(BIN)/tercet demo
+	$(BIN)/python benchmarks/page_screenshot.py
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -51,6 +62,11 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml
 $(VENV)/.test: $(VENV)/.core
 	@echo "installing what the tests need"
 	@$(PIP) install -e '.[test]'
+	@touch $@
+
+$(VENV)/.serve: $(VENV)/.core
+	@echo "installing what the service needs"
+	@$(PIP) install -e '.[serve]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.core
