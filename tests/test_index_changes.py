@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,8 @@ import tercet as tc
 from indexes import DOCS, answers, small_model
 from tercet.errors import BundleError, InputError, MissingBundleError
 from tercet.search import Index
+from tercet.search.segment import Segment
+from tercet.search.view import View
 
 WORDS = [f"w{i}" for i in range(12)]
 SOME = {"first": " ".join(WORDS)}
@@ -238,3 +243,136 @@ def test_places_that_hold_something_else(tmp_path: Path) -> None:
         Index.open(tmp_path / "nowhere")
     with pytest.raises(BundleError, match="expected 'index'"):
         Index.open(tmp_path / "model")
+
+
+def test_documents_that_come_one_by_one_end_up_in_few_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, path, n = small_model(SOME, latent=True), tmp_path / "index", 150
+    docs = {f"d{i}": f"w{i % 12} w{i % 7}" for i in range(n)}
+    written, real = [0], Segment.build.__func__
+
+    def counting(cls, ids, *rest):
+        written[0] += len(ids)
+        return real(cls, ids, *rest)
+
+    monkeypatch.setattr(Segment, "build", classmethod(counting))
+    index, most = Index.build({}, model, path, segment_docs=1024), 0
+    for name, text in docs.items():
+        index.add({name: text})
+        most = max(most, index.n_segments)
+    assert most <= 7 + 7 + 2  # of fewer than 8, of fewer than 64, and of 64 and more
+    assert written[0] <= 3 * n  # once when it comes, once for 8, once for 64
+    assert len(list((path / "segments").iterdir())) == len(list((path / "factors").iterdir())) == index.n_segments
+    again = Index.open(path)
+    assert list(again) == list(docs)
+    assert answers(again, TEXTS) == answers(Index.build(docs, model), TEXTS)
+    assert again.text("d17") == docs["d17"]
+
+
+def test_large_segments_are_left_alone_by_additions(tmp_path: Path) -> None:
+    index = Index.build({f"d{i}": "w1" for i in range(300)}, small_model(SOME), tmp_path / "index", segment_docs=150)
+    before = [next((tmp_path / "index" / "segments").glob(f"00000{i}/arrays*")).stat() for i in range(2)]
+    for i in range(20):
+        index.replace({"d7": f"w{i % 12}"})
+    assert [next((tmp_path / "index" / "segments").glob(f"00000{i}/arrays*")).stat() for i in range(2)] == before
+    assert index.n_segments == 3
+
+
+def test_a_segment_that_is_mostly_dead_is_written_again() -> None:
+    docs = {f"d{i}": f"w{i % 12}" for i in range(40)}
+    index = Index.build(docs, small_model(SOME), segment_docs=40)
+    index.remove([f"d{i}" for i in range(20)])
+    index.add({"x": "w1"})
+    assert [entry.segment.n_docs for entry in index._view.entries] == [40, 1]  # half is not more than half
+    index.remove(["d20"])
+    index.add({"y": "w1"})
+    assert [entry.segment.n_docs for entry in index._view.entries] == [19, 1, 1]
+    assert list(index) == [*(f"d{i}" for i in range(21, 40)), "x", "y"]
+
+
+def test_more_segments_than_can_be_told_apart_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tercet.search import folder, writing
+
+    monkeypatch.setattr(writing, "MOST_SEGMENTS", 4)
+    with pytest.raises(InputError, match="at most 4 segments; merge it, or use a larger segment_docs"):
+        Index.build(DOCS, small_model(DOCS), segment_docs=1)
+    Index.build(DOCS, small_model(DOCS), tmp_path / "index", segment_docs=2)
+    monkeypatch.setattr(folder, "MOST_SEGMENTS", 2)
+    with pytest.raises(BundleError, match="lists 3 segments"):
+        Index.open(tmp_path / "index")
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_threads_that_change_one_index_wait_for_each_other(tmp_path: Path, on_disk: bool) -> None:
+    index = Index.build(DOCS, small_model(DOCS), tmp_path / "index" if on_disk else None)
+
+    def slowly(name: str):
+        time.sleep(0.01)
+        yield name, "green"
+
+    threads = [threading.Thread(target=lambda i=i: index.add(slowly(f"t{i}"))) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(index) == {*DOCS, *(f"t{i}" for i in range(6))}
+
+
+def test_a_refresh_between_finding_a_document_and_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Index.build(DOCS, small_model(DOCS), tmp_path / "index", segment_docs=2)
+    expected = reader.explain("green", "é").pairs
+    writer = Index.open(tmp_path / "index")
+    real = View.find
+
+    def refreshed_before(view: View, doc_id: str) -> int | None:
+        row = real(view, doc_id)
+        monkeypatch.setattr(View, "find", real)
+        names = sorted(writer)
+        writer.remove([name for name in names if name != "é"])
+        writer.merge()
+        reader.refresh()
+        writer.add({name: DOCS[name] for name in names if name != "é"})
+        monkeypatch.setattr(View, "find", refreshed_before)
+        return row
+
+    for ask in (
+        lambda: reader.text("é") == DOCS["é"],
+        lambda: reader.explain("green", "é").pairs == expected,
+        lambda: reader.versus("green", "é", "é").pairs == (),
+    ):
+        monkeypatch.setattr(View, "find", refreshed_before)
+        assert ask()
+        monkeypatch.setattr(View, "find", real)
+        reader.refresh()
+
+
+def test_a_refresh_does_not_undo_what_a_thread_has_done_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index.build(DOCS, small_model(DOCS), tmp_path / "index")
+    Index.open(tmp_path / "index").add({"x": "green"})
+    real = Index._reread
+
+    def overtaken(self, committed):
+        found = real(self, committed)
+        monkeypatch.setattr(Index, "_reread", real)
+        index.add({"y": "green"})
+        return found
+
+    monkeypatch.setattr(Index, "_reread", overtaken)
+    assert index.refresh()
+    assert list(index) == [*DOCS, "x", "y"]
+
+
+def test_a_place_without_a_name() -> None:
+    for path in ("", 7):
+        with pytest.raises(InputError, match="expected the path of a folder"):
+            Index.build(DOCS, small_model(DOCS), path)
+
+
+def test_changing_an_index_that_is_gone_leaves_nothing(tmp_path: Path) -> None:
+    index = Index.build(DOCS, small_model(DOCS), tmp_path / "index")
+    shutil.rmtree(tmp_path / "index")
+    with pytest.raises(MissingBundleError, match="no index at"):
+        index.add({"x": "green"})
+    assert not (tmp_path / "index").exists()
+    assert index.search("toast")[0].text == DOCS["é"]

@@ -138,7 +138,7 @@ def test_reasons_add_up_to_the_score(latent: bool, rng: np.random.Generator) -> 
     docs = {f"d{i}": " ".join(rng.choice(words, 12)) for i in range(120)}
     model = small_model(docs, latent=latent)
     index = Index.build(docs, model)
-    for _ in range(40):
+    for _ in range(10):
         text = " ".join(rng.choice(words, 5))
         for hit in index.search(text, 8):
             why = hit.why
@@ -254,3 +254,91 @@ def test_candidates_of_latent_weights_have_a_known_word() -> None:
     assert has_latent(tc.Weights(index.model.weights.parts))
     assert {hit.doc_id for hit in index.search("sky", 10)} == set(DOCS) - {"d"}
     assert {hit.doc_id for hit in Index.build(DOCS, small_model(DOCS)).search("sky", 10)} == {"c"}
+
+
+def assert_best(weights: Weights, q: np.ndarray, D: sparse.csr_array, ks: tuple[int, ...] = (1, 10)) -> None:
+    index = Index.build_rows([str(i) for i in range(D.shape[0])], D, weights)
+    scores = weights.score(q, D)[0]
+    order = np.lexsort((np.arange(len(scores)), -scores))
+    for k in ks:
+        assert [int(hit.doc_id) for hit in index.search_row(q, k)] == order[:k].tolist()
+
+
+@pytest.mark.parametrize("size", [1e307, 1e300, 1e155, 1e-155, 1e-300, 1e-315])
+def test_scores_of_any_size(size: float, rng: np.random.Generator) -> None:
+    D = sparse.csr_array(rng.random((200, 40)).astype(np.float32))
+    q = rng.random((1, 40)) / 2
+    assert_best(Weights([Identity(n_terms=40, scale=size)]), q, D)
+    assert_best(Weights([Identity(n_terms=40)]), q * size, D)
+    index = Index.build_rows([str(i) for i in range(200)], D, Weights([Identity(n_terms=40)]))
+    index.remove(["0", "77"])
+    assert {int(hit.doc_id) for hit in index.search_row(q * size, 200)} == set(range(200)) - {0, 77}
+
+
+@pytest.mark.parametrize("size", [1e9, 1e12, 1e15])
+def test_parts_that_nearly_cancel(size: float, rng: np.random.Generator) -> None:
+    # What is left of the scores is rounding, which is far more than the sum of the weights says.
+    D = sparse.csr_array((rng.random((3000, 50)) * (rng.random((3000, 50)) < 0.3)).astype(np.float32))
+    parts = [Identity(n_terms=50, scale=size), Identity(n_terms=50, scale=-size * (1 - 1e-15))]
+    assert_best(Weights(parts), rng.random((1, 50)), D)
+
+
+@pytest.mark.parametrize(("of_query", "of_doc", "scale"), [(1e30, 1e30, 1e20), (1, 1e-30, 1e-20), (1e15, 1e-35, 1.0)])
+def test_latent_vectors_of_any_length(of_query: float, of_doc: float, scale: float, rng: np.random.Generator) -> None:
+    D = sparse.csr_array(rng.random((300, 20)).astype(np.float32))
+    factors = rng.normal(size=(2, 20, 3))
+    queries, docs = (factors[0] * of_query).astype(np.float32), (factors[1] * of_doc).astype(np.float32)
+    latent = LowRank(query_factors=queries, doc_factors=docs, scale=scale)
+    assert_best(Weights([latent]), rng.random((1, 20)), D)
+
+
+def test_a_query_without_a_latent_vector_ranks_by_what_there_is() -> None:
+    factors = np.array([[0, 0], [1, 1], [1, -1]], dtype=np.float32)
+    D = sparse.csr_array(np.repeat([[1, 1, 0], [0, 1, 1]], 50, axis=0).astype(np.float32))
+    latent = LowRank(query_factors=factors, doc_factors=factors + 1)
+    assert_best(Weights([latent]), np.array([[1.0, 0, 0]]), D, (1, 60, 100))
+
+
+def test_a_small_latent_score_beside_a_large_one_of_words(rng: np.random.Generator) -> None:
+    D = sparse.csr_array(np.repeat(rng.integers(1, 3, (5, 30)), 60, axis=0) + 0.0).astype(np.float32)
+    factors = rng.normal(size=(2, 30, 4)).astype(np.float32)
+    for scale in (1e-13, 1e-15, 1e-18):
+        latent = LowRank(query_factors=factors[0], doc_factors=factors[1], scale=scale)
+        assert_best(Weights([Identity(n_terms=30), latent]), rng.random((1, 30)), D, (1, 20, 100))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.array([[1e39, 0]]), "beyond 3.4e38"),
+        (np.array([[1j, 0]]), "complex"),
+        (np.array([["a", "b"]]), "no matrix of real numbers"),
+        (sparse.csr_array((np.ones(1), np.array([2]), np.array([0, 1])), shape=(1, 2)), "must be < 2"),
+        (sparse.csr_array((np.ones(1), np.array([-1]), np.array([0, 1])), shape=(1, 2)), "must be >= 0"),
+    ],
+)
+def test_rows_that_cannot_be_indexed(rows: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Index.build_rows(["a"], rows, Weights([Identity(n_terms=2)]))
+
+
+def test_latent_documents_beyond_single_precision_are_refused() -> None:
+    factors = np.full((2, 1), 1e30, dtype=np.float32)
+    with pytest.raises(InputError, match="latent documents"):
+        Index.build_rows(["a"], [[1e20, 0]], Weights([LowRank(query_factors=factors, doc_factors=factors)]))
+
+
+def test_values_too_small_to_be_kept_are_none() -> None:
+    index = Index.build_rows(["a", "b"], [[1e-60, 0], [1, 0]], Weights([Identity(n_terms=2)]))
+    assert [hit.doc_id for hit in index.search_row([[1.0, 0]])] == ["b"]
+
+
+def test_few_terms_say_what_a_document_without_any_of_them_may_score() -> None:
+    # The one kept word lowers twenty documents; the best has another one.
+    D = np.zeros((21, 3), dtype=np.float32)
+    D[:20, 0] = D[20, 1] = 1
+    index = Index.build_rows([str(i) for i in range(21)], D, Weights([Identity(n_terms=3)]))
+    found = index.search_row([[-10.0, 1.0, 5.0]], 1, max_terms=1)
+    assert (found[0].score, found.exact) == (-10.0, False)
+    assert found.missed >= 11
+    assert index.search_row([[-10.0, 1.0, 5.0]], 1, max_terms=2).exact  # nobody has the third word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -11,9 +12,12 @@ import click
 from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets, open_data, open_model
 from tercet.data import recognise
 from tercet.data.beir import iter_corpus, plain_or_packed
+from tercet.data.lines import open_lines
 from tercet.search import Index
 
 Docs = Iterable[tuple[str, str]]
+
+SAY_EVERY_SECONDS = 5.0
 
 
 @click.command()
@@ -27,6 +31,7 @@ Docs = Iterable[tuple[str, str]]
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
+@click.option("--quiet", is_flag=True, help="No progress.")
 def index(
     data: Path | None,
     corpus: Path | None,
@@ -38,11 +43,14 @@ def index(
     remove_listed: Path | None,
     merge: bool,
     no_texts: bool,
+    quiet: bool,
 ) -> None:
     """Index DATA's documents for a model, or change an index.
 
-    Documents are read one by one, so DATA may be larger than memory. An index changes as a whole or not at all.
+    Documents are read one by one, so DATA may be larger than memory. Removing comes first, then adding or replacing,
+    then merging; each of these happens as a whole or not at all.
     """
+    progress = None if quiet else _Progress()
     changes = add or replace or remove or remove_listed is not None or merge
     if (data is None) == (corpus is None) and (add or replace or not changes):
         raise click.UsageError("name DATA or --corpus")
@@ -50,7 +58,7 @@ def index(
         if model is None:
             raise click.UsageError("Missing option '--model'.")
         text_model = open_model(model)
-        built = Index.build(_docs(data, corpus), text_model, output, keep_texts=not no_texts)
+        built = Index.build(_docs(data, corpus), text_model, output, keep_texts=not no_texts, progress=progress)
         click.echo(f"{output}: {len(built):,} documents, {text_model.weights.shape[1]:,} words")
         return
     if model is not None or no_texts:
@@ -65,10 +73,22 @@ def index(
     if gone:
         found.remove(gone)
     if add or replace:
-        (found.add if add else found.replace)(_docs(data, corpus))
+        (found.add if add else found.replace)(_docs(data, corpus), progress)
     if merge:
         found.merge()
     click.echo(f"{output}: {before:,} documents before, {len(found):,} now, in {found.n_segments:,} segments")
+
+
+class _Progress:
+    """Says how many documents are done, every few seconds of a long build."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + SAY_EVERY_SECONDS
+
+    def __call__(self, done: int) -> None:
+        if time.monotonic() >= self._next:
+            click.echo(f"{done:,} documents so far", err=True)
+            self._next = time.monotonic() + SAY_EVERY_SECONDS
 
 
 def _docs(data: Path | None, corpus: Path | None) -> Docs:
@@ -86,5 +106,4 @@ def _docs(data: Path | None, corpus: Path | None) -> Docs:
 
 
 def _listed(path: Path) -> Iterator[str]:
-    with open(path, encoding="utf-8") as file:
-        yield from (line.strip() for line in file if line.strip())
+    yield from (text for _, text in open_lines(path) if text.strip())

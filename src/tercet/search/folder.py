@@ -129,6 +129,8 @@ class Folder:
     """Where an index is kept; reads without a lock, writes under one."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise InputError(f"path is {path!r}; expected the path of a folder")
         self.path = Path(path)
 
     # -- reading ------------------------------------------------------------------------------------------------
