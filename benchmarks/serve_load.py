@@ -111,9 +111,9 @@ def gauge(address: str, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-def loaded(address: str, seconds: float, seed: int) -> dict[str, Any]:
+def loaded(address: str, seconds: float, seed: int, n_writers: int = N_WRITERS) -> dict[str, Any]:
     until = time.monotonic() + seconds
-    clients = [Client(address, seed + at, until, at >= N_READERS) for at in range(N_READERS + N_WRITERS)]
+    clients = [Client(address, seed + at, until, at >= N_READERS) for at in range(N_READERS + n_writers)]
     memory = []
     started = time.monotonic()
     for client in clients:
@@ -154,10 +154,13 @@ def main() -> None:
             address = service.stdout.readline().strip().removeprefix("http://").rstrip("/")
             warm_up = loaded(address, seconds / 4, arguments.seed + 1000)
             found = loaded(address, seconds, arguments.seed)
+            reading = loaded(address, seconds / 2, arguments.seed + 2000, n_writers=0)
         finally:
             service.terminate()
             code = service.wait(30)
     growth = found["memory_mb"][-1] - warm_up["memory_mb"][-1]
+    learned = found["entries"] - warm_up["entries"]
+    idle_growth = reading["memory_mb"][-1] - reading["memory_mb"][0]
     print_table(
         f"{n_docs:,} documents, {N_READERS} readers and {N_WRITERS} writers, {seconds:.0f} s after warming up",
         ["requests/s", "p50 ms", "p99 ms", "errors", "preferences and undos", "memory MB", "growth MB"],
@@ -173,8 +176,14 @@ def main() -> None:
             ]
         ],
     )
-    print(f"\nanswers: {found['statuses']}; the service ended with exit code {code}")
-    write_json(arguments.output, {"machine": facts, "warm_up": warm_up, "load": found, "growth_mb": growth})
+    print(
+        f"\nThe journal grew by {learned:.0f} entries, which the service keeps: {1000 * growth / learned:.0f} kB each."
+    )
+    print(f"With readers alone, {reading['per_second']:.0f} requests/s, memory grew by {idle_growth:.1f} MB.")
+    print(f"answers: {found['statuses']}; the service ended with exit code {code}")
+    write_json(
+        arguments.output, {"machine": facts, "warm_up": warm_up, "load": found, "readers": reading, "growth_mb": growth}
+    )
 
 
 if __name__ == "__main__":

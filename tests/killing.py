@@ -34,7 +34,11 @@ for _ in iter(sys.stdin.readline, ""):
     if child == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(0)
-        cli(sys.argv[1:], standalone_mode=True)
+        try:
+            cli(sys.argv[1:], standalone_mode=True)
+        finally:
+            print("ended", flush=True)  # instead of an address, so that nobody waits for one
+            os._exit(1)
     print(child, flush=True)
 """
 
@@ -95,6 +99,8 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
         forker = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | single
         )
+    too_late = threading.Timer(60 + 20 * restarts, forker.kill)
+    too_late.start()
     assert forker.stdin is not None
     assert forker.stdout is not None
     child = 0
@@ -105,8 +111,9 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
             forker.stdin.flush()
             lines = [forker.stdout.readline().strip(), forker.stdout.readline().strip()]
             assert all(lines), (folder / "errors.txt").read_text()
-            [address] = [line for line in lines if line.startswith("http")]
             child = int(next(line for line in lines if line.isdigit()))
+            address = next((line for line in lines if line.startswith("http")), None)
+            assert address is not None, (folder / "errors.txt").read_text()
             tally.restarts += 1
             tally.problems += _faults(Running(forker, address), index, journal, acknowledged)
             teachers = [Teacher(address, dice.randrange(2**30)) for _ in range(2)]
@@ -122,6 +129,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
                 tally.problems += teacher.unexpected
             tally.torn += journal.read_bytes()[-1:] != b"\n"
     finally:
+        too_late.cancel()
         if child:
             os.kill(child, signal.SIGKILL)
         forker.kill()

@@ -17,8 +17,9 @@ import tercet as tc
 from indexes import DOCS, answers, small_model
 from tercet.errors import BundleError, InputError, MissingBundleError
 from tercet.search import Index
+from tercet.search import index as module
+from tercet.search.results import Source
 from tercet.search.segment import Segment
-from tercet.search.view import View
 
 WORDS = [f"w{i}" for i in range(12)]
 SOME = {"first": " ".join(WORDS)}
@@ -317,32 +318,31 @@ def test_threads_that_change_one_index_wait_for_each_other(tmp_path: Path, on_di
     assert set(index) == {*DOCS, *(f"t{i}" for i in range(6))}
 
 
-def test_a_refresh_between_finding_a_document_and_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda index: index.text("é"),
+        lambda index: index.explain("green", "é").pairs,
+        lambda index: index.versus("green", "é", "a").pairs,
+        lambda index: index.explain_row(index.model.queries(["green"]), "é").contribution.tolist(),
+    ],
+)
+def test_a_refresh_in_the_middle_of_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask) -> None:
     reader = Index.build(DOCS, small_model(DOCS), tmp_path / "index", segment_docs=2)
-    expected = reader.explain("green", "é").pairs
-    writer = Index.open(tmp_path / "index")
-    real = View.find
+    expected = ask(reader)
 
-    def refreshed_before(view: View, doc_id: str) -> int | None:
-        row = real(view, doc_id)
-        monkeypatch.setattr(View, "find", real)
-        names = sorted(writer)
-        writer.remove([name for name in names if name != "é"])
+    def refreshed_after(*args):
+        made = Source(*args)
+        monkeypatch.setattr(module, "Source", Source)
+        writer = Index.open(tmp_path / "index")
+        writer.remove(["b", "c", "d"])
         writer.merge()
         reader.refresh()
-        writer.add({name: DOCS[name] for name in names if name != "é"})
-        monkeypatch.setattr(View, "find", refreshed_before)
-        return row
+        return made
 
-    for ask in (
-        lambda: reader.text("é") == DOCS["é"],
-        lambda: reader.explain("green", "é").pairs == expected,
-        lambda: reader.versus("green", "é", "é").pairs == (),
-    ):
-        monkeypatch.setattr(View, "find", refreshed_before)
-        assert ask()
-        monkeypatch.setattr(View, "find", real)
-        reader.refresh()
+    monkeypatch.setattr(module, "Source", refreshed_after)
+    assert ask(reader) == expected
+    assert len(reader) == 2
 
 
 def test_a_refresh_does_not_undo_what_a_thread_has_done_meanwhile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -85,7 +86,8 @@ def test_explain_of_an_index(index: Path, data: Path, model: Path) -> None:
     assert opened.versus("green avocado", "a", "b").table(20) in difference
     same = ok("explain", data, "--model", model, "--query", "q1", "--doc", "a")
     assert opened.explain("green avocado", "a").table(20) in same
-    assert run("explain", index, "green", "nobody").exit_code == 1
+    stranger = run("explain", index, "green", "nobody")
+    assert (stranger.exit_code, stranger.stdout) == (1, "")
     assert run("explain", index, "green").exit_code == 2
     assert run("explain", data, "--model", model, "--query", "q1", "--doc", "a", "--versus", "b").exit_code == 2
     assert run("explain", data, "--query", "q1", "--doc", "a").exit_code == 2
@@ -135,3 +137,34 @@ def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> N
     assert "  4  " in ok("search", index, "sky")
     small_model({"z": "other words"}).save(tmp_path / "other")
     assert "another vectoriser" in run("search", index, "sky", "--model", tmp_path / "other").output
+
+
+def test_a_long_build_says_how_far_it_is(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("index", data, "--model", model, "-o", tmp_path / "index")
+    assert "so far" not in run(*command).stderr
+    monkeypatch.setattr(importlib.import_module("tercet.cli.index"), "SAY_EVERY_SECONDS", 0.0)
+    assert run(*command).stderr == "4 documents so far\n"
+    assert run(*command, "--quiet").stderr == ""
+    more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
+    assert run("index", "--corpus", more, "-o", tmp_path / "index", "--add").stderr == "2 documents so far\n"
+
+
+def test_ids_are_taken_as_they_are(index: Path, tmp_path: Path) -> None:
+    names = ["007", "1e5", " blank before", "x" * 5000]
+    ok("index", "--corpus", corpus(tmp_path / "more.jsonl", dict.fromkeys(names, "green")), "-o", index, "--add")
+    assert list(Index.open(index))[-4:] == names
+    refused = run("search", index, "--queries", corpus(tmp_path / "q.jsonl", {"q": "green"}), "-o", tmp_path / "run")
+    assert refused.exit_code == 1
+    assert "document id ' blank before' holds a blank" in refused.output
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "ids.txt").write_text(f"007\n blank before\r\n{names[3]}", encoding="utf-8")
+    assert "8 documents before, 5 now, in" in ok("index", "-o", index, "--remove-listed", tmp_path / "ids.txt")
+    assert "1e5" in Index.open(index)
+    (tmp_path / "ids.txt").write_bytes(b"1e5\n\xff\n")
+    refused = run("index", "-o", index, "--remove-listed", tmp_path / "ids.txt")
+    assert refused.exit_code == 1
+    assert "ids.txt:2" in refused.output
+    assert "1e5" in Index.open(index)
+    assert "1 segment\n" in ok("index", "-o", index, "--merge")

@@ -381,12 +381,14 @@ def test_readers_always_see_a_whole_version():
             scores = tuple(hit.score for hit in version.index.search("green avocado", 20))
             assert seen.setdefault(version.name, repr((version.digest, scores))) == repr((version.digest, scores))
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(3)]
     for reader in readers:
         reader.start()
-    for start in range(5, 60, 5):
-        last = [learner.tell(entry) for entry in entries[start : start + 5]][-1].result(timeout=20)
-    stop.set()
+    try:
+        for start in range(5, 60, 5):
+            last = [learner.tell(entry) for entry in entries[start : start + 5]][-1].result(timeout=20)
+    finally:
+        stop.set()
     for reader in readers:
         reader.join(timeout=20)
     learner.close()

@@ -55,11 +55,11 @@ def explain(
             raise click.UsageError("an index is followed by a text and a document's id, and by nothing of DATA's")
         index = Index.open(data, None if model is None else open_model(model))
         if versus is None:
-            click.echo(f"{document} for {text!r}")
-            click.echo(index.explain(text, document).table(count))
+            table = index.explain(text, document).table(count)
+            click.echo(f"{document} for {text!r}\n{table}")
         else:
-            click.echo(f"{document} over {versus} for {text!r}")
-            click.echo(index.versus(text, document, versus).table(count))
+            table = index.versus(text, document, versus).table(count)
+            click.echo(f"{document} over {versus} for {text!r}\n{table}")
         return
     if versus is not None:
         raise click.UsageError("--versus is for an index")

@@ -76,7 +76,8 @@ def index(
         (found.add if add else found.replace)(_docs(data, corpus), progress)
     if merge:
         found.merge()
-    click.echo(f"{output}: {before:,} documents before, {len(found):,} now, in {found.n_segments:,} segments")
+    segments = "1 segment" if found.n_segments == 1 else f"{found.n_segments:,} segments"
+    click.echo(f"{output}: {before:,} documents before, {len(found):,} now, in {segments}")
 
 
 class _Progress:

@@ -19,6 +19,7 @@ from tercet.data.letor_files import LetorChunks, read_chunks, write_chunks, writ
 from tercet.data.letor_folds import LetorFold, read_letor_folds
 from tercet.data.linked import LinkedTexts, read_wikispeedia
 from tercet.data.mates import Mates, read_kyoto
+from tercet.data.parses import ScoredRows, read_parses
 from tercet.data.preference_files import PreferenceTriples, iter_preferences, read_preferences, write_preferences
 from tercet.data.preferences import Preferences
 from tercet.data.quepid import QuepidJudgements, read_quepid, write_quepid
@@ -44,6 +45,7 @@ __all__ = [
     "Preferences",
     "Problem",
     "QuepidJudgements",
+    "ScoredRows",
     "SvmlightData",
     "check",
     "iter_clicks",
@@ -66,6 +68,7 @@ __all__ = [
     "read_letor",
     "read_letor_folds",
     "read_mnist",
+    "read_parses",
     "read_preferences",
     "read_qrels",
     "read_quepid",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -143,5 +142,8 @@ def text_model(index: Index) -> TextModel:
 
 def document_row(index: Index, doc_id: str) -> sparse.csr_array:
     """The words of a document as the index has them, (1, n_terms)."""
-    row: Any = index._view.matrix(index._row(doc_id))
-    return row
+    view = index._view
+    row = view.find(doc_id)
+    if row is None:
+        raise InputError(f"there is no document {doc_id!r} in the index")
+    return view.matrix(row)

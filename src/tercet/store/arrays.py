@@ -160,11 +160,13 @@ def map_arrays(
 
 def _mapped_array(mapped: mmap.mmap, offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
     native = np.dtype(spec.dtype)
-    found: npt.NDArray[Any] = np.empty(spec.shape, dtype=native)
+    found: npt.NDArray[Any]
     if spec.nbytes:
         found = np.frombuffer(mapped, native.newbyteorder("<"), math.prod(spec.shape), offset)
         # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
         found = np.require(found.astype(native, copy=False), requirements="A").reshape(spec.shape)
+    else:
+        found = np.empty(spec.shape, dtype=native)
     found.flags.writeable = False
     return found
 
