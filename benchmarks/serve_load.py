@@ -176,14 +176,11 @@ def main() -> None:
             ]
         ],
     )
-    print(
-        f"\nThe journal grew by {learned:.0f} entries, which the service keeps: {1000 * growth / learned:.0f} kB each."
-    )
+    print(f"\nThe service keeps {learned:.0f} more entries than before, {1000 * growth / max(1, learned):.0f} kB each.")
     print(f"With readers alone, {reading['per_second']:.0f} requests/s, memory grew by {idle_growth:.1f} MB.")
     print(f"answers: {found['statuses']}; the service ended with exit code {code}")
-    write_json(
-        arguments.output, {"machine": facts, "warm_up": warm_up, "load": found, "readers": reading, "growth_mb": growth}
-    )
+    phases = {"warm_up": warm_up, "load": found, "readers": reading}
+    write_json(arguments.output, {"machine": facts, **phases, "growth_mb": growth})
 
 
 if __name__ == "__main__":

@@ -99,6 +99,7 @@ def test_documents_without_a_word_of_the_query_are_never_found() -> None:
     index = Index.build_rows(list("abcd"), D, weights)
     # b cancels to zero but has the words; a and d have none.
     assert [(hit.doc_id, hit.score) for hit in index.search_row([[1.0, 0, 0]])] == [("b", 0.0), ("c", -1.0)]
+    assert [hit.doc_id for hit in index.search_row([[1.0, 0, 0]], 1)] == ["b"]
     assert index.search_row([[0, 1.0, 0]]) == []  # a known word that stands for nothing
 
 
@@ -299,12 +300,33 @@ def test_a_query_without_a_latent_vector_ranks_by_what_there_is() -> None:
     assert_best(Weights([latent]), np.array([[1.0, 0, 0]]), D, (1, 60, 100))
 
 
-def test_a_small_latent_score_beside_a_large_one_of_words(rng: np.random.Generator) -> None:
-    D = sparse.csr_array(np.repeat(rng.integers(1, 3, (5, 30)), 60, axis=0) + 0.0).astype(np.float32)
-    factors = rng.normal(size=(2, 30, 4)).astype(np.float32)
-    for scale in (1e-13, 1e-15, 1e-18):
-        latent = LowRank(query_factors=factors[0], doc_factors=factors[1], scale=scale)
-        assert_best(Weights([Identity(n_terms=30), latent]), rng.random((1, 30)), D, (1, 20, 100))
+def test_a_latent_score_that_single_precision_rounds_the_other_way() -> None:
+    # To the score of words, 1, the first document's latent score adds just enough to be rounded up in double precision.
+    docs = np.array([[0], [2.0**-53], [2.0**-83], [2.0**-54]], dtype=np.float32)
+    latent = LowRank(query_factors=np.ones((4, 1), dtype=np.float32), doc_factors=docs)
+    D = sparse.csr_array(np.array([[1, 1, 1, 0], [1, 1, 0, 1]], dtype=np.float32))
+    assert_best(Weights([Identity(n_terms=4), latent]), np.array([[1.0, 0, 0, 0]]), D, (1, 2))
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_scores_closer_than_single_precision_tells(latent: bool, rng: np.random.Generator) -> None:
+    D = sparse.csr_array((1 + rng.integers(0, 4, (500, 20)) * 2.0**-23).astype(np.float32))
+    factors = rng.random((2, 20, 6)).astype(np.float32)
+    part = LowRank(query_factors=factors[0], doc_factors=factors[1]) if latent else Identity(n_terms=20)
+    for _ in range(5):
+        assert_best(Weights([part]), rng.random((1, 20)), D, (1, 10))
+
+
+def test_a_document_that_gets_all_from_the_words_looked_at_last(rng: np.random.Generator) -> None:
+    # A rare word makes a hundred documents good; one is better, by common words that hardly count in the others.
+    D = 0.1 * (rng.random((20_000, 11)) < 0.6)
+    D[:, 0] = 0
+    D[rng.choice(20_000, 100, replace=False), 0] = 9.5
+    D[12_345] = [0, *[1.05] * 10]
+    weights = Weights([Identity(n_terms=11)])
+    index = Index.build_rows([str(i) for i in range(20_000)], D, weights)
+    [best] = index.search_row(np.ones((1, 11)), 1)
+    assert (best.doc_id, best.score) == ("12345", pytest.approx(10.5))
 
 
 @pytest.mark.parametrize(
@@ -342,3 +364,14 @@ def test_few_terms_say_what_a_document_without_any_of_them_may_score() -> None:
     assert (found[0].score, found.exact) == (-10.0, False)
     assert found.missed >= 11
     assert index.search_row([[-10.0, 1.0, 5.0]], 1, max_terms=2).exact  # nobody has the third word
+
+
+def test_few_terms_say_what_a_candidate_that_was_not_looked_at_may_score() -> None:
+    # By the one kept word the last of thirty documents is last; by both it is first.
+    D = np.zeros((30, 2), dtype=np.float32)
+    D[:, 0] = 1 - np.arange(30) / 1024
+    D[29, 1] = 1
+    index = Index.build_rows([str(i) for i in range(30)], D, Weights([Identity(n_terms=2)]))
+    exact, found = (index.search_row([[10.0, 1.0]], 1, max_terms) for max_terms in (2, 1))
+    assert (exact[0].doc_id, exact.exact, found.exact) == ("29", True, False)
+    assert 0 < exact[0].score - found[0].score <= found.missed

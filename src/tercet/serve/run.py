@@ -73,11 +73,17 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        # uvicorn stops at these, and raises them again when it is done; by then there is still the journal to close.
-        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+        server = uvicorn.Server(config)
+
+        def stop(*_: object) -> None:
+            # For a signal before uvicorn listens to signals, and for those it raises again when it is done: by then
+            # there is still the journal to close.
+            server.should_exit = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             say(f"http://{shown}:{listening.getsockname()[1]}/")
-            uvicorn.Server(config).run(sockets=[listening])
+            server.run(sockets=[listening])
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
