@@ -291,6 +291,9 @@ def test_latent_vectors_of_any_length(of_query: float, of_doc: float, scale: flo
     queries, docs = (factors[0] * of_query).astype(np.float32), (factors[1] * of_doc).astype(np.float32)
     latent = LowRank(query_factors=queries, doc_factors=docs, scale=scale)
     assert_best(Weights([latent]), rng.random((1, 20)), D)
+    index = Index.build_rows([str(i) for i in range(300)], D, Weights([latent]))
+    index.remove(["0", "77"])
+    assert {int(hit.doc_id) for hit in index.search_row(rng.random((1, 20)), 300)} == set(range(300)) - {0, 77}
 
 
 def test_a_query_without_a_latent_vector_ranks_by_what_there_is() -> None:

@@ -18,7 +18,7 @@ from tercet.serve import Bounds, Journal, Learner, read_journal, replay
 from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
 from tercet.serve.journal import JournalError
 from tercet.serve.overlay import unit_of
-from tercet.serve.replay import Replay, document_row
+from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_VOTE, votes_of
 from tercet.weights import Identity, Weights
@@ -363,7 +363,7 @@ def test_pairs_are_traced_to_their_entries():
 def test_the_row_of_a_document_is_that_of_its_text():
     docs = made_docs()
     for doc_id in ("d0", "d17", "hostile/é"):
-        assert (document_row(INDEX, doc_id) != INDEX.model.docs([docs[doc_id]])).nnz == 0
+        assert (INDEX.row(doc_id) != INDEX.model.docs([docs[doc_id]])).nnz == 0
 
 
 # -- versions -------------------------------------------------------------------------------------------------------

@@ -150,12 +150,14 @@ class Index:
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
         _check_model(model, TextModel | Weights)
-        check_fits(model, self._committed.vectoriser, "the index")
-        scorer, committed = Scorer(_weights(model)), self._committed
-        entries = tuple(
-            replace(entry, factors=found_factors(self._folder, entry.segment, scorer, True))
-            for entry in self._view.entries
-        )
+        if not _same_words(model, self._model):
+            check_fits(model, self._committed.vectoriser, "the index")
+        scorer, committed, view = Scorer(_weights(model)), self._committed, self._view
+        entries = view.entries
+        if scorer.fingerprint != view.scorer.fingerprint:  # else its latent documents are those that are here
+            entries = tuple(
+                replace(entry, factors=found_factors(self._folder, entry.segment, scorer, True)) for entry in entries
+            )
         return Index(model, committed, View(entries, scorer), self._folder)
 
     def refresh(self) -> bool:
@@ -214,6 +216,11 @@ class Index:
     def __repr__(self) -> str:
         where = "in memory" if self._folder is None else str(self._folder.path)
         return f"Index({len(self):,} documents, {_n_terms(self._model):,} words, {where})"
+
+    def row(self, doc_id: str) -> sparse.csr_array:
+        """The words of a document as the index has them, a row of a matrix (1, n_terms)."""
+        view = self._view
+        return view.matrix(_row(view, doc_id))
 
     def text(self, doc_id: str) -> str:
         """The text of a document."""
@@ -393,6 +400,13 @@ def _row(view: View, doc_id: str) -> int:
 
 def _weights(model: TextModel | Weights) -> Weights:
     return model if isinstance(model, Weights) else model.weights
+
+
+def _same_words(one: TextModel | Weights, other: TextModel | Weights) -> bool:
+    """Whether two models have the very same document vectoriser, so that nothing needs to be compared."""
+    if isinstance(one, TextModel) and isinstance(other, TextModel):
+        return one.doc_vectoriser is other.doc_vectoriser
+    return False
 
 
 def _n_terms(model: TextModel | Weights) -> int:

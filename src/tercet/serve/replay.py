@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from tercet.errors import InputError
 from tercet.model import TextModel
@@ -120,7 +119,7 @@ class Replay:
             q = self.model.queries([question.query])
             self._contrasts[key] = None
             if known and q.nnz:
-                first, second = (document_row(self._index, doc_id) for doc_id in (question.first, question.second))
+                first, second = (self._index.row(doc_id) for doc_id in (question.first, question.second))
                 weights, unit = self.model.weights, self.overlay.unit
                 self._contrasts[key] = Contrast.of(q, first, second, weights, self.bounds, unit)
         return self._contrasts[key]
@@ -138,12 +137,3 @@ def text_model(index: Index) -> TextModel:
     if not isinstance(index.model, TextModel):
         raise InputError("the index has weights without words, and the service takes texts; index with a text model")
     return index.model
-
-
-def document_row(index: Index, doc_id: str) -> sparse.csr_array:
-    """The words of a document as the index has them, (1, n_terms)."""
-    view = index._view
-    row = view.find(doc_id)
-    if row is None:
-        raise InputError(f"there is no document {doc_id!r} in the index")
-    return view.matrix(row)
