@@ -181,6 +181,7 @@ def main() -> None:
     print(f"answers: {found['statuses']}; the service ended with exit code {code}")
     phases = {"warm_up": warm_up, "load": found, "readers": reading}
     write_json(arguments.output, {"machine": facts, **phases, "growth_mb": growth})
+    sys.exit(1 if found["errors"] or code else 0)
 
 
 if __name__ == "__main__":

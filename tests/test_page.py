@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import numpy as np
 import pytest
-from scipy import sparse
 
-import tercet as tc
-from tercet.search import Index
-from tercet.weights import Identity, Sparse, Weights
+from browsing import DOCS, HOSTILE, Served, build_index, listed, order, page_origin, row_of, shown_number, version_of
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -28,64 +19,6 @@ if BROWSER is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright, which is not here")
 pytest.importorskip("uvicorn", reason="the page is served by the extra 'serve', which is not installed")
 expect = playwright.expect
-
-HOSTILE = '<img src=x onerror="window.bad=1"><script>window.bad=1</script> avocado & </title> \u202e tfel'
-DOCS = {
-    "a": "Green avocado\nA green avocado on toast, with salt.",
-    "b": "Green eyes\nWhat green vegetables do for the eyes.",
-    "c": "Blue sky\nA blue sky over green fields, and green again.",
-    "d": "Guacamole\nMash it with lime and salt.",
-    "e/é ?#": "Avocado oil\nOil of the avocado for green salads.",
-    "h": f"{HOSTILE}\n{HOSTILE}",
-}
-LEARNED = {("avocado", "guacamole"): 2.5, ("avocado", "toast"): 0.4, ("avocado", "oil"): -0.6, ("green", "fields"): 0.5}
-PATIENCE = 90.0  # seconds for a service to begin: the first one on a machine compiles
-
-
-def build_index(path: Path) -> Path:
-    words = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
-    n = len(words.words_)
-    weights = np.zeros((n, n), dtype=np.float32)
-    for (query_word, doc_word), weight in LEARNED.items():
-        weights[words.index_[query_word], words.index_[doc_word]] = weight
-    parts = [Identity(n_terms=n), Sparse(weights=sparse.csr_array(weights))]
-    Index.build(DOCS, tc.TextModel(words, words, Weights(parts)), path)
-    return path
-
-
-class Served:
-    """A service in a process of its own."""
-
-    def __init__(self, index: Path, journal: Path, **environment: str) -> None:
-        self._index, self._journal, self._environment, self._port = index, journal, environment, "0"
-
-    def launch(self) -> None:
-        command = [sys.executable, "-c", "from tercet.cli.main import main; main()", "serve", str(self._index)]
-        # The first search of a process may have to compile: it gets all the time it wants.
-        command += ["--port", self._port, "--journal", str(self._journal), "--deadline-ms", "60000"]
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-        environment = os.environ | threads | self._environment
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
-    def wait(self) -> None:
-        assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().strip()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", self.address)
-        if found is None:
-            self.stop()
-            pytest.fail(f"the service said {self.address!r} instead of its address")
-        self._port = found[1]  # the same after a restart, as a reload needs it
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.communicate(timeout=PATIENCE)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate(timeout=PATIENCE)
-
-    def at(self, query: str) -> str:
-        return f"{self.address}?q={quote(query)}"
 
 
 @pytest.fixture(scope="module")
@@ -146,33 +79,6 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     assert wrong == []
 
 
-def page_origin(address: str) -> tuple[str, str]:
-    return re.match(r"http://[^/]+/", address)[0], "data:"  # type: ignore[index]
-
-
-def order(page: Any, system: str = "learned") -> list[str]:
-    """The documents of a list, once the answer is there."""
-    expect(page.locator("#results[aria-busy]")).to_have_count(0)
-    expect(page.locator(f"#{system} li").first).to_be_visible()
-    return listed(page, system)
-
-
-def listed(page: Any, system: str = "learned") -> list[str]:
-    return page.locator(f"#{system} li").evaluate_all("rows => rows.map(row => row.dataset.id)")
-
-
-def row_of(page: Any, doc_id: str, system: str = "learned") -> Any:
-    return page.locator(f"#{system} li[data-id={doc_id!r}]")
-
-
-def shown_number(text: str) -> float:
-    return float(text.replace("\N{MINUS SIGN}", "-").removeprefix("+"))
-
-
-def version_of(page: Any) -> str:
-    return page.locator("#version").inner_text()
-
-
 # -- the whole way ----------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +89,8 @@ def test_prefer_moves_a_result_and_lasts(open_page: Callable[..., Any], served: 
     page.keyboard.press("Enter")
     before = order(page)
     assert page.url == f"{served.address}?q=green+avocado"
-    assert set(order(page, "baseline")) < set(before), "guacamole is found only by what was learned"
+    plain = order(page, "baseline")
+    assert set(plain) < set(before), "guacamole is found only by what was learned"
     assert "new" in row_of(page, "d").locator(".moved").inner_text()
 
     better, worse = before[2], before[1]
@@ -191,7 +98,7 @@ def test_prefer_moves_a_result_and_lasts(open_page: Callable[..., Any], served: 
     expect(page.locator("#toast-text")).to_contain_text("You preferred")
     after = order(page)
     assert after.index(better) < after.index(worse)
-    assert page.locator("#baseline li").count() == len(order(page, "baseline"))
+    assert order(page, "baseline") == plain
     learned = version_of(page)
     expect(page.get_by_role("status")).to_contain_text("moved from 3 to")
 
@@ -226,6 +133,40 @@ def test_undo_of_the_message_and_by_key(open_page: Callable[..., Any], served: S
         expect(page.locator("#toast-text")).to_contain_text("undone")
         assert order(page) == before
         assert row_of(page, before[1]).evaluate("row => row.contains(document.activeElement)"), "the focus is kept"
+
+
+def test_undo_waits_for_a_preference_that_is_on_its_way(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.at("avocado"))
+    before = order(page)
+    row_of(page, before[1]).locator(".prefer").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    held: list[Any] = []
+    page.route("**/prefer", lambda route: held.append(route))
+    row_of(page, before[2]).locator(".prefer").click()
+    expect(page.locator("#learned[aria-busy=true]")).to_be_attached()
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    held[0].abort()
+    expect(page.locator("#toast-text")).to_contain_text("not taken")
+    row_of(page, before[1]).locator(".title").focus()
+    page.keyboard.press("u")
+    expect(page.locator("#toast-text")).to_contain_text("undone")
+    assert order(page) == before
+
+
+def test_the_focus_stays_in_a_row_whose_reasons_are_renewed(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.at("avocado"))
+    second = row_of(page, order(page)[1])
+    second.locator(".title").click()
+    read = second.get_by_role("button", name="Read the document")
+    read.focus()
+    caption = second.locator("caption").inner_text()
+    page.keyboard.press("p")
+    expect(page.locator("#toast-undo")).to_be_visible()
+    expect(second.locator("caption")).not_to_have_text(caption)
+    expect(second.locator(".title")).to_be_focused()
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("undone")
 
 
 @pytest.mark.parametrize(("motion", "moves"), [("no-preference", True), ("reduce", False)])
@@ -302,6 +243,42 @@ def test_walking_the_neighbours(open_page: Callable[..., Any], served: Served) -
     assert "d" in order(page)
 
 
+def test_the_graph_keeps_the_focus_when_the_window_changes(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.at("avocado"))
+    page.locator("#words button").first.click()
+    nodes = page.locator("#graph").get_by_role("button", name=re.compile("weight"))
+    expect(nodes.first).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    width = page.locator("#graph svg").get_attribute("width")
+    page.set_viewport_size(PHONE)
+    expect(page.locator("#graph svg")).not_to_have_attribute("width", str(width))
+    expect(nodes.nth(1)).to_be_focused()
+
+
+def test_a_word_is_no_neighbour_of_its_own(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.at("avocado"))
+    related = [{"word": "mous", "weight": 1.0}, {"word": "mice", "weight": 0.5}]
+    found = {"word": "avocado", "known_as": "mous", "related": related, "version": "v0"}
+    page.route("**/related?*", lambda route: route.fulfill(json=found))
+    page.locator("#words button").first.click()
+    nodes = page.locator("#graph").get_by_role("button", name=re.compile("weight"))
+    expect(nodes).to_have_count(1)
+    expect(nodes).to_have_accessible_name("mice, weight 0.500")
+
+
+def test_keys_of_an_input_method_are_its_own(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.at("avocado"))
+    order(page)
+    page.locator("#q").focus()
+    press = """(q, isComposing) => q.dispatchEvent(
+      new KeyboardEvent("keydown", { key: "ArrowDown", isComposing, bubbles: true, cancelable: true }))"""
+    page.locator("#q").evaluate(press, True)
+    expect(page.locator("#q")).to_be_focused()
+    page.locator("#q").evaluate("q => q.dispatchEvent(new Event('keydown', { bubbles: true }))")  # filled in
+    page.locator("#q").evaluate(press, False)
+    expect(page.locator("#learned .title").first).to_be_focused()
+
+
 def test_the_keyboard_is_enough(open_page: Callable[..., Any], served: Served) -> None:
     page = open_page(served.at("green avocado"))
     learned, baseline = order(page), order(page, "baseline")
@@ -359,6 +336,28 @@ def test_hostile_text_and_query_are_text(open_page: Callable[..., Any], served: 
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing found for “<b onclick=alert(1)>zyzzyva</b>”")
     expect(page.locator("#notice")).to_contain_text("“zyzzyva”")
     assert page.locator("body b").count() == 0
+
+
+def test_a_document_may_have_any_name(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.at("zebra"))
+    assert order(page) == [".."]
+    page.locator("#learned .title").click()
+    page.locator("#learned").get_by_role("button", name="Read the document").click()
+    expect(page.locator("#learned .text")).to_have_text(DOCS[".."], use_inner_text=True)
+
+
+def test_a_history_of_what_is_gone_and_of_much_at_once(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page(served.address)
+    none = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "reason", "entries"))
+    common = none | {"time": "2026-01-01T00:00:00Z", "client": "me", "active": True}
+    versions = [
+        common | {"version": "v31", "entry": 31, "kind": "withdraw", "reason": "revoke", "entries": list(range(1, 31))},
+        common | {"version": "v30", "entry": 30, "kind": "prefer", "query": "q", "better": "gone", "worse": "b"},
+    ]
+    page.route("**/versions?*", lambda route: route.fulfill(json={"version": "v31", "total": 31, "versions": versions}))
+    page.locator("#open-history").click()
+    expect(page.locator(".entries li").nth(1)).to_contain_text("gone over Green eyes for")
+    expect(page.locator(".entries li").first).to_contain_text("v1, v2, v3, v4, v5, v6, v7, v8 and 22 others revoked")
 
 
 def test_unknown_words_are_named(open_page: Callable[..., Any], served: Served) -> None:

@@ -439,3 +439,40 @@ def test_labelled_texts_that_cannot_be_fitted_are_named(texts, labels, options, 
 def test_test_texts_are_checked_as_well(test, message):
     with pytest.raises(InputError, match=message):
         tc.fit_labelled(["red apple", "blue sky"] * 15, ["x", "y"] * 15, test=test)
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+def test_links_are_learned_and_no_document_finds_itself():
+    # An odd document links to the even one after it, which shares no word with it but belongs to the same topic.
+    rng = np.random.default_rng(0)
+    docs, links = {}, {}
+    for i in range(120):
+        topic = i // 2 % 6
+        words = rng.integers(8, size=4)
+        side = "ab"[i % 2]
+        docs[f"d{i}"] = " ".join(f"topic{topic}{side}{word}" for word in words)
+    for i in range(0, 120, 2):
+        links[f"d{i}"] = [f"d{j}" for j in range(1, 120, 2) if j // 2 % 6 == i // 2 % 6]
+    model = tc.fit_linked(docs, links, analyser=tc.Analyser())
+    assert model.report.accepted
+    start, learned = model.report.systems[-2], model.report.systems[-1]
+    assert learned.values["AP"][0] > start.values["AP"][0] + 0.3
+    again = tc.fit_linked(
+        docs, {source: [source, *targets] for source, targets in links.items()}, analyser=tc.Analyser()
+    )
+    assert bits(again.weights) == bits(model.weights)  # a link to itself says nothing
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ([("a", "b")], "links must be a mapping"),
+        ({"a": "b"}, "links of 'a' must be a list of ids"),
+        ({"a": ["nowhere"]}, "'nowhere' for query 'a'; there is no such document"),
+    ],
+)
+def test_links_that_are_none_are_refused(links, message):
+    with pytest.raises(InputError, match=message):
+        tc.fit_linked({"a": "one", "b": "two"}, links)

@@ -222,6 +222,19 @@ measure = "ndcg10"
 methods = ["ftrl", "proximal"]
 points = ["crossed", "trees"]
 """
+
+
+def trees_can_be_grown() -> bool:
+    """Whether LightGBM is there, and the library it needs of the system."""
+    try:
+        import lightgbm  # noqa: F401
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+needs_trees = pytest.mark.skipif(not trees_can_be_grown(), reason="LightGBM cannot be imported; its method is left out")
+
 N_CELLS = 3 * (1 + 1 + 2 + 1 + 1)
 
 
@@ -291,6 +304,7 @@ def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
 # -- end to end ----------------------------------------------------------------------------------------------------
 
 
+@needs_trees
 def test_everything_is_written(whole):
     output, result = whole
     names = {path.name for path in output.iterdir()}
@@ -354,6 +368,7 @@ def test_the_row_says_how_it_was_chosen(whole):
     assert "fits stopped at their limit of rounds" in page  # two rounds are too few for Proximal
 
 
+@needs_trees
 def test_orderings_and_paired_tests_are_by_query(whole):
     tables = results_in(whole[0])["tables"]
     by_query, by_fold = tables["orderings"]
@@ -371,6 +386,7 @@ def test_orderings_and_paired_tests_are_by_query(whole):
     ]
 
 
+@needs_trees
 def test_the_trade_off_has_settings_front_and_choice(whole):
     rows = results_in(whole[0])["figures"]["trade"]
     ftrl = [row for row in rows if row["method"] == "Ftrl"]
@@ -390,6 +406,7 @@ def test_the_trade_off_has_settings_front_and_choice(whole):
 # -- kept, cut, quick, missing --------------------------------------------------------------------------------------
 
 
+@needs_trees
 def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
     before = results_in(whole[0])
 

@@ -15,6 +15,7 @@ from tercet.search import Index
 from tercet.serve import Limits, read_journal, replay, schema
 from tercet.serve.app import create_app
 from tercet.serve.guard import Access
+from tercet.serve.problems import TITLES
 from tercet.serve.service import Service
 from tercet.weights import Identity, Sparse, Weights
 
@@ -111,13 +112,23 @@ def test_reasons_for_a_lead_sum_to_the_difference(api):
 def test_related_words_are_those_of_the_model(api):
     found = checked(api.get("/related", params={"word": "Avocado", "k": 3}), schema.RelatedWords)
     assert [(each["word"], each["weight"]) for each in found["related"]] == INDEX.model.related("avocado", 3)
+    assert (found["word"], found["known_as"]) == ("Avocado", "avocado")
     refused(api.get("/related", params={"word": "zebra"}), 404, "zebra")
 
 
 def test_documents_are_given_as_they_were_indexed(api):
     found = checked(api.get("/documents/hostile/%C3%A9"), schema.Document)
     assert found["text"] == HOSTILE
+    assert api.get("/documents", params={"id": "hostile/é"}).json() == found
     refused(api.get("/documents/nobody"), 404, "nobody")
+    refused(api.get("/documents", params={"id": "nobody"}), 404, "nobody")
+
+
+@pytest.mark.parametrize("doc_id", ["..", ".", "../health", "a/../b", "%2e%2e", "a%2Fb", "?id=d1", "#", "a b+c", "\\"])
+def test_documents_have_any_id(tmp_path, doc_id):
+    with served(tmp_path / "journal.jsonl", made_index(docs={doc_id: "green avocado"})) as (api, _):
+        assert ids(api.get("/search", params={"q": QUERY})) == [doc_id]
+        assert checked(api.get("/documents", params={"id": doc_id}), schema.Document)["id"] == doc_id
 
 
 def test_hostile_text_stays_text(api):
@@ -161,13 +172,14 @@ def test_vocabularies_of_their_own_are_compared_with_the_model_before(tmp_path):
 
 def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     before = ids(api.get("/search", params={"q": QUERY}))
+    plain = ids(api.get("/search", params={"q": QUERY}), "baseline")
     given = {"query": QUERY, "better": before[4], "worse": before[0]}
     told = checked(api.post("/prefer", json=given), schema.Acknowledged, 202)
     assert told == {"entry": 1, "version": "v1", "applied": True}
     after = api.get("/search", params={"q": QUERY})
     assert after.json()["version"] == "v1"
     assert ids(after).index(before[4]) < ids(after).index(before[0])
-    assert ids(after, "baseline") == ids(api.get("/search", params={"q": QUERY}), "baseline")
+    assert ids(after, "baseline") == plain
     told = checked(api.post("/undo", json={}), schema.TakenBack, 202)
     assert (told["withdrawn"], told["version"]) == ([1], "v2")
     assert ids(api.get("/search", params={"q": QUERY})) == before
@@ -220,7 +232,9 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
     ]
     assert len(api.get("/versions", params={"limit": 2}).json()["versions"]) == 2
     learned = checked(api.get("/learned"), schema.LearnedOnline)
-    assert {entry for pair in learned["pairs"] for entry in pair["entries"]} <= {1, 2, 3, 4}
+    behind = {entry for pair in learned["pairs"] for entry in pair["entries"]}
+    assert behind
+    assert behind <= {1, 2, 3, 4}
     refused(api.post("/undo", json={"entry": 2}), 409, "not an active one of this client")
     refused(api.post("/undo", json={"entry": 99}), 404, "no entry 99")
     refused(api.post("/revoke", json={}), 422, "either")
@@ -243,6 +257,13 @@ def test_undo_takes_back_ones_own_last_entry(api):
     assert api.post("/undo", json={"client": "bob"}).json()["withdrawn"] == [2]
     assert api.post("/undo", json={"client": "ann"}).json()["withdrawn"] == [3]
     assert api.post("/undo", json={"client": "ann", "entry": 1}).json()["withdrawn"] == [1]
+
+
+def test_true_is_no_number_of_an_entry(api):
+    api.post("/prefer", json={"query": QUERY, "better": "d3", "worse": "d9"})
+    for path, given in (("/undo", {"entry": True}), ("/revoke", {"entries": [True]}), ("/undo", {"entry": "1"})):
+        refused(api.post(path, json=given), 422, "integer")
+    assert api.get("/versions").json()["versions"][0]["active"]
 
 
 def test_a_restart_gives_the_same_bits(tmp_path):
@@ -269,6 +290,29 @@ def test_nothing_is_acknowledged_that_is_not_kept(tmp_path, monkeypatch):
         assert api.get("/versions").json()["total"] == 0
 
 
+def test_a_service_that_cannot_begin_lets_the_journal_go(tmp_path, monkeypatch):
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Service, "_warm_up", broken)
+        with pytest.raises(RuntimeError, match="a defect"):
+            Service(INDEX, tmp_path / "journal.jsonl")
+    Service(INDEX, tmp_path / "journal.jsonl").close()
+
+
+def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
+    plurals = tc.Analyser(pattern=r"(\w+)s\b")  # no word of the model is known as it is spelled there
+    words = tc.Vectoriser(weighting="bm25", analyser=plurals).fit(["greens avocados"])
+    index = Index.build({"a": "greens avocados"}, tc.TextModel(words, words, Weights([Identity(n_terms=2)])))
+    assert not words.queries([words.words_[0]]).nnz
+    found = []
+    real = Index.search_row
+    monkeypatch.setattr(Index, "search_row", lambda *given, **more: found.append(real(*given, **more)) or found[-1])
+    Service(index, tmp_path / "journal.jsonl").close()
+    assert [hits[0].doc_id for hits in found] == ["a"] * 4
+
+
 # -- health, errors, the OpenAPI document ---------------------------------------------------------------------------
 
 
@@ -285,21 +329,40 @@ def test_health_and_metrics(api):
     assert 'tercet_requests_total{method="GET",route="/search",status="422"} 1' in lines
     assert 'tercet_request_seconds_bucket{route="/search",le="+Inf"} 2' in lines
     assert 'tercet_request_seconds_count{route="/search"} 2' in lines
-    for line in ("tercet_version 1", "tercet_journal_entries 1", "tercet_queue_length 0"):
+    for line in (
+        "tercet_version 1",
+        "tercet_journal_entries 1",
+        "tercet_queue_length 0",
+        "tercet_learner_up 1",
+        "tercet_learner_backlog 0",
+    ):
         assert line in lines
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
     for line in lines:
         assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
 
 
-def test_a_learner_that_stopped_is_told(api, tmp_path):
-    with served(tmp_path / "other.jsonl", INDEX) as (api, service):
-        service.learner.failure = "the learner stopped"
-        assert api.get("/health").status_code == 503
-        given = {"query": QUERY, "better": "d3", "worse": "d9"}
+def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
+    given = {"query": QUERY, "better": "d3", "worse": "d9"}
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        with monkeypatch.context() as patched:
+            patched.setattr(service.learner._state, "apply", broken)
+            told = checked(api.post("/prefer", json=given), schema.Acknowledged, 202)
+        assert told == {"entry": 1, "version": "v0", "applied": False}
+        body = refused(api.get("/health"), 503, "the learner stopped")
+        assert (body["version"], body["documents"]) == ("v0", 60)
+        lines = api.get("/metrics").text.splitlines()
+        assert {"tercet_learner_up 0", "tercet_learner_backlog 1", "tercet_version 0"} <= set(lines)
         response = api.post("/prefer", json=given)
         refused(response, 503, "restart")
+        assert int(response.headers["retry-after"]) >= 1
         assert api.get("/search", params={"q": QUERY}).status_code == 200
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+        assert api.get("/health").json()["version"] == "v1"
 
 
 def test_clients_see_no_trace_of_a_defect(tmp_path, monkeypatch, caplog):
@@ -321,6 +384,8 @@ def test_paths_and_methods_that_are_not_there(api):
     refused(api.get("/nothing"), 404, "nothing at this path")
     refused(api.get("/app.py"), 404, "nothing at this path")
     refused(api.get("/..%2fapp.py"), 404, "nothing at this path")
+    refused(api.get(f"/{'a' * 300}.html"), 404, "nothing at this path")
+    refused(api.get("/a%00.html"), 404, "nothing at this path")
     response = api.post("/search")
     refused(response, 405, "other methods")
     assert response.headers["allow"] == "GET"
@@ -332,6 +397,7 @@ def test_the_openapi_document_is_complete(api):
         "/search",
         "/explain",
         "/related",
+        "/documents",
         "/documents/{doc_id}",
         "/versions",
         "/learned",
@@ -362,6 +428,7 @@ def test_the_openapi_document_is_complete(api):
                     getattr(schema, name).model_validate(media["example"])
                 if status >= "400":
                     assert list(answer["content"]) == ["application/problem+json"]
+                    assert (media["example"]["status"], media["example"]["title"]) == (int(status), TITLES[int(status)])
     references = json.dumps(made).split('"$ref": "#/components/schemas/')[1:]
     assert {text.partition('"')[0] for text in references} <= set(made["components"]["schemas"])
 
@@ -475,6 +542,6 @@ def test_no_request_makes_the_service_fail(tmp_path):
                 case.validate_response(response, excluded_checks=[positive_data_acceptance])
 
             answered()
-        assert n_operations == 12
+        assert n_operations == 13
     finally:
         service.close()

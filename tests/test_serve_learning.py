@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 
 import numpy as np
@@ -15,6 +16,7 @@ import tercet as tc
 from serving import made_docs, made_index, preferred
 from tercet.errors import FormatError, InputError
 from tercet.serve import Bounds, Journal, Learner, read_journal, replay
+from tercet.serve import journal as journal_room
 from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
 from tercet.serve.journal import JournalError
 from tercet.serve.overlay import unit_of
@@ -108,6 +110,41 @@ def test_one_service_has_a_journal_at_a_time(tmp_path):
     with Journal(tmp_path / "journal.jsonl"), pytest.raises(JournalError, match="in use by another"):
         Journal(tmp_path / "journal.jsonl")
     Journal(tmp_path / "journal.jsonl").close()
+
+
+def test_new_folders_are_synced_where_they_are_listed(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(journal_room, "sync_folder", synced.append)
+    Journal(tmp_path / "new" / "newer" / "journal.jsonl").close()
+    assert set(synced) == {tmp_path, tmp_path / "new", tmp_path / "new" / "newer"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is open cannot be moved there")
+def test_a_journal_that_is_not_at_its_place_takes_nothing(tmp_path):
+    path, aside = tmp_path / "journal.jsonl", tmp_path / "journal.jsonl.1"
+
+    def append(journal):
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+
+    with Journal(path) as journal:
+        append(journal)
+        path.rename(aside)
+        with pytest.raises(JournalError, match="not at its place"):
+            append(journal)
+        path.write_bytes(aside.read_bytes())
+        with pytest.raises(JournalError, match="another file"):
+            append(journal)
+        aside.replace(path)
+        append(journal)
+        whole = path.read_bytes()
+        for changed in (whole + b"more", whole[:-5], b""):
+            path.write_bytes(changed)
+            with pytest.raises(JournalError, match="somebody else changed"):
+                append(journal)
+            assert path.read_bytes() == changed
+        path.write_bytes(whole)
+        append(journal)
+    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
@@ -247,7 +284,7 @@ def assert_same(one: Replay, other: Replay) -> None:
     for name in ("indptr", "indices", "data"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
     assert [(taken.place, taken.entries) for taken in one.taken] == [(t.place, t.entries) for t in other.taken]
-    for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann", "10.0.0.1/*"):
+    for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann", "*/10.0.0.1"):
         assert one.overlay.spent(client) == other.overlay.spent(client)
 
 
@@ -310,6 +347,15 @@ def test_a_noisy_client_has_a_bounded_effect():
         free = replay(INDEX, noisy(200, client), Bounds(client=1e9))
         assert float(np.abs(version.overlay.data).sum()) <= most * 1.0001
         assert float(np.abs(free.overlay.data).sum()) > most
+
+
+def test_no_name_of_a_client_gives_more_than_another():
+    spent = []
+    for name in ("10.0.0.1/*", "10.0.0.1/ann"):
+        state = Replay(INDEX, Bounds(client=0.5))
+        state.apply(noisy(200, lambda _, name=name: name))
+        spent.append(state.overlay.spent(name))
+    assert spent[0] == spent[1] <= 0.5
 
 
 def test_steps_and_weights_are_bounded():

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import uvicorn
 from click.testing import CliRunner
 
 from serving import made_docs, made_index, served
 from tercet.cli.main import cli
 from tercet.errors import InputError
-from tercet.serve import Limits, reading
+from tercet.serve import Limits, guard, reading
 from tercet.serve.bounds import BODY_BYTES, ID_CHARS, MOST_RESULTS, QUERY_CHARS, QUERY_TERMS, SHOWN
 from tercet.serve.buckets import Buckets
-from tercet.serve.guard import LOOPBACK_HOSTS
-from tercet.serve.run import access_for, is_loopback
+from tercet.serve.guard import LOOPBACK_HOSTS, Access
+from tercet.serve.run import access_for, is_loopback, run
 from test_serve_api import refused
 
 INDEX = made_index()
@@ -160,10 +164,6 @@ def test_words_left_out_in_haste_are_told(tmp_path):
 
 
 def test_a_body_that_does_not_come_is_given_up(tmp_path, monkeypatch):
-    import asyncio
-
-    from tercet.serve import guard
-
     monkeypatch.setattr(guard, "_BODY_SECONDS", 0.05)
     sent = []
 
@@ -177,6 +177,39 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path, monkeypatch):
         scope = {"type": "http", "method": "POST", "path": "/prefer", "headers": [(b"host", b"localhost")]}
         asyncio.run(api.app(scope | {"query_string": b"", "client": ("1", 1)}, receive, send))
     assert sent[0]["status"] == 408
+
+
+def test_so_many_bodies_arrive_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "_BODIES", 1)
+
+    async def asked(app: Any, arrives: asyncio.Event) -> list[Any]:
+        sent = []
+
+        async def receive() -> Any:
+            await arrives.wait()
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/prefer", "headers": headers}
+        await app(scope | {"query_string": b"", "client": ("1", 1)}, receive, send)
+        return [sent[0]["status"], dict(sent[0]["headers"])]
+
+    async def all_asked(app: Any) -> list[Any]:
+        late, now = asyncio.Event(), asyncio.Event()
+        now.set()
+        first = asyncio.create_task(asked(app, late))
+        await asyncio.sleep(0.01)
+        second = await asked(app, now)
+        late.set()
+        return [await first, second, await asked(app, now)]
+
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+        first, second, third = asyncio.run(all_asked(api.app))
+    assert [first[0], second[0], third[0]] == [422, 503, 422]
+    assert second[1][b"retry-after"] == b"1"
 
 
 # -- how much at a time ---------------------------------------------------------------------------------------------
@@ -262,10 +295,45 @@ def test_only_loopback_is_served_without_tokens():
     with pytest.raises(InputError, match="must differ"):
         access_for("0.0.0.0", "same", "same")
     for token in ("", " x", "é"):
-        with pytest.raises(InputError, match="token"):
+        with pytest.raises(InputError, match="the read token is empty"):
             access_for("127.0.0.1", token, None)
+    with pytest.raises(InputError, match="everybody could teach"):
+        access_for("127.0.0.1", "r", None)
+    with pytest.raises(InputError, match="must differ"):
+        access_for("127.0.0.1", "same", "same")
     assert all(is_loopback(host) for host in ("localhost", "127.9.9.9", "::1"))
     assert not any(is_loopback(host) for host in ("10.0.0.1", "0.0.0.0", "example.org"))
+
+
+def test_allowed_hosts_are_named_as_requests_name_them(tmp_path):
+    access = access_for("127.0.0.1", None, None, ("Search.Example", "other.example:8443", "fd00::1", "[FD00::2]"))
+    assert access.hosts == (*LOOPBACK_HOSTS, "search.example", "other.example", "fd00::1", "fd00::2")
+    with served(tmp_path / "journal.jsonl", INDEX, access=access) as (api, _):
+        for host in ("search.example", "SEARCH.example:80", "other.example", "[fd00::1]:8080"):
+            assert api.get("/health", headers={"Host": host}).status_code == 200
+        assert api.get("/health", headers={"Host": "third.example"}).status_code == 421
+    for wrong in ("", "http://search.example", "[", "me@search.example"):
+        with pytest.raises(InputError, match="no host name"):
+            access_for("127.0.0.1", None, None, (wrong,))
+
+
+def test_an_address_in_use_or_wrong_is_told(tmp_path):
+    with served(tmp_path / "journal.jsonl", INDEX) as (_, service), socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"127.0.0.1:{port} cannot be listened on: Address already in use"):
+            run(service, Access(), "127.0.0.1", port, lambda _: None)
+        with pytest.raises(InputError, match="cannot be listened on: it is no host name"):
+            run(service, Access(), f"{'é' * 70}.example", 0, lambda _: None)
+
+
+def test_warnings_and_traces_are_shown_while_it_runs(tmp_path, monkeypatch, capsys):
+    log = logging.getLogger("tercet.serve.guard")
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: log.error("what went wrong"))
+    with served(tmp_path / "journal.jsonl", INDEX) as (_, service):
+        run(service, Access(), "127.0.0.1", 0, lambda _: None)
+    assert "ERROR tercet.serve.guard: what went wrong" in capsys.readouterr().err
+    log.error("not any more")
+    assert "not any more" not in capsys.readouterr().err
 
 
 def test_the_command_refuses_what_is_not_safe_or_not_there(tmp_path):
@@ -279,3 +347,12 @@ def test_the_command_refuses_what_is_not_safe_or_not_there(tmp_path):
     done = runner.invoke(cli, ["serve", str(tmp_path / "index"), "--journal", str(tmp_path / "bad.jsonl")])
     assert done.exit_code == 1
     assert "bad.jsonl:1" in done.output
+    for place, why in ((tmp_path, "Is a directory"), (tmp_path / "bad.jsonl" / "journal.jsonl", "bad.jsonl")):
+        done = runner.invoke(cli, ["serve", str(tmp_path / "index"), "--journal", str(place)])
+        assert done.exit_code == 1
+        assert why in done.output
+        assert "Traceback" not in done.output
+    for index, code in ((tmp_path / "nowhere", 2), (tmp_path, 1)):
+        done = runner.invoke(cli, ["serve", str(index)])
+        assert done.exit_code == code
+        assert str(index) in done.output

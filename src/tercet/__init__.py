@@ -47,7 +47,7 @@ from tercet.loading import load
 from tercet.measure import HeldOutQueries, blend, compare, compare_orders, evaluate
 from tercet.model import TextModel
 from tercet.pictures import picture
-from tercet.recipe import fit, fit_labelled
+from tercet.recipe import fit, fit_labelled, fit_linked
 from tercet.search import Hit, Index
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.weights import Explanation, Weights
@@ -104,6 +104,7 @@ __all__ = [
     "fit_labelled",
     "fit_letor",
     "fit_letor_folds",
+    "fit_linked",
     "l1_path",
     "load",
     "picture",

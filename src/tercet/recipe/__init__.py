@@ -1,5 +1,5 @@
 """The recipe behind ``tc.fit``: pick a text model, learn, and keep what was learned only where it helps."""
 
-from tercet.recipe.fitting import fit, fit_labelled
+from tercet.recipe.fitting import fit, fit_labelled, fit_linked
 
-__all__ = ["fit", "fit_labelled"]
+__all__ = ["fit", "fit_labelled", "fit_linked"]

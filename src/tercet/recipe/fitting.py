@@ -4,7 +4,7 @@ is better on validation queries by more than one standard error."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -130,6 +130,59 @@ def fit_labelled(
     return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
 
 
+def fit_linked(
+    docs: Mapping[str, str],
+    links: Mapping[str, Iterable[str]],
+    *,
+    validation: Mapping[str, Iterable[str]] | None = None,
+    test: Mapping[str, Iterable[str]] | None = None,
+    measure: str = "AP",
+    analyser: Analyser | None = None,
+    n_models: int = 1,
+    random_state: int = 0,
+    verbose: bool | None = None,
+    name: str = "",
+) -> TextModel:
+    """Learn what documents link to: each document is a query for those it links to, among all but itself.
+
+    Parameters
+    ----------
+    docs : id -> text
+    links : id -> ids of the documents it links to, the links to learn from
+    validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
+        in for each that is left out
+    measure, analyser, n_models, random_state, verbose, name : as in ``fit``
+
+    Examples
+    --------
+    >>> docs = {f"{animal}{i}": f"{animal} {i}" for animal in ("cat", "dog") for i in range(10)}
+    >>> links = {one: [other for other in docs if other[:3] == one[:3] and other != one] for one in docs}
+    >>> model = fit_linked(docs, links)
+    >>> next(iter(model.rank({"q": "dog"}, docs, k=1)["q"]))[:3]
+    'dog'
+    """
+    measure = str(parse_measure(measure))
+    random_state = check_seed(random_state)
+    parts = [
+        None if part is None else _as_judgements(part, what)
+        for part, what in ((links, "links"), (validation, "validation"), (test, "test"))
+    ]
+    assert parts[0] is not None
+    task = _judged_task(docs, docs, parts[0], parts[1], parts[2], measure, random_state, linked=True)
+    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
+
+
+def _as_judgements(links: Mapping[str, Iterable[str]], what: str) -> dict[str, dict[str, int]]:
+    if not isinstance(links, Mapping):
+        raise InputError(f"{what} must be a mapping, id -> ids it links to; got {type(links).__name__}")
+    judged = {}
+    for source, targets in links.items():
+        if isinstance(targets, (str, bytes)) or not isinstance(targets, Iterable):
+            raise InputError(f"{what} of {source!r} must be a list of ids; got {targets!r}")
+        judged[source] = {target: 1 for target in targets if target != source}
+    return judged
+
+
 def _check_n_models(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise InputError(f"n_models must be an integer of at least 1; got {n!r}")
@@ -147,7 +200,9 @@ def _judged_task(
     test: Qrels | None,
     measure: str,
     random_state: int,
+    linked: bool = False,
 ) -> Task:
+    """``linked``: queries are the documents, and no query is to find itself."""
     for name, what in (("docs", docs), ("queries", queries), ("qrels", qrels)):
         if not isinstance(what, Mapping):
             inside = "qid -> {doc_id: grade}" if name == "qrels" else "id -> text"
@@ -184,11 +239,15 @@ def _judged_task(
         D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values()), queries=taught))
         Q = sparse.csr_array(vectoriser.transform_queries(list(queries.values())))
         choose, report = (HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out)
+        if linked:
+            own = [np.array([doc_rows[qid] for qid in part]) for part in held_out]
+            choose, report = replace(choose, exclude=own[0]), replace(report, exclude=own[1])
         return Q, D, choose, report
 
     sampler = JudgementSampler.from_qrels(train, n_docs=len(docs), query_rows=query_rows, doc_rows=doc_rows)
     n_judgements = sum(map(len, train.values()))
-    data = {"kind": "judged queries", "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
+    kind = "linked documents" if linked else "judged queries"
+    data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
     return Task(sampler, FOR_JUDGEMENTS, n_judgements, Facts(data, len(train), split, queries), build)
 
 

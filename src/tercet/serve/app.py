@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,8 +48,10 @@ _CHANGING = (*_READING, 403, 408, 409, 413, 429, 507)
 
 def _problems(statuses: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:
     reference = {"$ref": "#/components/schemas/ProblemDetails"}
+    retry_after = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}, "example": 1}
     return {
         status: {"description": _PROBLEMS[status], "content": {PROBLEM_TYPE: {"schema": reference}}}
+        | ({"headers": {"Retry-After": retry_after}} if status in (429, 503) else {})
         for status in sorted(statuses)
     }
 
@@ -64,12 +67,13 @@ def create_app(service: Service, access: Access | None = None) -> FastAPI:
         responses=_problems(_READING),
     )
     access = access or Access()
-    open_paths = _PUBLIC | {"/"} | {f"/{path.name}" for path in PAGE.glob("*.*")}
+    page = {path.name: path for path in PAGE.iterdir() if path.suffix in _SUFFIXES}
+    open_paths = _PUBLIC | {"/"} | {f"/{name}" for name in page}
     app.add_middleware(Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths))
     _add_errors(app)
     _add_reading(app, service)
     _add_changing(app, service)
-    _add_page(app)
+    _add_page(app, page)
     _complete(app)
     return app
 
@@ -130,6 +134,14 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/documents/{doc_id:path}", response_model=schema.Document)
     async def document(request: Request, doc_id: Annotated[str, _DOC_ID]) -> Response:
         """Give a document as it was indexed."""
+        return await given_document(request, doc_id)
+
+    @app.get("/documents", response_model=schema.Document)
+    async def document_by_query(request: Request, asked: Annotated[schema.DocumentQuery, Query()]) -> Response:
+        """The same for an id that is no part of a path, such as two dots."""
+        return await given_document(request, asked.id)
+
+    async def given_document(request: Request, doc_id: str) -> Response:
         service.check_documents([doc_id])
         try:
             found = await service.read(deadline(request), lambda version: reading.document(version.index, doc_id))
@@ -146,20 +158,19 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/learned", response_model=schema.LearnedOnline)
     async def learned(request: Request, asked: Annotated[schema.LimitQuery, Query()]) -> Response:
         """List what was learned online: pairs of words, and the entries behind them."""
-        history = service.history(asked.limit, active_only=True)
-        found = await service.read(deadline(request), lambda version: reading.learned(version, history, asked.limit))
+        found = await service.read(
+            deadline(request),
+            lambda version: reading.learned(version, service.history(asked.limit, active_only=True), asked.limit),
+        )
         return JSONResponse(found)
 
     @app.get("/health", response_model=schema.Health)
     async def health() -> Response:
         """Say whether the service is well; 503 when it no longer learns."""
-        well = service.learner.failure is None
-        body = {
-            "status": "ok" if well else "learner stopped",
-            "version": service.version.name,
-            "documents": len(service.index),
-        }
-        return JSONResponse(body, 200 if well else 503)
+        known = {"version": service.version.name, "documents": len(service.index)}
+        if service.learner.failure is not None:
+            raise Problem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **known)
+        return JSONResponse({"status": "ok"} | known)
 
     @app.get(
         "/metrics",
@@ -203,22 +214,18 @@ def _add_changing(app: FastAPI, service: Service) -> None:
         return JSONResponse(await service.revoke(admitted(request, None), given.entries, given.client), 202)
 
 
-def _add_page(app: FastAPI) -> None:
+def _add_page(app: FastAPI, page: Mapping[str, Path]) -> None:
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
-        return _file("index.html")
+        return await file("index.html")
 
     @app.get("/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
-        return _file(name)
-
-
-def _file(name: str) -> Response:
-    path = PAGE / name
-    # The name has no slash, since it is one part of a path; what is not a file of the page is not there.
-    if path.suffix not in _SUFFIXES or path.parent != PAGE or not path.is_file():
-        raise Problem(404, "there is nothing at this path")
-    return FileResponse(path, media_type=_SUFFIXES[path.suffix], headers={"Cache-Control": "no-cache"})
+        # Looked up by name, so that no name that is sent ever becomes a path.
+        path = page.get(name)
+        if path is None:
+            raise Problem(404, "there is nothing at this path")
+        return FileResponse(path, media_type=_SUFFIXES[path.suffix], headers={"Cache-Control": "no-cache"})
 
 
 def _complete(app: FastAPI) -> None:
@@ -239,8 +246,10 @@ def _complete(app: FastAPI) -> None:
             for status, answer in operation["responses"].items():
                 for media in answer.get("content", {}).values():
                     name = media.get("schema", {}).get("$ref", "").rpartition("/")[2]
-                    if examples := schemas.get(name, {}).get("examples"):
-                        media["example"] = examples[0] | ({"status": int(status)} if name == "ProblemDetails" else {})
+                    if name == "ProblemDetails" and status != "422":
+                        media["example"] = Problem(int(status), _PROBLEMS[int(status)]).to_meta()
+                    elif examples := schemas.get(name, {}).get("examples"):
+                        media["example"] = examples[0]
             body = operation.get("requestBody", {}).get("content", {}).get("application/json")
             if body is not None:
                 name = body["schema"]["$ref"].rpartition("/")[2]

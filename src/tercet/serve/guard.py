@@ -21,6 +21,7 @@ from tercet.serve.problems import Problem
 _log = logging.getLogger(__name__)
 
 _BODY_SECONDS = 10.0
+_BODIES = 64  # that arrive at a time; with the largest size of one, this bounds the memory they take
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 # The page needs its own files and nothing else; nobody may frame it.
@@ -67,11 +68,22 @@ class Access:
 
     def check_host(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
-        if self.hosts is not None and _parsed(f"//{host}").hostname not in self.hosts:
+        if self.hosts is not None and host_name(host) not in self.hosts:
             raise Problem(421, f"the service does not answer to the host {host[:80]!r}", "host")
         origin = headers.get("origin")
         if method != "GET" and origin is not None and _parsed(origin).netloc != host:
             raise Problem(403, "a page of another site may not change what is learned", "origin")
+
+
+def host_name(host: str) -> str | None:
+    """The name in a Host header, which may have a port.
+
+    Examples
+    --------
+    >>> host_name("Search.Example:8080"), host_name("[::1]:8080"), host_name("[")
+    ('search.example', '::1', None)
+    """
+    return _parsed(f"//{host}").hostname
 
 
 def _parsed(address: str) -> SplitResult:
@@ -92,6 +104,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, open_paths: frozenset[str]) -> None:
         self._app, self._access, self._metrics, self._open_paths = app, access, metrics, open_paths
+        self._bodies = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,7 +144,13 @@ class Guard:
         if method in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        body = await _body(headers, receive)
+        if self._bodies >= _BODIES:
+            raise Problem(503, f"{_BODIES} bodies are arriving; try again soon", "busy", 1.0)
+        self._bodies += 1
+        try:
+            body = await _body(headers, receive)
+        finally:
+            self._bodies -= 1
         handed_over = False
 
         async def whole_body() -> Message:

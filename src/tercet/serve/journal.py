@@ -119,7 +119,7 @@ class Journal:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._broken: str | None = None
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(self.path.parent)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
         try:
             _lock_alone(self._file, self.path)
@@ -159,11 +159,13 @@ class Journal:
     def append(self, make: Callable[[int], E], then: Callable[[E], None] | None = None) -> E:
         """Write the entry that ``make`` gives for the next number; returns when it is synced.
 
-        ``then`` is called before the next entry can be written. Raises `JournalError` where the disk refuses.
+        ``then`` is called before the next entry can be written. Raises `JournalError` where the disk refuses, and
+        where the file is no longer the one at its path, since a restart would not find what is written to it.
         """
         with self._lock:
             if self._broken is not None:
                 raise JournalError(self._broken)
+            self._check_place()
             entry = make(len(self.entries) + 1)
             line, own_sum = _spelled(entry, self._last_sum)
             if self._n_bytes + len(line) > self._most_bytes:
@@ -180,6 +182,18 @@ class Journal:
             if then is not None:
                 then(entry)
             return entry
+
+    def _check_place(self) -> None:
+        try:
+            own, there = os.fstat(self._file), os.stat(self.path)
+        except OSError as error:
+            raise JournalError(f"the journal is not at its place any more: {error.strerror}") from error
+        if not os.path.samestat(own, there):
+            raise JournalError("another file is at the place of the journal; restart the service to use that one")
+        if own.st_size != self._n_bytes:
+            raise JournalError(
+                f"somebody else changed the journal: it has {own.st_size:,} bytes and was left with {self._n_bytes:,}"
+            )
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -204,6 +218,14 @@ class Journal:
                 self._broken = "the journal is closed"
                 os.close(self._file)
                 self._file = -1
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each synced in the one that holds it: a power cut must not take it."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
 
 
 def _lock_alone(file: int, path: Path) -> None:

@@ -122,10 +122,6 @@ class Learner:
         self._thread = threading.Thread(target=self._run, name="tercet-learner", daemon=True)
         self._thread.start()
 
-    @property
-    def backlog(self) -> int:
-        return len(self._todo)
-
     def tell(self, entry: Entry) -> Future[Version]:
         """Have an entry applied; the future gives the first version with it."""
         applied: Future[Version] = Future()

@@ -121,7 +121,8 @@ class Overlay:
         taken: dict[str, float] = {}
         for client in sorted(asking):
             wanted = size * (asking[client] / votes)
-            purses = {client: self.bounds.client, client.partition("/")[0] + "/*": 10 * self.bounds.client}
+            # No client is called "*/…", since an address comes first in its name.
+            purses = {client: self.bounds.client, "*/" + client.partition("/")[0]: 10 * self.bounds.client}
             for name, most in purses.items():
                 wanted = min(wanted, max(0.0, most * self.unit - self._spent.get(name, 0.0)))
             for name in purses:

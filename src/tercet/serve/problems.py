@@ -48,13 +48,15 @@ class Problem(Exception):
         super().__init__(detail)
         self.status, self.detail, self.kind, self.retry_after, self.members = status, detail, kind, retry_after, members
 
-    def response(self) -> Response:
-        body: dict[str, Any] = {
+    def to_meta(self) -> dict[str, Any]:
+        return {
             "type": f"urn:tercet:problem:{self.kind}" if self.kind != "about" else "about:blank",
             "title": TITLES.get(self.status, "Error"),
             "status": self.status,
             "detail": self.detail,
-        }
+        } | self.members
+
+    def response(self) -> Response:
         headers = {}
         if self.retry_after is not None:
             # A whole number from 1, as the header wants it; a bucket that never fills again says an hour.
@@ -62,7 +64,7 @@ class Problem(Exception):
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="tercet"'
         # In ASCII: what a client sent may hold half a surrogate pair, which UTF-8 has no bytes for.
-        content = json.dumps(body | self.members).encode()
+        content = json.dumps(self.to_meta()).encode()
         return Response(content, self.status, headers, PROBLEM_TYPE)
 
 

@@ -114,9 +114,11 @@ def explain(
 
 
 def related(version: Version, word: str, k: int) -> dict[str, Any]:
-    """The document words that count most for a query word."""
+    """The document words that count most for a query word, and how the model spells that word."""
     found = [{"word": other, "weight": weight} for other, weight in version.model.related(word, k)]
-    return {"word": word, "related": found, "version": version.name}
+    words = version.model.query_vectoriser
+    known_as = word if word in words.index_ else words.words_[int(version.model.queries([word]).indices[0])]
+    return {"word": word, "known_as": known_as, "related": found, "version": version.name}
 
 
 def document(index: Index, doc_id: str) -> dict[str, Any]:

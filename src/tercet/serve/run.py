@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
 from tercet.errors import InputError
 from tercet.serve.app import create_app
-from tercet.serve.guard import LOOPBACK_HOSTS, Access
+from tercet.serve.guard import LOOPBACK_HOSTS, Access, host_name
 from tercet.serve.service import Service
 
-_CONNECTIONS = 1024
+_CONNECTIONS = 512  # half of the files that a process may usually have open
 _GRACE_SECONDS = 5
 
 
@@ -35,20 +37,47 @@ def is_loopback(host: str) -> bool:
 
 
 def access_for(host: str, read_token: str | None, write_token: str | None, hosts: tuple[str, ...] = ()) -> Access:
-    """Who may ask at an address; without both tokens, one that others can reach is refused."""
+    """Who may ask at an address; without both tokens, one that others can reach is refused.
+
+    A read token alone is refused as well: those who may not even read could teach.
+    """
     for name, token in (("read", read_token), ("write", write_token)):
         if token is not None and (not token.strip() or not token.isascii() or token != token.strip()):
             raise InputError(f"the {name} token is empty or has blanks around it or characters beyond ASCII")
+    names = tuple(_allowed_name(each) for each in hosts)
+    if read_token is not None and read_token == write_token:
+        raise InputError("the read and the write token are the same; they must differ")
     if is_loopback(host):
-        return Access(read_token, write_token, (*LOOPBACK_HOSTS, *hosts))
+        if read_token is not None and write_token is None:
+            raise InputError("with a read token alone everybody could teach; set TERCET_WRITE_TOKEN, too")
+        return Access(read_token, write_token, (*LOOPBACK_HOSTS, *names))
     if read_token is None or write_token is None:
         raise InputError(
             f"{host} can be reached by others, so a read and a write token are needed: "
             "TERCET_READ_TOKEN and TERCET_WRITE_TOKEN"
         )
-    if read_token == write_token:
-        raise InputError("the read and the write token are the same; they must differ")
-    return Access(read_token, write_token, hosts or None)
+    return Access(read_token, write_token, names or None)
+
+
+def _allowed_name(host: str) -> str:
+    """A host as requests name it: in small letters, without a port, an IPv6 address without brackets."""
+    found = host_name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host)
+    if not found or "/" in host or "@" in host:
+        raise InputError(f"{host!r} is no host name; expected one like search.example")
+    return found
+
+
+@contextmanager
+def logged_to_stderr() -> Iterator[None]:
+    """Show warnings and traces of Tercet, which as a library keeps them to itself."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("tercet")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def run(service: Service, access: Access, host: str, port: int, say: Callable[[str], None]) -> None:
@@ -57,9 +86,10 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
-    except OSError as error:
-        raise InputError(f"{host}:{port} cannot be listened on: {error.strerror}") from error
-    with listening:
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no host name"
+        raise InputError(f"{host}:{port} cannot be listened on: {why}") from error
+    with listening, logged_to_stderr():
         listening.setblocking(False)
         shown = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(

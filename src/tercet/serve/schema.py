@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,8 @@ def _example(**members: Any) -> ConfigDict:
 
 QUERY = Field(max_length=QUERY_CHARS, description="Text of the query.", examples=["avocado eyes"])
 DOC_ID = Field(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
+# Strict, since true would be 1 otherwise, and take back the first entry.
+ENTRY = Annotated[int, Field(ge=1, lt=2**53, strict=True)]
 CLIENT = Field(
     default=None,
     min_length=1,
@@ -52,6 +54,11 @@ class RelatedQuery(BaseModel):
     k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many words.", examples=[10])
 
 
+class DocumentQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    id: str = DOC_ID
+
+
 class LimitQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
     limit: int = Field(100, ge=1, le=MOST_RESULTS, description="How many at most.", examples=[100])
@@ -81,7 +88,7 @@ class Undo(BaseModel):
     """Take back an entry of one's own, the last one where none is named."""
 
     model_config = _example(entry=12)
-    entry: int | None = Field(None, ge=1, lt=2**53)
+    entry: ENTRY | None = None
     client: str | None = CLIENT
 
 
@@ -89,7 +96,7 @@ class Revoke(BaseModel):
     """Take back entries, or all of a client, whoever made them."""
 
     model_config = _example(entries=[11, 12])
-    entries: list[int] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
+    entries: list[ENTRY] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
     client: str | None = Field(
         None,
         min_length=1,
@@ -202,8 +209,11 @@ class RelatedWord(BaseModel):
 class RelatedWords(BaseModel):
     """The document words that count most for a query word, by size, sign kept."""
 
-    model_config = _example(word="avocado", related=[{"word": "lutein", "weight": 0.4}], version="v12")
+    model_config = _example(
+        word="Avocados", known_as="avocado", related=[{"word": "lutein", "weight": 0.4}], version="v12"
+    )
     word: str
+    known_as: str = Field(description="The word as the model spells it.")
     related: list[RelatedWord]
     version: str = VERSION
 
@@ -300,10 +310,10 @@ class LearnedOnline(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the service is well."""
+    """The service is well. Where it no longer learns, the answer is a problem."""
 
     model_config = _example(status="ok", version="v12", documents=3633)
-    status: Literal["ok", "learner stopped"]
+    status: Literal["ok"]
     version: str = VERSION
     documents: int
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
 
 from tercet.data.clicks import Impression, impression_problem
 from tercet.search import Index
@@ -77,9 +81,13 @@ class Service:
         self._withdrawn: set[int] = set()
         for entry in self.journal.entries:
             self._note(entry)
-        self.learner = Learner(index, self.journal.entries, bounds)
         self.metrics = Metrics()
-        self._warm_up()
+        with ExitStack() as begun:
+            begun.callback(self.journal.close)
+            self.learner = Learner(index, self.journal.entries, bounds)
+            begun.callback(self.learner.close)
+            self._warm_up()
+            begun.pop_all()  # all went well: from here on `close` ends them
         self.reads = Queue("reader", self.limits.workers, self.limits.waiting)
         self.writes = Queue("writer", 1, self.limits.waiting)
         per_minute, burst = self.limits.writes_per_minute, self.limits.write_burst
@@ -87,10 +95,14 @@ class Service:
 
     def _warm_up(self) -> None:
         """Search once, so that the first to ask does not wait for kernels to load."""
-        word = self.version.model.query_vectoriser.words_[0]
+        n_words = self.version.model.weights.shape[0]
+        if n_words == 0:
+            return  # nothing can be found
+        # A row, not a text: a word as the model spells it may itself be cut to one that it does not know.
+        one_word = sparse.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, n_words))
         for index in (self.version.index, self.baseline.index):
-            index.search(word, 1)
-            index.search(word, 1, max_terms=1)
+            index.search_row(one_word, 1)
+            index.search_row(one_word, 1, max_terms=1)
 
     def close(self) -> None:
         self.reads.close()
@@ -131,7 +143,9 @@ class Service:
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
         """Entries of the journal, latest first."""
         found = []
-        for entry in reversed(self.journal.entries[:]):
+        entries = self.journal.entries  # which grows meanwhile, at its end
+        for at in range(len(entries) - 1, -1, -1):
+            entry = entries[at]
             active = entry.number not in self._withdrawn
             if active_only and (not active or isinstance(entry, Withdrawn)):
                 continue
@@ -141,13 +155,15 @@ class Service:
         return found
 
     def gauges(self) -> dict[str, tuple[str, float]]:
+        version = self.version  # before the journal is looked at, which is never behind it
         return {
             "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
-            "tercet_version": ("Number of the version that is served.", self.version.number),
-            "tercet_learner_backlog": ("Entries that the learner has not applied.", self.learner.backlog),
+            "tercet_version": ("Number of the version that is served.", version.number),
+            "tercet_learner_up": ("1, or 0 when it stopped.", float(self.learner.failure is None)),
+            "tercet_learner_backlog": ("Entries that the learner has not applied.", len(self.journal) - version.number),
             "tercet_journal_entries": ("Entries of the journal.", len(self.journal)),
             "tercet_journal_bytes": ("Size of the journal.", self.journal.n_bytes),
-            "tercet_overlay_pairs": ("Pairs of words learned online.", self.version.overlay.nnz),
+            "tercet_overlay_pairs": ("Pairs of words learned online.", version.overlay.nnz),
             "tercet_documents": ("Documents of the index.", len(self.index)),
             "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
         }

@@ -247,7 +247,7 @@ async function prefer(better, worse) {
 const undo = (entry, described) => learn("undo", { entry }, described);
 
 async function undoLast() {
-  if (lastEntry === null) return;
+  if (busy || lastEntry === null) return;
   closeToast();
   const problem = await undo(lastEntry, "Your last preference is undone.");
   if (problem === null) flash(lastBetter);
@@ -275,6 +275,8 @@ function toast(text, entry, bad = false) {
 // -- wiring -----------------------------------------------------------------------------------------------------------
 
 function onKey(event) {
+  // Keys that make up a character belong to the input method; what a browser fills in comes without a key.
+  if (event.isComposing || !event.key) return;
   if (document.querySelector("dialog[open]")) return;
   const typing = event.target.matches?.("input, textarea");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {

@@ -25,9 +25,15 @@ export function prepareGraph(search) {
     }
   });
   addEventListener("resize", () => {
-    if (dialog.open && last) draw(last.found, null);
+    if (!dialog.open || !last) return;
+    // New nodes take the place of the old ones: the one that has the focus keeps it.
+    const focused = nodesOf().indexOf(document.activeElement);
+    draw(last.found, null);
+    if (focused >= 0) choose(nodesOf(), focused);
   });
 }
+
+const nodesOf = () => [...byId("graph-body").querySelectorAll("[role=button]")];
 
 export function openGraph(word) {
   opener = document.activeElement;
@@ -66,8 +72,7 @@ async function walk(word, from) {
     const found = await ask("related", { word, k: NEIGHBOURS + 1 });
     if (mine !== latest) return;
     // A word counts for itself, most of the time more than any other; that was not learned.
-    const own = ownPlace(word.toLowerCase(), found.related);
-    found.related = found.related.filter((_, place) => place !== own).slice(0, NEIGHBOURS);
+    found.related = found.related.filter((other) => other.word !== found.known_as).slice(0, NEIGHBOURS);
     last = { found };
     draw(found, from);
     const first = body.querySelector("[tabindex='0']");
@@ -89,17 +94,6 @@ async function walk(word, from) {
   } finally {
     if (mine === latest) body.removeAttribute("aria-busy");
   }
-}
-
-// Where a word is among its neighbours, also as the model may have cut it: "diseases" and "diseas", "happily" and
-// "happili".
-function ownPlace(word, related) {
-  const exact = related.findIndex((other) => other.word === word);
-  if (exact !== -1) return exact;
-  return related.findIndex(({ word: other }) => {
-    const longer = word.length - other.length;
-    return other.length > 3 && longer >= 0 && longer < 4 && word.startsWith(other.slice(0, -1));
-  });
 }
 
 function pill(text, kind, weight = null) {

@@ -6,6 +6,7 @@ import { knownTitle, rememberTitle } from "./results.js";
 
 const LIMIT = 50;
 const TITLES = 20; // documents not seen yet whose titles are asked for
+const NAMED = 8; // entries that were taken back at once and are named; there may be thousands
 let undo = async () => null;
 
 export function prepareHistory(onUndo) {
@@ -28,7 +29,10 @@ function described(item) {
   const query = [" for ", el("bdi", null, quoted(item.query ?? ""))];
   if (item.kind === "prefer") return [titled(item.better), " over ", titled(item.worse), ...query];
   if (item.kind === "clicks") return [`${counted(item.clicked.length, "click")} among ${item.shown.length}`, ...query];
-  return [`${item.entries.map((entry) => `v${entry}`).join(", ")} ${item.reason === "undo" ? "undone" : "revoked"}`];
+  const named = item.entries.slice(0, NAMED).map((entry) => `v${entry}`);
+  const more = item.entries.length - named.length;
+  const all = more ? `${named.join(", ")} and ${counted(more, "other")}` : named.join(", ");
+  return [`${all} ${item.reason === "undo" ? "undone" : "revoked"}`];
 }
 
 function row(item) {
@@ -61,8 +65,12 @@ async function fillTitles(body) {
     (id) => knownTitle(id) === id,
   );
   for (const id of missing.slice(0, TITLES)) {
-    const found = await ask(`documents/${encodeURIComponent(id)}`);
-    rememberTitle(id, found.title);
+    try {
+      rememberTitle(id, (await ask("documents", { id })).title);
+    } catch (problem) {
+      if (problem.status === 404) continue; // gone from the index: it keeps its id, others have titles
+      return;
+    }
     for (const node of body.querySelectorAll("[data-doc]"))
       if (node.dataset.doc === id) node.textContent = knownTitle(id);
   }
@@ -93,8 +101,7 @@ async function fill(problem = null) {
   } finally {
     body.removeAttribute("aria-busy");
   }
-  // Titles are a nicety: a document that cannot be had keeps its id.
-  fillTitles(body).catch(() => {});
+  fillTitles(body);
 }
 
 export function openHistory() {

@@ -100,7 +100,7 @@ async function showDocument(id, place, button) {
     return;
   }
   try {
-    const found = await ask(`documents/${encodeURIComponent(id)}`);
+    const found = await ask("documents", { id }); // not in the path, where two dots would be lost
     place.replaceChildren(
       el(
         "div",
@@ -196,5 +196,10 @@ export function fillReasons(panel, { query, system, result, versus }) {
   const again = panel.childElementCount > 0;
   const drawn = draw();
   if (!again) panel.replaceChildren(...parts);
-  return again ? drawn.then(() => panel.replaceChildren(...parts)) : drawn;
+  if (!again) return drawn;
+  return drawn.then(() => {
+    const focused = panel.contains(document.activeElement);
+    panel.replaceChildren(...parts);
+    if (focused) panel.closest("li").querySelector(".title").focus({ preventScroll: true });
+  });
 }
