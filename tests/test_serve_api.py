@@ -219,10 +219,10 @@ def test_what_cannot_be_learned_is_refused(api):
 
 
 def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
-    for better in ("d3", "d4", "d5"):
-        client = {"client": "ann"} if better == "d4" else {}
-        api.post("/prefer", json={"query": QUERY, "better": better, "worse": "d9"} | client)
-    api.post("/clicks", json={"query": QUERY, "shown": ["d9", "d6"], "clicked": ["d6"], "client": "ann"})
+    best, *others = ids(api.get("/search", params={"q": QUERY}))
+    for better, client in zip(others[:3], ({}, {"client": "ann"}, {}), strict=True):
+        api.post("/prefer", json={"query": QUERY, "better": better, "worse": best} | client)
+    api.post("/clicks", json={"query": QUERY, "shown": [best, others[3]], "clicked": [others[3]], "client": "ann"})
     history = checked(api.get("/versions"), schema.History)
     assert [(each["version"], each["kind"], each["client"]) for each in history["versions"]] == [
         ("v4", "clicks", "10.0.0.1/ann"),
@@ -305,7 +305,7 @@ def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
     plurals = tc.Analyser(pattern=r"(\w+)s\b")  # no word of the model is known as it is spelled there
     words = tc.Vectoriser(weighting="bm25", analyser=plurals).fit(["greens avocados"])
     index = Index.build({"a": "greens avocados"}, tc.TextModel(words, words, Weights([Identity(n_terms=2)])))
-    assert not words.queries([words.words_[0]]).nnz
+    assert not index.model.queries([words.words_[0]]).nnz
     found = []
     real = Index.search_row
     monkeypatch.setattr(Index, "search_row", lambda *given, **more: found.append(real(*given, **more)) or found[-1])
