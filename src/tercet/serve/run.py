@@ -84,6 +84,7 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
     """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one."""
     app = create_app(service, access)
     try:
+        host.encode("idna")  # as the system will have it; it says less well what is wrong
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
     except (OSError, UnicodeError) as error:
