@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -20,7 +20,7 @@ from scipy import sparse
 import tercet.repro.cells
 import tercet.repro.jobs
 import tercet.repro.learning
-from tercet.cli.main import cli
+from reproducing import run, run_whole
 from tercet.errors import FormatError, InputError
 from tercet.measure import PairedTest
 from tercet.repro import find_plan, read_plan, reproduce
@@ -268,16 +268,9 @@ class Quiet:
         pass
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["repro", *(str(a) for a in arguments)])
-
-
 @pytest.fixture(scope="module")
 def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
-    output = tmp_path_factory.mktemp("whole")
-    result = run(plan_file, "--data-home", home, "-o", output)
-    assert result.exit_code == 0, result.output
-    return output, result
+    return run_whole(plan_file, home, tmp_path_factory.mktemp("whole"))
 
 
 # -- end to end ---------------------------------------------------------------------------------------------------

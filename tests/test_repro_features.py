@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tercet.repro.features.jobs
-from tercet.cli.main import cli
+from reproducing import Quiet, results_in, run, run_whole
 from tercet.data import LetorData, read_letor_folds, write_letor
 from tercet.errors import FormatError
 from tercet.learn.linear import FTRLRanker
@@ -265,40 +264,9 @@ def plan_file(tmp_path_factory) -> Path:
     return path
 
 
-class Quiet:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.total = 0
-
-    def begin(self, n_cells: int) -> None:
-        self.total = n_cells
-
-    def now(self, text: str) -> None:
-        pass
-
-    def done(self, text: str) -> None:
-        self.lines.append(text)
-
-    say = done
-
-    def skip(self) -> None:
-        self.lines.append("skipped")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["repro", *(str(a) for a in arguments)])
-
-
-def results_in(folder: Path) -> dict:
-    return json.loads((folder / "results.json").read_text())
-
-
 @pytest.fixture(scope="module")
 def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
-    output = tmp_path_factory.mktemp("whole")
-    result = run(plan_file, "--data-home", home, "-o", output)
-    assert result.exit_code == 0, result.output
-    return output, result
+    return run_whole(plan_file, home, tmp_path_factory.mktemp("whole"))
 
 
 # -- end to end ----------------------------------------------------------------------------------------------------
