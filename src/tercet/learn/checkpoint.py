@@ -100,7 +100,9 @@ class Checkpoint(Saver):
 def _identity(run: Run) -> str:
     """A digest of all that decides the outcome of a run, the starting state included."""
     digest = hashlib.sha256()
-    facts = (run.sgd, run.total, run.stopping.every, run.stopping.patience, run.validation is not None)
+    facts: tuple[Any, ...] = (run.sgd, run.total, run.stopping.every, run.stopping.patience, run.validation is not None)
+    if run.stepper.identity:
+        facts += (run.stepper.identity,)
     digest.update(repr((facts, run.source.fingerprint(), run.state.meta())).encode())
     digest.update(fingerprint(run.Q, run.D).encode())
     for name, array in sorted(run.state.arrays().items()):

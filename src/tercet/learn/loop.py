@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.preferences import Preferences
 from tercet.errors import DivergedError, InputError
 from tercet.kernels.compiler import announce_compilation
 from tercet.learn.progress import ProgressBar
@@ -52,6 +56,37 @@ class Saver(ABC):
 
 
 Callback = Callable[[Event], Any] | Saver
+
+
+class Stepper(ABC):
+    """Takes the steps of a run: here, or on the workers of a cluster."""
+
+    most_steps: int  # that are taken at once, between two looks at the state
+    identity: str = ""  # all of it that decides the outcome of a run
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Get ready, before the first look at the state; a checkpoint may have put another one in place."""
+
+    @abstractmethod
+    def step(self, limit: int) -> tuple[float, float]:
+        """Advance the run by at most ``limit`` preferences; returns the rate of violations and the mean loss.
+
+        A limit of 0 only compiles. Where the source has no more, ``run.finished`` is set.
+        """
+
+
+_stepper: ContextVar[Callable[[Run], Stepper] | None] = ContextVar("stepper", default=None)
+
+
+@contextmanager
+def stepping(make: Callable[[Run], Stepper]) -> Iterator[None]:
+    """Have the steps of every run that begins within the block taken by what ``make`` gives."""
+    token = _stepper.set(make)
+    try:
+        yield
+    finally:
+        _stepper.reset(token)
 
 
 @dataclass
@@ -118,20 +153,23 @@ class Run:
         """Train to the end; returns the best validated state, or the last one without validation."""
         checkpoints = [c for c in callbacks if isinstance(c, Saver)]
         listeners = [c for c in callbacks if not isinstance(c, Saver)]
+        self.stepper = (_stepper.get() or Here)(self)
         for checkpoint in checkpoints:
             checkpoint.restore(self)
-        problem = self.state.problem(self.Q, self.D)
+        self.stepper.begin()
         started = time.perf_counter()
         with ProgressBar(title, self.total, self.done, verbose) as bar:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
             with announce_compilation(self.state.kernels, bar.say):
-                self._step(problem, 0)
+                self.stepper.step(0)
             while not self.finished:
-                limit = CHUNK if self.total is None else min(CHUNK, self.total - self.done)
+                limit = self.stepper.most_steps
+                if self.total is not None:
+                    limit = min(limit, self.total - self.done)
                 if self.validation is not None:
                     limit = min(limit, self.stopping.every - self.done % self.stopping.every)
-                violation_rate, loss = self._step(problem, limit)
+                violation_rate, loss = self.stepper.step(limit)
                 validation = None
                 if self.validation is not None and (self.done % self.stopping.every == 0 or self.done == self.total):
                     validation = self._validate()
@@ -153,21 +191,19 @@ class Run:
                     checkpoint.after_chunk(self)
         return self.state if self.best_state is None else self.best_state
 
-    def _step(self, problem: Any, limit: int) -> tuple[float, float]:
-        """Advance by at most ``limit`` preferences; a limit of 0 only compiles."""
-        chunk = self.source.draw(self.done, self.state.snapshot)[:limit]
-        if limit and not len(chunk):
-            self.finished = True
-            return 0.0, 0.0
+    def draw(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
+        """Preferences that are ``after`` steps away, at most so many, and the rate of each; none at the end."""
+        chunk = self.source.draw(self.done + after, self.state.snapshot)[:limit]
         chunk.check_rows(self.Q.shape[0], self.D.shape[0])
-        rate = rates(self.sgd.schedule, self.sgd.rate, self.state.step, len(chunk), self.total)
-        tally = np.zeros(2)
-        self.state.advance(problem, chunk, rate, self.sgd.margin, tally)
+        return chunk, rates(self.sgd.schedule, self.sgd.rate, self.state.step + after, len(chunk), self.total)
+
+    def note(self, tally: NDArray[np.float64], n_steps: int) -> tuple[float, float]:
+        """The rate of violations and the mean loss of some steps; refuses what is no number any more."""
         if not np.isfinite(tally).all():
             raise DivergedError(
                 f"the loss is no longer finite after {self.done} steps; a rate below {self.sgd.rate:g} is needed"
             )
-        n = max(len(chunk), 1)
+        n = max(n_steps, 1)
         return float(tally[0] / n), float(tally[1] / n)
 
     def _validate(self) -> float:
@@ -176,3 +212,25 @@ class Run:
         if self.stopping.note(value, self.done):
             self.best_state = self.state.copy()
         return value
+
+
+class Here(Stepper):
+    """Takes steps in this process, one after the other."""
+
+    most_steps = CHUNK
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def begin(self) -> None:
+        self._problem = self.run.state.problem(self.run.Q, self.run.D)
+
+    def step(self, limit: int) -> tuple[float, float]:
+        run = self.run
+        chunk, rate = run.draw(limit)
+        if limit and not len(chunk):
+            run.finished = True
+            return 0.0, 0.0
+        tally = np.zeros(2)
+        run.state.advance(self._problem, chunk, rate, run.sgd.margin, tally)
+        return run.note(tally, len(chunk))
