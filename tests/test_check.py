@@ -33,6 +33,7 @@ from tercet.data import (
 from tercet.data.checking.likeness import look_alikes, near_texts, number_of, words_of
 from tercet.data.checking.problems import CheckReport
 from tercet.errors import FormatError, InputError
+from tercet.text.vectors import vectorise
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 QUICK = settings(deadline=None, max_examples=50)
@@ -57,6 +58,17 @@ def refusal(read: Callable[[Path], object], path: Path) -> FormatError | None:
 
 def messages(report: CheckReport) -> str:
     return "\n".join(str(problem) for group in report.groups for problem in group.first)
+
+
+def test_vectors_are_read_to_the_last_byte(tmp_path):
+    vectorise({"a": "blue sky", "b": "green sky"}, {"q": "sky"}, tmp_path / "v")
+    report = check(tmp_path / "v")
+    assert (report.kind, report.counts, report.n_errors) == ("vectors", {"documents": 2, "queries": 1}, 0)
+    vectorise({"a": "blue sky"}, None, tmp_path / "w")
+    assert check(tmp_path / "w").counts == {"documents": 1}
+    shard = max((tmp_path / "v" / "queries").rglob("*.safetensors"), key=lambda file: file.stat().st_size)
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    assert list(found(check(tmp_path / "v"))) == ["error damaged"]
 
 
 def beir(folder: Path, **changed: str | bytes) -> Path:

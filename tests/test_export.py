@@ -18,7 +18,7 @@ import tercet as tc
 from corpora import Corpus
 from tercet.cli.main import cli
 from tercet.errors import InputError
-from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
+from tercet.export import boosted_query, positive_query, write_anserini, write_ciff, write_synonyms
 from tercet.export.ciff import varint
 from tercet.export.impacts import ImpactRows
 from tercet.export.queries import quoted
@@ -433,6 +433,19 @@ def test_the_command_prints_a_query_and_what_is_negative(saved_small):
     assert "the model does not know: unheard" in done.stderr
 
 
+def test_the_command_prints_a_query_with_nothing_left_out(saved_small):
+    model, _ = saved_small
+    query = ["--form", "query", "--text", "hockey puck", "--complete", "--field", "body"]
+    done = CliRunner().invoke(cli, ["export", "--model", str(model), *query])
+    assert done.exit_code == 0, done.output
+    clauses = dict(clause.split("^") for clause in done.stdout.strip().removeprefix("body:(")[:-1].split(" OR "))
+    expected = positive_query(tc.load(model), "hockey puck").weights
+    assert {word: np.float32(boost) for word, boost in clauses.items()} == {
+        word: np.float32(weight) for word, weight in expected.items()
+    }
+    assert "left out: 0 smaller" in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -441,6 +454,9 @@ def test_the_command_prints_a_query_and_what_is_negative(saved_small):
         ["--form", "solr", "-o", "x", "--bits", "4"],
         ["--form", "ciff", "-o", "x", "--text", "hockey"],
         ["--form", "query", "--text", "a", "--min-boost", "1"],
+        ["--form", "query", "--text", "a", "--complete", "--clauses", "8"],
+        ["--form", "query", "--text", "a", "--complete", "--index", "bm25"],
+        ["--form", "solr", "-o", "x", "--complete"],
     ],
 )
 def test_the_command_refuses_what_does_not_go_together(saved_small, arguments):

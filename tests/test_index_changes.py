@@ -17,7 +17,7 @@ import tercet as tc
 from indexes import DOCS, answers, small_model
 from tercet.errors import BundleError, InputError, MissingBundleError
 from tercet.search import Index
-from tercet.search import index as module
+from tercet.search import base as module
 from tercet.search.results import Source
 from tercet.search.segment import Segment
 

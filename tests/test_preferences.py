@@ -476,3 +476,43 @@ def test_what_is_no_seed_is_named(seed):
     for draw in draws:
         with pytest.raises(InputError, match="random_state must be an integer from 0; got"):
             draw()
+
+
+# -- many judgements --------------------------------------------------------------------------------------------------
+
+
+class LookedUpTogether:
+    def __init__(self, ids):
+        self.ids = list(ids)
+
+    def get_many(self, ids):
+        return np.array([self.ids.index(one) if one in self.ids else -1 for one in ids])
+
+
+def test_judgements_one_after_another_are_drawn_from_as_those_of_a_mapping():
+    rng = np.random.default_rng(0)
+    qrels = {f"q{q}": {f"d{d}": int(rng.integers(0, 3)) for d in rng.choice(40, 8, replace=False)} for q in range(20)}
+    listed = [(qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items()]
+    queries, docs = list(qrels), [f"d{d}" for d in range(40)]
+    rows = {"query_rows": {q: at for at, q in enumerate(queries)}, "doc_rows": {d: at for at, d in enumerate(docs)}}
+    expected = JudgementSampler.from_qrels(qrels, n_docs=40, **rows)
+    together = {"query_rows": LookedUpTogether(queries), "doc_rows": LookedUpTogether(docs)}
+    for looked_up in (rows, together):
+        found = JudgementSampler.from_judgements(iter(listed), n_docs=40, **looked_up)
+        assert found.fingerprint() == expected.fingerprint()
+        one, other = (sampler.draw(np.random.default_rng(3), 500) for sampler in (found, expected))
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+        with pytest.raises(InputError, match="qrels name document 'x', which is not among the document ids"):
+            JudgementSampler.from_judgements([("q1", "x", 1)], **looked_up)
+
+
+def test_links_are_kept_in_few_bytes():
+    rng = np.random.default_rng(0)
+    links = rng.integers(0, 5000, (200_000, 2)).astype(np.int32)
+    sampler = JudgementSampler.from_links(links, 5000)
+    kept = sum(array.nbytes for array in vars(sampler).values() if isinstance(array, np.ndarray))
+    assert kept < 40 * len(links)
+    query, better, worse = sampler.draw(rng, 2000)
+    known = set(map(tuple, links.tolist()))
+    assert all(pair in known for pair in zip(query.tolist(), better.tolist(), strict=True))
+    assert not any(pair in known for pair in zip(query.tolist(), worse.tolist(), strict=True))

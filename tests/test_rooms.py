@@ -28,6 +28,7 @@ FLOORS: list[list[str]] = [
     ["text"],
     ["weights"],
     ["learn"],
+    ["scale"],
     ["measure"],
     ["report"],
     ["model.py"],
@@ -62,6 +63,8 @@ HEAVY = (
     "pandas",
     "torch",
     "fugashi",
+    "qdrant_client",
+    "qdrant_edge",
 )
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 

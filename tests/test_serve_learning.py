@@ -19,11 +19,11 @@ from tercet.serve import Bounds, Journal, Learner, read_journal, replay
 from tercet.serve import journal as journal_room
 from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
 from tercet.serve.journal import JournalError
-from tercet.serve.overlay import unit_of
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_VOTE, votes_of
 from tercet.weights import Identity, Weights
+from tercet.weights.unit import unit_of
 
 INDEX = made_index()
 LATENT = made_index(latent=True)

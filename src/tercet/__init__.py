@@ -8,10 +8,11 @@
 
 import logging
 
-from tercet.data import query_folds, read_letor
+from tercet.data import LetorStream, query_folds, read_letor
 from tercet.data.preferences import Preferences
 from tercet.features.model import FeatureModel
 from tercet.features.recipe import fit_letor, fit_letor_folds
+from tercet.features.streaming import fit_letor_stream
 from tercet.learn import (
     Checkpoint,
     CorrelatedRanker,
@@ -29,6 +30,7 @@ from tercet.learn import (
     RM3Expansion,
     SampledSource,
     SparseRanker,
+    StreamSource,
     WarpSource,
 )
 from tercet.learn.linear import (
@@ -47,9 +49,11 @@ from tercet.loading import load
 from tercet.measure import HeldOutQueries, blend, compare, compare_orders, evaluate
 from tercet.model import TextModel
 from tercet.pictures import picture
-from tercet.recipe import fit, fit_labelled, fit_linked
-from tercet.search import Hit, Index
-from tercet.text import Analyser, CorrelatedWords, Vectoriser
+from tercet.recipe import fit, fit_labelled, fit_linked, learn_from_clicks
+from tercet.recipe.streaming import fit_vectors
+from tercet.scale import Cluster
+from tercet.search import Hit, Index, QdrantIndex
+from tercet.text import Analyser, CorrelatedWords, Vectoriser, Vectors, vectorise
 from tercet.weights import Explanation, Weights
 
 __version__ = "0.1.0"
@@ -58,6 +62,7 @@ __all__ = [
     "AdaRankRanker",
     "Analyser",
     "Checkpoint",
+    "Cluster",
     "CorrelatedRanker",
     "CorrelatedWords",
     "CosineRanker",
@@ -74,6 +79,7 @@ __all__ = [
     "Hit",
     "Index",
     "LSIRanker",
+    "LetorStream",
     "ListNetRanker",
     "LowRankRanker",
     "MultiTaskRanker",
@@ -81,6 +87,7 @@ __all__ = [
     "Preferences",
     "ProximalRanker",
     "PrunedRanker",
+    "QdrantIndex",
     "QueryExpansion",
     "RLSGrid",
     "RLSPath",
@@ -91,8 +98,10 @@ __all__ = [
     "RankSVMRanker",
     "SampledSource",
     "SparseRanker",
+    "StreamSource",
     "TextModel",
     "Vectoriser",
+    "Vectors",
     "WarpSource",
     "Weights",
     "blend",
@@ -104,12 +113,16 @@ __all__ = [
     "fit_labelled",
     "fit_letor",
     "fit_letor_folds",
+    "fit_letor_stream",
     "fit_linked",
+    "fit_vectors",
     "l1_path",
+    "learn_from_clicks",
     "load",
     "picture",
     "query_folds",
     "read_letor",
+    "vectorise",
 ]
 
 logging.getLogger("tercet").addHandler(logging.NullHandler())

@@ -12,6 +12,7 @@
     │   └── VersionError                  it was written by a version this one cannot read
     ├── DivergedError   (ArithmeticError) the weights grew beyond what a float32 holds; says which rate was too high
     ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
+    ├── EngineError                       another engine is away, of another version, or holds something else
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
 Anything else that escapes is a defect.
@@ -77,6 +78,10 @@ class DivergedError(TercetError, ArithmeticError):
 
 class MemoryLimitError(TercetError, MemoryError):
     """The work would need more memory than allowed."""
+
+
+class EngineError(TercetError):
+    """Another engine, such as a Qdrant server, is away, of a version we do not support, or holds something else."""
 
 
 class MissingExtraError(TercetError, ImportError):

@@ -15,8 +15,9 @@ from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.rls import RLS_RANKERS
 from tercet.model import KIND as MODEL_KIND
 from tercet.model import TextModel
+from tercet.search.backends.qdrant import KIND as QDRANT_KIND
 from tercet.search.folder import KIND as INDEX_KIND
-from tercet.search.index import Index
+from tercet.search.opening import open_index
 from tercet.store import read_bundle
 
 
@@ -33,8 +34,8 @@ def load(path: str | PathLike[str]) -> Any:
         return TextModel.from_bundle(bundle)
     if bundle.kind == FEATURE_MODEL_KIND:
         return FeatureModel.from_bundle(bundle, {**LINEAR_RANKERS, **RLS_RANKERS})
-    if bundle.kind == INDEX_KIND:
-        return Index.open(path)
+    if bundle.kind in (INDEX_KIND, QDRANT_KIND):
+        return open_index(path)
     raise BundleError(
         f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker, a text model, a "
         "feature model or an index"

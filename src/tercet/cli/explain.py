@@ -8,7 +8,7 @@ import click
 
 from tercet.cli.inputs import DATA, FILE, FOLDER, open_judged, open_model
 from tercet.errors import InputError
-from tercet.search import Index
+from tercet.search import open_index
 
 
 @click.command()
@@ -53,7 +53,7 @@ def explain(
     if data is not None and text is not None:
         if document is None or corpus or queries or query or doc_id:
             raise click.UsageError("an index is followed by a text and a document's id, and by nothing of DATA's")
-        index = Index.open(data, None if model is None else open_model(model))
+        index = open_index(data, None if model is None else open_model(model))
         if versus is None:
             table = index.explain(text, document).table(count)
             click.echo(f"{document} for {text!r}\n{table}")

@@ -11,11 +11,11 @@ from tercet.cli.letor import refuse_given
 from tercet.data import read_corpus
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
-from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
+from tercet.export import boosted_query, positive_query_string, write_anserini, write_ciff, write_synonyms
 
 _OF_WORDS = ("min_boost", "max_words")
 _OF_DOCUMENTS = ("expand", "max_terms", "bits")
-_OF_A_QUERY = ("query", "field", "index", "clauses")
+_OF_A_QUERY = ("query", "field", "index", "clauses", "complete")
 
 
 @click.command()
@@ -43,6 +43,9 @@ _OF_A_QUERY = ("query", "field", "index", "clauses")
 )
 @click.option("--clauses", default=32, show_default=True, type=click.IntRange(min=1), help="Query: most clauses.")
 @click.option(
+    "--complete", is_flag=True, help="Query: every positive weight for impacts, to nine digits; it bounds all scores."
+)
+@click.option(
     "--expand/--no-expand", default=True, show_default=True, help="Documents: carry what was learned, or own words."
 )
 @click.option("--max-terms", default=256, show_default=True, type=click.IntRange(min=1), help="Documents: most words.")
@@ -63,6 +66,7 @@ def export(
     field: str | None,
     index: str,
     clauses: int,
+    complete: bool,
     expand: bool,
     max_terms: int,
     bits: int,
@@ -90,9 +94,14 @@ def export(
         raise click.UsageError("name DATA, or --corpus")
     if form == "query" and query is None:
         raise click.UsageError("--form query needs --text")
+    if complete:
+        refuse_given(context, ("index", "clauses"), "does not go with --complete, which has all clauses, for impacts")
     text_model = open_model(model)
     if query is not None:
-        found = boosted_query(text_model, query, max_terms=clauses, field=field, index=index)  # type: ignore[arg-type]
+        if complete:
+            found = positive_query_string(text_model, query, field)
+        else:
+            found = boosted_query(text_model, query, max_terms=clauses, field=field, index=index)  # type: ignore[arg-type]
         if not found.clauses:
             unknown = f"; the model does not know: {', '.join(found.unknown)}" if found.unknown else ""
             raise InputError(f"no word counts for the query {query!r}, so there is nothing to export{unknown}")

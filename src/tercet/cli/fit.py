@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,9 @@ import click
 
 from tercet.cli.inputs import NEW, Judged, data_options, is_ir_datasets, open_data
 from tercet.cli.letor import LETOR_ONLY, fit_features, letor_options, print_features, refuse_given
+from tercet.cli.letor_stream import STREAM_ONLY, fit_streamed, stream_options
+from tercet.cli.remembered import remember
+from tercet.cli.vector_fit import VECTORS_ONLY, fit_stored, refuse_vector_ranker, vector_options
 from tercet.data import recognise
 from tercet.errors import InputError
 from tercet.features.model import FeatureModel
@@ -16,6 +21,7 @@ from tercet.model import TextModel
 from tercet.recipe import fit as fit_judged
 from tercet.recipe import fit_labelled
 from tercet.report.page import PAGE_NAME, write_report_page
+from tercet.scale import Cluster
 from tercet.store import check_destination
 from tercet.text import CUTS, Analyser
 
@@ -53,6 +59,9 @@ TEXT_ONLY = ("corpus", "queries", "qrels", "train", "cut", "stem", "n_models")
     "--models", "n_models", default=1, show_default=True, type=click.IntRange(min=1), help="Learn the mean of so many."
 )
 @letor_options
+@stream_options
+@vector_options
+@click.option("--cluster", metavar="ADDRESS", help="Learn on local:N processes, or a Dask scheduler's tcp://host:port.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_context
@@ -70,22 +79,39 @@ def fit(
     cut: str,
     stem: str | None,
     n_models: int,
+    cluster: str | None,
     seed: int,
     quiet: bool,
     show_path: bool,
+    stream: bool,
     **letor: Any,
 ) -> None:
     """Learn from DATA, print the result on held-out queries, and write the model.
 
     Texts are compared with tf-idf and BM25. A LETOR file, or a folder or tar of its folds, is compared with the best
-    single feature; there --validation and --test name files, and the penalty is chosen on the former.
+    single feature; there --validation and --test name files, and the penalty is chosen on the former. Vectors, as
+    tercet vectorise writes them, may be larger than memory; they are learned from with --qrels or --preferences.
     """
     if output is not None:
         check_destination(output)
+    if cluster is not None:
+        context.with_resource(_learning_on(cluster))
     verbose = False if quiet else None
     kind = None if data is None or is_ir_datasets(data) else recognise(data)
+    if data is not None and kind == "vectors":
+        fit_stored(context, data, output, qrels=qrels, measure=measure, seed=seed, verbose=verbose, **letor)
+        return
+    refuse_given(context, VECTORS_ONLY, "is for vectors, as tercet vectorise writes them")
+    refuse_vector_ranker(letor["ranker"])
+    letor = {name: value for name, value in letor.items() if name not in VECTORS_ONLY}
     if data is not None and kind in ("letor", "letor-folds"):
         refuse_given(context, TEXT_ONLY, f"is for texts; {data} holds feature vectors")
+        if stream:
+            letor |= {"validation": validation, "test": test, "measure": measure, "show_path": show_path}
+            fit_streamed(data, kind, output, **letor)
+            return
+        refuse_given(context, STREAM_ONLY, "is for --stream")
+        letor = {name: value for name, value in letor.items() if name not in STREAM_ONLY}
         features = fit_features(
             data,
             kind,
@@ -100,7 +126,7 @@ def fit(
         return
     if output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
-    refuse_given(context, LETOR_ONLY, "is for LETOR files only")
+    refuse_given(context, (*LETOR_ONLY, "stream", *STREAM_ONLY), "is for LETOR files only")
     analyser = None  # left to the recipe
     if stem is not None or cut != "words":
         stop_words = "english" if cut == "words" else None
@@ -138,8 +164,18 @@ def fit(
     assert model.report is not None
     model.save(output)
     write_report_page(model.report, output / PAGE_NAME)
+    remember(output, data=data, corpus=corpus, queries=queries)
     click.echo(str(model.report))
     click.echo(f"{output}: written after {model.report.seconds:.1f} s of learning, with {PAGE_NAME}")
+
+
+@contextmanager
+def _learning_on(address: str) -> Iterator[None]:
+    """Have everything learned on a cluster; at the end, say what travelled."""
+    with Cluster(address) as cluster:
+        yield
+    if cluster.rounds:
+        click.echo(cluster.summary())
 
 
 def _name(data: Path | None) -> str:

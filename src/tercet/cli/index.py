@@ -13,7 +13,9 @@ from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets,
 from tercet.data import recognise
 from tercet.data.beir import iter_corpus, plain_or_packed
 from tercet.data.lines import open_lines
-from tercet.search import Index
+from tercet.errors import InputError
+from tercet.search import BaseIndex, Index, open_index
+from tercet.search.backends.qdrant import QdrantIndex
 
 Docs = Iterable[tuple[str, str]]
 
@@ -31,6 +33,9 @@ SAY_EVERY_SECONDS = 5.0
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
+@click.option("--backend", type=click.Choice(["embedded", "qdrant"]), help="What keeps the documents of a new index.")
+@click.option("--url", help="With qdrant: its URL, or edge:PATH.  [key of the server: env QDRANT_API_KEY]")
+@click.option("--collection", help="With qdrant: a new collection.  [default: tercet-OUTPUT]")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def index(
     data: Path | None,
@@ -43,12 +48,16 @@ def index(
     remove_listed: Path | None,
     merge: bool,
     no_texts: bool,
+    backend: str | None,
+    url: str | None,
+    collection: str | None,
     quiet: bool,
 ) -> None:
     """Index DATA's documents for a model, or change an index.
 
     Documents are read one by one, so DATA may be larger than memory. Removing comes first, then adding or replacing,
-    then merging; each of these happens as a whole or not at all.
+    then merging; each of these happens as a whole or not at all. An upload to Qdrant that was interrupted goes on where
+    it was when the same command is given again.
     """
     progress = None if quiet else _Progress()
     changes = add or replace or remove or remove_listed is not None or merge
@@ -57,27 +66,42 @@ def index(
     if not changes:
         if model is None:
             raise click.UsageError("Missing option '--model'.")
+        if (backend == "qdrant") != (url is not None) or (collection is not None and url is None):
+            raise click.UsageError("--backend qdrant and --url go together; --collection is for them")
         text_model = open_model(model)
-        built = Index.build(_docs(data, corpus), text_model, output, keep_texts=not no_texts, progress=progress)
+        docs, keep_texts = documents_of(data, corpus), not no_texts
+        built: BaseIndex
+        if url is None:
+            built = Index.build(docs, text_model, output, keep_texts=keep_texts, progress=progress)
+        else:
+            built = QdrantIndex.build(
+                docs, text_model, output, url=url, collection=collection, keep_texts=keep_texts, progress=progress
+            )
         click.echo(f"{output}: {len(built):,} documents, {text_model.weights.shape[1]:,} words")
         return
     if model is not None or no_texts:
         raise click.UsageError("--model and --no-texts are for a new index")
+    if backend is not None or url is not None or collection is not None:
+        raise click.UsageError("--backend, --url and --collection are for a new index; a folder knows its own")
     if add and replace:
         raise click.UsageError("--add refuses documents that are there and --replace takes their places; name one")
     if (data is not None or corpus is not None) and not (add or replace):
         raise click.UsageError("DATA is for --add and --replace")
-    found = Index.open(output)
+    found = open_index(output)
+    if merge and not isinstance(found, Index):
+        raise InputError(f"{output} has its documents in Qdrant, which merges by itself; --merge is not for it")
     before = len(found)
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:
         found.remove(gone)
     if add or replace:
-        (found.add if add else found.replace)(_docs(data, corpus), progress)
-    if merge:
-        found.merge()
-    segments = "1 segment" if found.n_segments == 1 else f"{found.n_segments:,} segments"
-    click.echo(f"{output}: {before:,} documents before, {len(found):,} now, in {segments}")
+        (found.add if add else found.replace)(documents_of(data, corpus), progress)
+    told = f"{output}: {before:,} documents before, {len(found):,} now"
+    if isinstance(found, Index):
+        if merge:
+            found.merge()
+        told += ", in 1 segment" if found.n_segments == 1 else f", in {found.n_segments:,} segments"
+    click.echo(told)
 
 
 class _Progress:
@@ -92,7 +116,7 @@ class _Progress:
             self._next = time.monotonic() + SAY_EVERY_SECONDS
 
 
-def _docs(data: Path | None, corpus: Path | None) -> Docs:
+def documents_of(data: Path | None, corpus: Path | None) -> Docs:
     """Documents as they are read, where the format allows it."""
     if corpus is not None:
         return iter_corpus(corpus)

@@ -39,6 +39,7 @@ from tercet.learn.linear import (
 )
 from tercet.learn.rls import RankRLS
 from tercet.loading import load
+from tercet.recipe.streaming import RANKERS as VECTOR_RANKERS
 
 RANKERS: dict[str, Callable[[], FeatureRanker]] = {
     "ftrl": FTRLRanker,
@@ -68,7 +69,11 @@ def letor_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--l1", type=click.FloatRange(min=0), help="LETOR: this penalty (of fenchel the radius), without a choice."
         ),
-        click.option("--ranker", type=click.Choice(list(RANKERS)), help="LETOR: what to learn.  [default: ftrl]"),
+        click.option(
+            "--ranker",
+            type=click.Choice([*RANKERS, *VECTOR_RANKERS]),
+            help="What to learn: LETOR up to rankrls-gaussian [default: ftrl], vectors the others [default: low-rank].",
+        ),
         click.option("--names", type=FILE, help="LETOR: names of the features, 'id name' or one a line."),
         click.option("--path", "show_path", is_flag=True, help="LETOR: print every penalty that was tried."),
     ]

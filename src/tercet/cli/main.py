@@ -19,6 +19,7 @@ from tercet.cli.explain import explain, related
 from tercet.cli.export import export
 from tercet.cli.fit import fit
 from tercet.cli.index import index
+from tercet.cli.learn import learn
 from tercet.cli.picture import picture
 from tercet.cli.rank import rank
 from tercet.cli.reading import show_reading
@@ -26,6 +27,7 @@ from tercet.cli.report import report
 from tercet.cli.repro import repro
 from tercet.cli.search import search
 from tercet.cli.serve import serve
+from tercet.cli.vectorise import vectorise
 from tercet.errors import TercetError
 
 
@@ -64,9 +66,11 @@ for verb in (
     evaluate,
     compare,
     rank,
+    vectorise,
     index,
     search,
     serve,
+    learn,
     related,
     explain,
     picture,

@@ -8,7 +8,7 @@ import click
 
 from tercet.cli.inputs import FILE, FOLDER, NEW, open_model
 from tercet.data import read_queries, write_run
-from tercet.search import Index
+from tercet.search import open_index
 from tercet.search.results import Results
 
 _TEXT_SHOWN = 76
@@ -42,7 +42,7 @@ def search(
         raise click.UsageError("--queries and -o go together")
     if queries is not None and why:
         raise click.UsageError("--why is for one text; a run has no place for reasons")
-    opened = Index.open(index, None if model is None else open_model(model), verify=not unverified)
+    opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     if queries is not None and output is not None:
         asked = read_queries(queries)
         run = opened.search_many(asked, count or 100, max_terms)

@@ -8,7 +8,7 @@ import click
 
 from tercet.cli.inputs import FOLDER, open_model
 from tercet.errors import MissingExtraError
-from tercet.search import Index
+from tercet.search import open_index
 from tercet.serve.bounds import Limits
 
 
@@ -87,7 +87,7 @@ def serve(
         writes_per_minute=writes_per_minute,
         write_burst=write_burst,
     )
-    opened = Index.open(index, None if model is None else open_model(model), verify=not unverified)
+    opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     place = journal or index.resolve().with_name(index.resolve().name + ".journal") / "journal.jsonl"
     service = Service(opened, place, limits)
     try:

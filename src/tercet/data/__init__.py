@@ -17,6 +17,7 @@ from tercet.data.labelled import LabelledTexts, read_20newsgroups, read_labelled
 from tercet.data.letor import LetorData, iter_letor, query_folds, read_letor
 from tercet.data.letor_files import LetorChunks, read_chunks, write_chunks, write_letor
 from tercet.data.letor_folds import LetorFold, read_letor_folds
+from tercet.data.letor_stream import LetorStream
 from tercet.data.linked import LinkedTexts, read_wikispeedia
 from tercet.data.mates import Mates, read_kyoto
 from tercet.data.parses import ScoredRows, read_parses
@@ -25,6 +26,7 @@ from tercet.data.preferences import Preferences
 from tercet.data.quepid import QuepidJudgements, read_quepid, write_quepid
 from tercet.data.recognise import recognise
 from tercet.data.sampling import JudgementSampler, LabelSampler
+from tercet.data.shards import MappedRows, ShardWriter, write_shards
 from tercet.data.svmlight import SvmlightData, read_svmlight
 from tercet.data.trec import iter_qrels, iter_run, read_qrels, read_run, write_qrels, write_run
 from tercet.data.watching import watch_reading
@@ -39,13 +41,16 @@ __all__ = [
     "LetorChunks",
     "LetorData",
     "LetorFold",
+    "LetorStream",
     "LinkedTexts",
+    "MappedRows",
     "Mates",
     "PreferenceTriples",
     "Preferences",
     "Problem",
     "QuepidJudgements",
     "ScoredRows",
+    "ShardWriter",
     "SvmlightData",
     "check",
     "iter_clicks",
@@ -86,4 +91,5 @@ __all__ = [
     "write_qrels",
     "write_quepid",
     "write_run",
+    "write_shards",
 ]

@@ -78,26 +78,33 @@ def iter_clicks(path: FilePath) -> Iterator[Impression]:
 
 def impressions_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, Impression]]:
     """Yield the number of each line and the impression on it."""
-    is_json: bool | None = None
+    for line, impression in parsed_lines(path, ImpressionParser(path), refused):
+        if impression is not None:
+            yield line, impression
 
-    def parse(text: str, line: int) -> Impression | None:
-        nonlocal is_json
-        if is_json is None:
-            is_json = text.lstrip().startswith("{")
-            if not is_json:
+
+class ImpressionParser:
+    """Makes an impression of each line of a file; the first line it gets, which may be the header, tells the format."""
+
+    def __init__(self, path: FilePath) -> None:
+        self.path = path
+        self.is_json: bool | None = None
+
+    def __call__(self, text: str, line: int) -> Impression | None:
+        """The impression on a line; None for the header."""
+        path = self.path
+        if self.is_json is None:
+            self.is_json = text.lstrip().startswith("{")
+            if not self.is_json:
                 if text == CLICK_HEADER:
                     return None
                 message = f"found {text[:80]!r}; the first line must be the header {CLICK_HEADER!r}, or JSON"
                 raise FormatError(path, line, message)
-        impression = _json_impression(text, path, line) if is_json else _tsv_impression(text, path, line)
+        impression = _json_impression(text, path, line) if self.is_json else _tsv_impression(text, path, line)
         problem = impression_problem(impression)
         if problem is not None:
             raise FormatError(path, line, problem)
         return impression
-
-    for line, impression in parsed_lines(path, parse, refused):
-        if impression is not None:
-            yield line, impression
 
 
 def impression_problem(impression: Impression) -> str | None:

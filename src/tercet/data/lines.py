@@ -105,37 +105,50 @@ def open_lines(path: FilePath, refused: Refused | None = None) -> Generator[tupl
     number, offset = 0, 0
     with open_bytes(path) as stream:
         while True:
-            try:
-                raw = stream.readline(LONGEST_LINE + 1)
-            except GZIP_DAMAGE as error:
-                raise FormatError(path, number + 1, gzip_damage_message(error), "gzip") from error
+            raw = raw_line(stream, path, number + 1)
             if not raw:
                 return
             number += 1
-            if len(raw) > LONGEST_LINE:
-                message = f"the line is longer than {LONGEST_LINE} bytes; is this a text file?"
-                raise FormatError(path, number, message)
-            start = 0
-            if number == 1:
-                if raw.startswith(UTF16_MARKS):
-                    advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
-                    raise FormatError(path, 1, advice, "encoding")
-                start = len(UTF8_MARK) if raw.startswith(UTF8_MARK) else 0
-            end = len(raw)
-            if raw.endswith(b"\n"):
-                end -= 2 if raw.endswith(b"\r\n") else 1
             try:
-                text = raw[start:end].decode("utf-8")
-            except UnicodeDecodeError as error:
-                at = start + error.start
-                advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
-                problem = decoding_error(path, number, raw[at], offset + at, "UTF-8", advice)
-                if refused is None:
-                    raise problem from error
+                text = line_text(raw, path, number, offset)
+            except FormatError as problem:
+                if refused is None or (number == 1 and raw.startswith(UTF16_MARKS)):
+                    raise
                 refused(problem)
             else:
                 yield number, text
             offset += len(raw)
+
+
+def raw_line(stream: BinaryIO, path: FilePath, number: int) -> bytes:
+    """The bytes of the next line with its end, none at the end of the file; `number` is the line's."""
+    try:
+        raw = stream.readline(LONGEST_LINE + 1)
+    except GZIP_DAMAGE as error:
+        raise FormatError(path, number, gzip_damage_message(error), "gzip") from error
+    if len(raw) > LONGEST_LINE:
+        message = f"the line is longer than {LONGEST_LINE} bytes; is this a text file?"
+        raise FormatError(path, number, message)
+    return raw
+
+
+def line_text(raw: bytes, path: FilePath, number: int, offset: int) -> str:
+    """The text of a line, without its line end and the file's byte order mark; `offset` is where the line begins."""
+    start = 0
+    if number == 1:
+        if raw.startswith(UTF16_MARKS):
+            advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
+            raise FormatError(path, 1, advice, "encoding")
+        start = len(UTF8_MARK) if raw.startswith(UTF8_MARK) else 0
+    end = len(raw)
+    if raw.endswith(b"\n"):
+        end -= 2 if raw.endswith(b"\r\n") else 1
+    try:
+        return raw[start:end].decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = start + error.start
+        advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
+        raise decoding_error(path, number, raw[at], offset + at, "UTF-8", advice) from error
 
 
 def parsed_lines(

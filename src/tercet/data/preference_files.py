@@ -133,25 +133,25 @@ def iter_preferences(path: FilePath, chunk: int | None = 100_000) -> Iterator[Pr
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk must be a whole number from 1, or None. Got {chunk!r} instead.")
     expected: tuple[str, ...] | None = None
-    gathered = _Gathered(())
+    gathered = Gathered(())
     for line, qid, better, worse, given in rows_of(path):
         if expected is None:
             expected = tuple(given)
-            gathered = _Gathered(expected)
+            gathered = Gathered(expected)
         uneven = uneven_numbers(given, expected)
         if uneven is not None:
             raise FormatError(path, line, uneven)
         gathered.add((qid, better, worse), given)
         if len(gathered.ids[0]) == chunk:
             yield gathered.triples()
-            gathered = _Gathered(expected)
+            gathered = Gathered(expected)
     if expected is None:
         raise FormatError(path, None, NO_PREFERENCES)
     if gathered.ids[0]:
         yield gathered.triples()
 
 
-class _Gathered:
+class Gathered:
     """Preferences column by column, with one string object for each id, however often it occurs."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -175,17 +175,28 @@ class _Gathered:
 
 def rows_of(path: FilePath, refused: Refused | None = None) -> Iterator[Row]:
     """Yield the preferences of a file one by one, each right by itself."""
-    is_json: bool | None = None
-    columns: tuple[str, ...] = NUMBERS
+    for _, row in parsed_lines(path, RowParser(path), refused):
+        if row is not None:
+            yield row
 
-    def parse(text: str, line: int) -> Row | None:
-        nonlocal is_json, columns
-        if is_json is None:
-            is_json = text.lstrip().startswith("{")
+
+class RowParser:
+    """Makes a preference of each line of a file; the first line it gets, which may be a header, tells the format."""
+
+    def __init__(self, path: FilePath) -> None:
+        self.path = path
+        self.is_json: bool | None = None
+        self.columns: tuple[str, ...] = NUMBERS
+
+    def __call__(self, text: str, line: int) -> Row | None:
+        """The preference on a line; None for a header."""
+        if self.is_json is None:
+            self.is_json = text.lstrip().startswith("{")
             if text in TSV_HEADERS:
-                columns = TSV_HEADERS[text] or NUMBERS
+                self.columns = TSV_HEADERS[text] or NUMBERS
                 return None
-        row = _json_row(text, path, line) if is_json else _tsv_row(text, columns, path, line)
+        path = self.path
+        row = _json_row(text, path, line) if self.is_json else _tsv_row(text, self.columns, path, line)
         _, _, better, worse, given = row
         if better == worse:
             raise FormatError(path, line, f"better and worse are both {better!r}; a preference needs two documents")
@@ -193,10 +204,6 @@ def rows_of(path: FilePath, refused: Refused | None = None) -> Iterator[Row]:
             if not (math.isfinite(number) and number > 0):
                 raise FormatError(path, line, f"{name} {number}; a positive, finite number is needed")
         return row
-
-    for _, row in parsed_lines(path, parse, refused):
-        if row is not None:
-            yield row
 
 
 def uneven_numbers(given: Collection[str], expected: Collection[str]) -> str | None:

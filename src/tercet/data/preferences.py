@@ -116,6 +116,10 @@ class Preferences:
             None if self.margin is None else self.margin[at],
         )
 
+    def renumbered(self, query: ArrayLike, better: ArrayLike, worse: ArrayLike) -> Preferences:
+        """The same preferences between other rows."""
+        return type(self)(query, better, worse, self.weight, self.margin)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Preferences):
             return NotImplemented

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections import Counter
 from contextlib import closing
@@ -15,10 +16,12 @@ from tercet.data.idx import IDX_TYPES, mnist_file
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
 from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
+from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_files import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.quepid import is_quepid_header
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
+from tercet.store import MANIFEST_NAME
 
 Kind: TypeAlias = Literal[
     "beir",
@@ -33,21 +36,24 @@ Kind: TypeAlias = Literal[
     "quepid",
     "preferences",
     "clicks",
+    "vectors",
 ]
 
 LINES_LOOKED_AT = 20
+VECTORS_KIND = "vectors"
+VECTORS_UNFINISHED = "writing"  # a folder beside vectors that are not complete
 _TAR_MAGIC = slice(257, 262)
 _FOLDERS = (
     "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
     "train-images-idx3-ubyte and its three companions (MNIST), "
     f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
     "Fold1, Fold2, … with train.txt, vali.txt and test.txt (LETOR), "
-    "at least two subfolders of text files (labelled texts)"
+    "at least two subfolders of text files (labelled texts), a manifest.json of vectors"
 )
 _FILES = (
     "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, judgements of Quepid "
     "(query,docid,rating), 6-column runs, query/better/worse preferences and query/shown/clicked clicks as TSV or "
-    "JSONL, the archives of 20 Newsgroups and of LETOR folds"
+    "JSONL, preferences as Parquet, the archives of 20 Newsgroups and of LETOR folds"
 )
 
 
@@ -62,7 +68,8 @@ _JSON_KEYS: dict[Kind, tuple[str, ...]] = {"preferences": IDS, "clicks": KEYS}
 def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
-    Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``. Files:
+    Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
+    ``tercet vectorise`` writes them). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives). Looks at a few lines
     only; a file recognised may still be refused by its reader.
@@ -124,6 +131,8 @@ def _kinds_of_line(text: str) -> list[Kind]:
 
 def _recognise_folder(folder: Path) -> Kind:
     kinds: list[Kind] = []
+    if _holds_vectors(folder):
+        return "vectors"
     if _has_corpus(folder):
         kinds.append("beir")
     if _has_images(folder):
@@ -134,6 +143,11 @@ def _recognise_folder(folder: Path) -> Kind:
         kinds.append("letor-folds")
     if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
         kinds.append("labelled-folder")
+    if not kinds and (folder / VECTORS_UNFINISHED).is_dir():
+        raise InputError(
+            f"{folder}: these vectors are not complete; tercet vectorise is still at work, or was stopped and has to "
+            "be run again"
+        )
     if not kinds:
         raise InputError(f"{folder}: this folder is of no known kind; looked for {_FOLDERS}")
     return _the_only(kinds, folder, "give a folder that holds one of them")
@@ -143,6 +157,18 @@ def _the_only(kinds: list[Kind], path: Path, advice: str) -> Kind:
     if len(kinds) > 1:
         raise InputError(f"{path}: this could be {' or '.join(kinds)}; {advice}")
     return kinds[0]
+
+
+def _holds_vectors(folder: Path) -> bool:
+    """Whether a saved bundle says that it is of vectors; that it is whole is for its reader to find."""
+    file = folder / MANIFEST_NAME
+    if not file.is_file():
+        return False
+    try:
+        found = json.loads(file.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("kind") == VECTORS_KIND
 
 
 def _has_corpus(folder: Path) -> bool:
@@ -182,6 +208,8 @@ def _recognise_file(path: Path) -> Kind:
         start = stream.read(512)
     if start[_TAR_MAGIC] == b"ustar":
         return _recognise_archive(path)
+    if start.startswith(PARQUET_MAGIC):
+        return "preferences"
     if start[:2] == b"\0\0" and start[2:3] and start[2] in IDX_TYPES:
         raise InputError(f"{path}: this is one IDX file; give the folder that holds the four files of MNIST")
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):

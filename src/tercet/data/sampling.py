@@ -7,12 +7,15 @@ A sampler is a pure function of the generator it is given: ``draw(rng, n)`` retu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping
+from array import array as growing_array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.errors import InputError
 
 Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
@@ -22,6 +25,7 @@ LAST_ROW = int(np.iinfo(np.int32).max)
 
 # After so many rounds of rejection the few preferences still without a worse document look through all documents.
 _ROUNDS = 20
+_LOOKED_UP = 1 << 16  # ids at once
 
 
 def _check_count(n: int) -> None:
@@ -127,20 +131,23 @@ class JudgementSampler:
             raise InputError(f"judgement {at} names row ({query[at]}, {doc[at]}); rows run from 0 to {LAST_ROW}")
         if n_docs is not None and not 1 <= n_docs <= LAST_ROW + 1:
             raise InputError(f"n_docs is {n_docs}; it must lie between 1 and {LAST_ROW + 1}")
-        grade = grade.astype(np.int64)
+        # Millions of judgements are kept: rows and places take 4 bytes where they can.
+        query, doc, grade = query.astype(np.int32), doc.astype(np.int32), _narrow(grade)
         if n_docs is not None and doc.max() >= n_docs:
             at = int((doc >= n_docs).argmax())
             raise InputError(f"judgement {at} names document row {doc[at]}, but n_docs is {n_docs}")
         self.n_docs = n_docs
         self.uniform_over = uniform_over
         self.exclude_self = exclude_self
-        width = int(max(doc.max() + 1, n_docs or 0))
-        order = np.lexsort((doc, -grade, query))
+        width = int(max(int(doc.max()) + 1, n_docs or 0))
+        order = np.lexsort((doc, ~grade, query))
         self._query, self._doc, self._grade = query[order], doc[order], grade[order]
+        del order, query, doc, grade
         self._width = width
-        keys = self._query.astype(np.int64) * width + self._doc
-        self._key_order = np.argsort(keys, kind="stable")
-        self._keys = keys[self._key_order]
+        self._keys = self._query * np.int64(width)
+        self._keys += self._doc
+        self._key_order = _narrow(np.argsort(self._keys, kind="stable"))
+        self._keys = self._keys[self._key_order]
         if (self._keys[1:] == self._keys[:-1]).any():
             at = int((self._keys[1:] == self._keys[:-1]).argmax())
             raise InputError(f"query {self._keys[at] // width} judges document {self._keys[at] % width} twice")
@@ -149,12 +156,12 @@ class JudgementSampler:
     def _find_eligible(self) -> None:
         """Judgements that can be the better side, and for each query where its lower grades start."""
         _, start, count = np.unique(self._query, return_index=True, return_counts=True)
-        self._end = np.repeat(start + count, count)
+        self._end = np.repeat(_narrow(start + count), count)
         # Within a query grades fall, so the first position with a lower grade follows the run of equal grades.
         new_run = np.ones(self._query.size, dtype=bool)
         new_run[1:] = (self._query[1:] != self._query[:-1]) | (self._grade[1:] != self._grade[:-1])
-        run_end = np.append(np.flatnonzero(new_run)[1:], self._query.size)
-        self._lower = run_end[np.cumsum(new_run) - 1]
+        run_end = _narrow(np.append(np.flatnonzero(new_run)[1:], self._query.size))
+        self._lower = np.repeat(run_end, np.diff(run_end, prepend=0))
         has_lower_judged = self._lower < self._end
         if self.n_docs is None:
             eligible = has_lower_judged
@@ -162,7 +169,7 @@ class JudgementSampler:
             judged = np.repeat(count, count)
             itself = self._query < self.n_docs if self.exclude_self else np.zeros(self._query.size, dtype=bool)
             eligible = (self._grade > 0) & (has_lower_judged | (judged + itself < self.n_docs))
-        self._better_at = np.flatnonzero(eligible)
+        self._better_at = _narrow(np.flatnonzero(eligible))
         if self._better_at.size == 0:
             raise InputError(
                 "no judgement can be the better side: "
@@ -191,7 +198,7 @@ class JudgementSampler:
         keys = query.astype(np.int64) * self._width + doc
         at = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
         found = self._keys[at] == keys
-        return np.where(found, self._grade[self._key_order[at]], 0)
+        return np.where(found, self._grade[self._key_order[at]], 0).astype(np.int64, copy=False)
 
     def draw_better(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
         """Positions of n judgements for the better side."""
@@ -238,18 +245,39 @@ class JudgementSampler:
         qrels: Mapping[Any, Mapping[Any, int]],
         *,
         n_docs: int | None = None,
-        query_rows: Mapping[Any, int] | None = None,
-        doc_rows: Mapping[Any, int] | None = None,
+        query_rows: RowLookup | None = None,
+        doc_rows: RowLookup | None = None,
         uniform_over: UniformOver = "queries",
     ) -> JudgementSampler:
         """Judgements as query -> document -> grade; ids are looked up when their rows are given."""
-        triples = [
-            (_row(qid, query_rows, "query"), _row(doc_id, doc_rows, "document"), check_grade(qid, doc_id, grade))
-            for qid, judged in qrels.items()
-            for doc_id, grade in judged.items()
-        ]
-        columns = np.array(triples, dtype=np.int64).reshape(-1, 3)
-        return cls(columns[:, 0], columns[:, 1], columns[:, 2], n_docs=n_docs, uniform_over=uniform_over)
+        judgements = ((qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items())
+        return cls.from_judgements(
+            judgements, n_docs=n_docs, query_rows=query_rows, doc_rows=doc_rows, uniform_over=uniform_over
+        )
+
+    @classmethod
+    def from_judgements(
+        cls,
+        judgements: Iterable[tuple[Any, Any, int]],
+        *,
+        n_docs: int | None = None,
+        query_rows: RowLookup | None = None,
+        doc_rows: RowLookup | None = None,
+        uniform_over: UniformOver = "queries",
+    ) -> JudgementSampler:
+        """Judgements as (query, document, grade), such as ``iter_qrels`` yields, in memory as arrays only.
+
+        Some 100 bytes for each while they are read, and 36 afterwards.
+        """
+        columns = tuple(growing_array("q") for _ in range(3))
+        remaining = iter(judgements)
+        while some := list(islice(remaining, _LOOKED_UP)):
+            qids, doc_ids, grades = zip(*some, strict=True)
+            columns[0].extend(_rows(qids, query_rows, "query"))
+            columns[1].extend(_rows(doc_ids, doc_rows, "document"))
+            columns[2].extend(map(check_grade, qids, doc_ids, grades))
+        query, doc, grade = (np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in columns)
+        return cls(query, doc, grade, n_docs=n_docs, uniform_over=uniform_over)
 
     @classmethod
     def from_links(cls, links: ArrayLike, n_docs: int, *, uniform_over: UniformOver = "judgements") -> JudgementSampler:
@@ -261,29 +289,39 @@ class JudgementSampler:
         if bad.any():
             at = int(bad.any(axis=1).argmax())
             raise InputError(f"links[{at}] is {tuple(pairs[at].tolist())}; rows run from 0 to {n_docs - 1}")
-        pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64), axis=0)
+        keys = pairs[:, 0] * np.int64(n_docs)
+        keys += pairs[:, 1]
+        keys = np.unique(keys[pairs[:, 0] != pairs[:, 1]])
         return cls(
-            pairs[:, 0],
-            pairs[:, 1],
-            np.ones(len(pairs), dtype=np.int64),
+            (keys // n_docs).astype(np.int32),
+            (keys % n_docs).astype(np.int32),
+            np.ones(len(keys), dtype=np.int32),
             n_docs=n_docs,
             uniform_over=uniform_over,
             exclude_self=True,
         )
 
 
-def _row(key: Any, rows: Mapping[Any, int] | None, what: str) -> int:
-    if rows is not None:
-        if key not in rows:
+def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """As int32 where all fit, else as int64."""
+    if numbers.size and not -(2**31) <= int(numbers.min()) <= int(numbers.max()) < 2**31:
+        return numbers.astype(np.int64)
+    return numbers.astype(np.int32)
+
+
+def _rows(keys: Sequence[Any], rows: RowLookup | None, what: str) -> list[int]:
+    """Row numbers, looked up where their rows are given."""
+    found = list(keys) if rows is None else rows_of_ids(rows, keys).tolist()
+    for key, row in zip(keys, found, strict=True):
+        if rows is not None and row == -1:
             raise InputError(f"qrels name {what} {key!r}, which is not among the {what} ids")
-        key = rows[key]
-    if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
-        raise InputError(
-            f"qrels name {what} {key!r}; without {what.replace('ument', '')}_rows keys are integer row numbers"
-        )
-    if not 0 <= key <= LAST_ROW:
-        raise InputError(f"qrels name {what} row {key}; rows run from 0 to {LAST_ROW}")
-    return int(key)
+        if isinstance(row, bool) or not isinstance(row, (int, np.integer)):
+            raise InputError(
+                f"qrels name {what} {row!r}; without {what.replace('ument', '')}_rows keys are integer row numbers"
+            )
+        if not 0 <= row <= LAST_ROW:
+            raise InputError(f"qrels name {what} row {row}; rows run from 0 to {LAST_ROW}")
+    return found
 
 
 def check_grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:

@@ -54,6 +54,16 @@ class _WatchedFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._done = self._raw.seek(offset, whence)
+        return self._done
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
     def readinto(self, buffer: Any) -> int:
         n_read = self._raw.readinto(buffer)
         if n_read:

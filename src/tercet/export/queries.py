@@ -43,9 +43,10 @@ def boosted_query(
     model: TextModel,
     query: str,
     *,
-    max_terms: int = 32,
+    max_terms: int | None = 32,
     field: str | None = None,
     index: Literal["bm25", "impact"] = "bm25",
+    digits: int = 4,
 ) -> BoostedQuery:
     """Expand a query by what was learned and write it for Lucene, Solr or Elasticsearch (``query_string``).
 
@@ -53,10 +54,11 @@ def boosted_query(
     ----------
     model : a text model
     query : its text
-    max_terms : most clauses, those of largest boost; the others are counted
+    max_terms : most clauses, those of largest boost; the others are counted. None keeps all
     field : to search in, as in ``body:(…)``
     index : what the engine multiplies boosts with: its own ``"bm25"`` score of a word, or the ``"impact"`` that our
         document vectors hold
+    digits : of a boost
 
     Notes
     -----
@@ -70,7 +72,9 @@ def boosted_query(
     >>> boosted_query(TextModel(words, words, Weights([Identity(n_terms=3)])), "hockey puck").text
     '(hockey^1 OR puck^1)'
     """
-    check_count(max_terms, "max_terms")
+    if max_terms is not None:
+        check_count(max_terms, "max_terms")
+    check_count(digits, "digits")
     if field is not None and not _FIELD.fullmatch(field):
         raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
     if index not in ("bm25", "impact"):
@@ -90,7 +94,7 @@ def boosted_query(
     positive, negative = order[boosts[order] > 0], order[::-1][boosts[order[::-1]] < 0]
     kept = positive[:max_terms]
     clauses = tuple((words[j], float(boosts[j])) for j in kept)
-    text = " OR ".join(f"{quoted(word)}^{written_boost(boost)}" for word, boost in clauses)
+    text = " OR ".join(f"{quoted(word)}^{written_boost(boost, digits)}" for word, boost in clauses)
     total = float(np.abs(boosts).sum())
     return BoostedQuery(
         text="" if not clauses else f"{field}:({text})" if field else f"({text})",
@@ -102,15 +106,15 @@ def boosted_query(
     )
 
 
-def written_boost(boost: float) -> str:
-    """A boost to four digits, without an exponent, which the grammar of query strings does not have.
+def written_boost(boost: float, digits: int = 4) -> str:
+    """A boost to a few digits, without an exponent, which the grammar of query strings does not have.
 
     Examples
     --------
     >>> written_boost(1.0), written_boost(0.48376), written_boost(2.5e-7)
     ('1', '0.4838', '0.00000025')
     """
-    return np.format_float_positional(boost, precision=4, fractional=False, trim="-")
+    return np.format_float_positional(boost, precision=digits, fractional=False, trim="-")
 
 
 def quoted(word: str) -> str:

@@ -15,7 +15,7 @@ def ftrl_weight(z, inverse_rate, l1):
 
 
 @kernel
-def ftrl_step(feature, slope, t, rules, z, G, w):
+def ftrl_step(feature, slope, t, rules, z, G, w, slopes):
     """Take in the derivative of batch t (from 1) by one weight; without one, no weight ever changes.
 
     With per-feature rates 1/eta_t = sqrt(rho + G_t) / rate, which only grows with slopes of its own, so a feature
@@ -23,6 +23,8 @@ def ftrl_step(feature, slope, t, rules, z, G, w):
     ``-z = w/eta + sign(w) l1`` with it while w stands still: z is brought to the present when a slope comes.
     """
     l1, rate, rho, per_feature = rules
+    if slopes.size:
+        slopes[feature] += slope
     before = G[feature]
     G[feature] = before + slope * slope
     if per_feature:
@@ -119,12 +121,13 @@ def ftrl_pass(X, sequence, queries, losses, rules, state, step):
     X = (dense (n_rows, d), indptr, indices, data, is_dense): one of the two matrices is empty
     queries = (rows, starts, grades, labels, n_grades, n_pairs), the last two per query
     losses = (loss, margin, pairs in a batch or 0 for a whole query, whether to divide by the query's pairs)
-    rules = (l1, rate, rho, per_feature); state = (z, G, w), each (d,), changed in place; step counts those before
+    rules = (l1, rate, rho, per_feature); state = (z, G, w, sums), each (d,), changed in place; ``sums`` gains every
+    derivative and may be empty; step counts those before
     """
     dense, indptr, indices, data, is_dense = X
     rows, starts, grades, labels, n_grades, n_pairs = queries
     loss, margin, batch_size, per_pair = losses
-    z, G, w = state
+    z, G, w, sums = state
     d = w.size
     longest = 0
     for q in sequence:
@@ -163,7 +166,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, state, step):
                             gradient[f] += slope * dense[row, f]
                 for f in range(d):
                     if gradient[f] != 0.0:
-                        ftrl_step(f, gradient[f], step, rules, z, G, w)
+                        ftrl_step(f, gradient[f], step, rules, z, G, w, sums)
                         largest = max(largest, abs(z[f]))
                     gradient[f] = 0.0
             else:
@@ -181,7 +184,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, state, step):
                 for m in range(n_met):
                     f = features[m]
                     if gradient[f] != 0.0:
-                        ftrl_step(f, gradient[f], step, rules, z, G, w)
+                        ftrl_step(f, gradient[f], step, rules, z, G, w, sums)
                         largest = max(largest, abs(z[f]))
                     gradient[f] = 0.0
                     met[f] = False

@@ -16,6 +16,7 @@ from tercet.learn.multitask import MultiTaskRanker
 from tercet.learn.pruned import PrunedRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source, WarpSource
 from tercet.learn.sparse import SparseRanker
+from tercet.learn.streams import StreamSource
 
 RANKERS: dict[str, type[TermPairRanker]] = {
     cls.__name__: cls
@@ -56,6 +57,7 @@ __all__ = [
     "SampledSource",
     "Source",
     "SparseRanker",
+    "StreamSource",
     "TermPairRanker",
     "WarpSource",
 ]

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
+from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.loop import Callback, Event, Run, Stopping
-from tercet.learn.matrices import check_matrix
+from tercet.learn.matrices import Texts, check_matrix, check_texts
 from tercet.learn.schedules import SCHEDULES
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import Sgd, State
+from tercet.learn.stored import rank_texts, take
 from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, Fields, write_bundle
 from tercet.weights import Explanation, Weights
@@ -68,23 +69,26 @@ class TermPairRanker(BaseEstimator):
         margins = np.empty(len(prefs))
         for start in range(0, len(prefs), 4096):
             part = prefs[start : start + 4096]
-            queries = Q[part.query]
+            queries = take(Q, part.query)
             margins[start : start + 4096] = self.weights_.score_rows(
-                queries, D[part.better]
-            ) - self.weights_.score_rows(queries, D[part.worse])
+                queries, take(D, part.better)
+            ) - self.weights_.score_rows(queries, take(D, part.worse))
         return margins
 
     def score_matrix(self, Q: Any, D: Any) -> NDArray[np.float64]:
         """Scores of all documents for all queries, dense (n_q, n_d); for small blocks."""
         check_is_fitted(self)
         Q, D = self._check_pair(Q, D)
+        for rows, name in ((Q, "Q"), (D, "D")):
+            if isinstance(rows, StoredRows):
+                raise InputError(f"{name} is stored; score_matrix takes matrices. Use rank, or give {name}.rows(…)")
         return self.weights_.score(Q, D)
 
     def rank(self, Q: Any, D: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """The k best documents of each query and their scores, best first; ties by lower row."""
         check_is_fitted(self)
         Q, D = self._check_pair(Q, D)
-        return self.weights_.rank(Q, D, k)
+        return rank_texts(self.weights_, Q, D, k)
 
     def explain(self, q: Any, d: Any) -> Explanation:
         """The term pairs whose contributions sum to the score of the one-row matrices q and d."""
@@ -143,9 +147,9 @@ class TermPairRanker(BaseEstimator):
         except InvalidParameterError as error:
             raise ParameterError(str(error)) from None
 
-    def _check_pair(self, Q: Any, D: Any) -> tuple[sparse.csr_array, sparse.csr_array]:
-        queries = check_matrix(Q, "Q")
-        docs = queries if D is None or D is Q else check_matrix(D, "D")
+    def _check_pair(self, Q: Any, D: Any) -> tuple[Texts, Texts]:
+        queries = check_texts(Q, "Q")
+        docs = queries if D is None or D is Q else check_texts(D, "D")
         if hasattr(self, "n_features_in_"):
             for matrix, name, width in (
                 (queries, "Q", self.n_features_in_),
@@ -157,7 +161,7 @@ class TermPairRanker(BaseEstimator):
                     )
         return queries, docs
 
-    def _note_widths(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
+    def _note_widths(self, Q: Texts, D: Texts) -> None:
         self.n_features_in_ = Q.shape[1]
         self.n_doc_features_ = D.shape[1]
 
@@ -182,7 +186,7 @@ class SgdRanker(TermPairRanker):
     }
 
     @abstractmethod
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
+    def _start(self, Q: Texts, D: Texts) -> State:
         """The state before the first step."""
 
     def fit(
@@ -197,7 +201,7 @@ class SgdRanker(TermPairRanker):
 
         Parameters
         ----------
-        Q, D : query and document matrices, CSR; ``D=None`` means D is Q
+        Q, D : query and document matrices, CSR, or ``MappedRows``; ``D=None`` means D is Q
         prefs : Preferences, or a source of them
         validation : callable ``Weights -> float``, higher is better
             Called every ``validate_every`` steps. The best weights are kept, the start included, and training ends
@@ -217,13 +221,17 @@ class SgdRanker(TermPairRanker):
     def _train(
         self,
         state: State,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         source: Source,
         validation: Callable[[Weights], float] | None,
         callbacks: Sequence[Callback],
     ) -> None:
         """All epochs of the source."""
+        if source.n_steps is None and self.epochs > 1:
+            raise ParameterError(
+                f"epochs={self.epochs} needs to know where a pass ends, and this source does not tell; give it n_steps"
+            )
         total = None if source.n_steps is None else source.n_steps * self.epochs
         every = self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1))
         run = Run(
@@ -251,7 +259,7 @@ class SgdRanker(TermPairRanker):
         self._train_on(self._state_to_go_on(queries, docs), queries, docs, ArraySource(prefs), len(prefs))
         return self
 
-    def _state_to_go_on(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
+    def _state_to_go_on(self, Q: Texts, D: Texts) -> State:
         if self.schedule == "linear":
             raise ParameterError(
                 "schedule='linear' falls to zero over a known number of steps, which partial_fit does not know; "
@@ -259,7 +267,7 @@ class SgdRanker(TermPairRanker):
             )
         return self._state if hasattr(self, "_state") else self._start(Q, D)
 
-    def _train_on(self, state: State, Q: sparse.csr_array, D: sparse.csr_array, source: Source, n_steps: int) -> None:
+    def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
         self._forget()  # the state is advanced in place; should it diverge, the ranker counts as not fitted
         run = Run(
@@ -277,7 +285,7 @@ class SgdRanker(TermPairRanker):
     def _sgd(self) -> Sgd:
         return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
 
-    def _keep(self, state: State, Q: sparse.csr_array, D: sparse.csr_array) -> None:
+    def _keep(self, state: State, Q: Texts, D: Texts) -> None:
         self._note_widths(Q, D)
         self._state = state
         self.n_steps_ = state.step

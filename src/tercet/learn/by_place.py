@@ -6,13 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tercet.errors import DamagedBundleError, ParameterError
 from tercet.kernels.by_place import by_place_advance
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.lowrank_state import LowRankState
-from tercet.learn.matrices import Problem
+from tercet.learn.matrices import Problem, Texts
 from tercet.learn.state import Chunk
 from tercet.store import Fields
 
@@ -69,7 +68,7 @@ class ByPlaceRanker(LowRankRanker):
         made.n_places = n_places
         return made
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> ByPlaceState:
+    def _start(self, Q: Texts, D: Texts) -> ByPlaceState:
         started = super()._start(Q, D)
         state = ByPlaceState(started.U, started.V, started.diagonal, learn_diagonal=False, scale_documents=False)
         state.n_places = self.n_places

@@ -15,14 +15,16 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
+from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import NOT_NEGATIVE, SgdRanker, TermPairRanker, check_preferences, load_ranker
 from tercet.learn.by_place import ByPlaceRanker
 from tercet.learn.choosing import matching_margins
 from tercet.learn.loop import CHUNK, Callback, Event, Saver
 from tercet.learn.lowrank import LowRankRanker
-from tercet.learn.matrices import check_matrix
+from tercet.learn.matrices import Texts, check_matrix, fingerprint
 from tercet.learn.sources import Source, digest
+from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle, Fields
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
@@ -59,8 +61,8 @@ class BesideSource(Source):
     def __init__(
         self,
         source: Source,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         *,
         identity_weight: float,
         margin: float,
@@ -88,9 +90,7 @@ class BesideSource(Source):
         self.source.restore(meta, arrays)
 
 
-def margins_left(
-    prefs: Preferences, Q: sparse.csr_array, D: sparse.csr_array, *, identity_weight: float, margin: float
-) -> Preferences:
+def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, identity_weight: float, margin: float) -> Preferences:
     """The preferences with the margins that are left to reach beside ``identity_weight`` times the identity."""
     if not identity_weight:
         return prefs
@@ -191,10 +191,11 @@ class CorrelatedRanker(TermPairRanker):
         learn_from: Any = prefs
         if isinstance(ranker, SgdRanker):
             learn_from = self._beside(prefs, queries, docs, float(ranker.margin), whole)
+        mapped_queries, mapped_docs = _mapped(queries, docs, maps)
         ranker.fit(
-            _mapped(queries, maps),
+            mapped_queries,
             learn_from,
-            None if docs is queries else _mapped(docs, maps),
+            mapped_docs,
             validation=None if validation is None else lambda weights: validation(whole(weights)),
             callbacks=[_told_of(callback, whole) for callback in callbacks],
         )
@@ -214,7 +215,8 @@ class CorrelatedRanker(TermPairRanker):
         learn_from = self._beside(prefs, queries, docs, float(ranker.margin), self._whole_of(maps))
         assert isinstance(learn_from, Preferences)
         self._forget()
-        ranker.partial_fit(_mapped(queries, maps), learn_from, None if docs is queries else _mapped(docs, maps))
+        mapped_queries, mapped_docs = _mapped(queries, docs, maps)
+        ranker.partial_fit(mapped_queries, learn_from, mapped_docs)
         self._keep(words, ranker, queries.shape[1])
         return self
 
@@ -227,11 +229,15 @@ class CorrelatedRanker(TermPairRanker):
 
     # -- between all words and frequent ones ----------------------------------------------------------------------
 
-    def _fitted_words(self, Q: sparse.csr_array, D: sparse.csr_array) -> CorrelatedWords:
+    def _fitted_words(self, Q: Texts, D: Texts) -> CorrelatedWords:
         if Q.shape[1] != D.shape[1]:
             raise InputError(f"Q has {Q.shape[1]} columns and D {D.shape[1]}; a CorrelatedRanker needs one vocabulary")
         words = CorrelatedWords() if self.words is None else self.words
         if not hasattr(words, "bins_"):
+            if isinstance(D, StoredRows):
+                raise InputError(
+                    "D is stored, and words are counted in memory; give CorrelatedWords fitted on some rows"
+                )
             words = clone(words).fit(D)
         if words.n_features_in_ != Q.shape[1]:
             raise InputError(f"Q has {Q.shape[1]} columns, but words were fitted with {words.n_features_in_}")
@@ -253,8 +259,8 @@ class CorrelatedRanker(TermPairRanker):
     def _beside(
         self,
         prefs: Any,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         margin: float,
         whole: Callable[[Weights], Weights],
     ) -> Preferences | Source:
@@ -326,9 +332,25 @@ class CorrelatedRanker(TermPairRanker):
         return ranker
 
 
-def _mapped(texts: sparse.csr_array, maps: list[sparse.csr_array]) -> sparse.csr_array:
-    """The texts over frequent words; with several maps, a text has a row for each, one after the other."""
-    rows = [texts.astype(np.float64) @ M.T for M in maps]
+def _mapped(Q: Texts, D: Texts, maps: list[sparse.csr_array]) -> tuple[Texts, Texts]:
+    """The texts over frequent words; with several maps, a text has a row for each, one after the other.
+
+    Where one of the two is stored both are mapped as they are fetched: by the numbers of texts, not of rows.
+    """
+    turned = [M.T.tocsr() for M in maps]
+
+    def mapped(texts: Texts) -> Texts:
+        if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
+            identity = fingerprint(*maps)
+            return ChangedRows(texts, lambda rows: _mapped_rows(rows, turned), identity, maps[0].shape[0], len(maps))
+        return _mapped_rows(texts, turned)
+
+    queries = mapped(Q)
+    return queries, queries if D is Q else mapped(D)
+
+
+def _mapped_rows(texts: sparse.csr_array, turned: list[sparse.csr_array]) -> sparse.csr_array:
+    rows = [texts.astype(np.float64) @ M for M in turned]
     if len(rows) == 1:
         return check_matrix(rows[0], "the mapped texts")
     text_by_text = np.arange(len(rows) * texts.shape[0]).reshape(len(rows), -1).T.ravel()

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import TermPairRanker
-from tercet.learn.matrices import check_matrix
+from tercet.learn.matrices import check_texts
 from tercet.store import Fields
 from tercet.weights import Identity, Weights
 
@@ -28,8 +28,8 @@ class CosineRanker(TermPairRanker):
     """
 
     def fit(self, Q: Any, prefs: Any = None, D: Any = None, validation: Any = None, callbacks: Any = ()) -> Self:
-        queries = check_matrix(Q, "Q")
-        docs = queries if D is None else check_matrix(D, "D")
+        queries = check_texts(Q, "Q")
+        docs = queries if D is None else check_texts(D, "D")
         if queries.shape[1] != docs.shape[1]:
             raise InputError(
                 f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; cosine pairs each word with itself, so "

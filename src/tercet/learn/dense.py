@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.learn.base import COUNT, SgdRanker
-from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.matrices import Problem, Texts, by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
 from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
@@ -145,7 +145,7 @@ class DenseRanker(SgdRanker):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DenseState:
+    def _start(self, Q: Texts, D: Texts) -> DenseState:
         needed = 4 * Q.shape[1] * D.shape[1]
         allowed = self.max_memory if self.max_memory is not None else physical_memory() * 3 // 4
         if needed > allowed:

@@ -11,7 +11,7 @@ from scipy import sparse
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.learn.base import SgdRanker
-from tercet.learn.matrices import Problem
+from tercet.learn.matrices import Problem, Texts
 from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Diagonal, Weights
@@ -92,7 +92,7 @@ class DiagonalRanker(SgdRanker):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DiagonalState:
+    def _start(self, Q: Texts, D: Texts) -> DiagonalState:
         if Q.shape[1] != D.shape[1]:
             raise InputError(
                 f"Q has {Q.shape[1]} columns and D {D.shape[1]}; a diagonal pairs each word with itself, so they must "

@@ -19,7 +19,7 @@ from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
 from tercet.kernels.grouped import LINE, LINES_A_WORD, grouped_advance, mark_written, refresh
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Stopping
-from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.matrices import Problem, Texts, by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
@@ -353,7 +353,7 @@ class GroupSparseRanker(SgdRanker):
             raise ParameterError(f"by={self.by!r} cannot be set between calls of partial_fit; call fit to start anew")
         return super().partial_fit(Q, prefs, D)
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> GroupedState:
+    def _start(self, Q: Texts, D: Texts) -> GroupedState:
         n, m = Q.shape[1], D.shape[1]
         n_groups, inner = (n, D) if self.by == "rows" else (m, Q)
         # V, its marks, and three numbers for each group

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.kernels.hashed import hashed_advance
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
-from tercet.learn.matrices import Problem
+from tercet.learn.matrices import Problem, Texts
 from tercet.learn.memory import physical_memory
 from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
@@ -196,7 +196,7 @@ class HashedRanker(SgdRanker):
         """The amount of the identity, 0 without one."""
         return self.weights_.identity
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> HashedState:
+    def _start(self, Q: Texts, D: Texts) -> HashedState:
         n, m = Q.shape[1], D.shape[1]
         if n != m and self.identity is not None:
             raise InputError(

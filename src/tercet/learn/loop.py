@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.errors import DivergedError, InputError
+from tercet.data.shards import StoredRows
+from tercet.errors import DivergedError, InputError, ParameterError
 from tercet.kernels.compiler import announce_compilation
+from tercet.learn.matrices import Problem, Texts
 from tercet.learn.progress import ProgressBar
 from tercet.learn.schedules import rates
 from tercet.learn.sources import Source
 from tercet.learn.state import Sgd, State
+from tercet.learn.stored import gathered
 from tercet.weights import Weights
 
 CHUNK = 4096
@@ -89,6 +91,16 @@ def stepping(make: Callable[[Run], Stepper]) -> Iterator[None]:
         _stepper.reset(token)
 
 
+# What a cluster can learn; others call ``must_be_here`` where they do not go through a Run.
+MIXED = "SparseRanker, LowRankRanker, DiagonalRanker and FTRLRanker"
+
+
+def must_be_here(ranker: object) -> None:
+    """Refuse to learn within a block of `stepping`, for rankers that take no steps which could be taken elsewhere."""
+    if _stepper.get() is not None:
+        raise ParameterError(f"{type(ranker).__name__} does not learn in rounds, so no cluster learns it; {MIXED} do")
+
+
 @dataclass
 class Stopping:
     """When to validate and when to give up.
@@ -125,8 +137,8 @@ class Run:
         self,
         state: State,
         source: Source,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         sgd: Sgd,
         *,
         total: int | None,
@@ -156,6 +168,7 @@ class Run:
         self.stepper = (_stepper.get() or Here)(self)
         for checkpoint in checkpoints:
             checkpoint.restore(self)
+        self.state.look_at(self.Q, self.D)
         self.stepper.begin()
         started = time.perf_counter()
         with ProgressBar(title, self.total, self.done, verbose) as bar:
@@ -215,7 +228,10 @@ class Run:
 
 
 class Here(Stepper):
-    """Takes steps in this process, one after the other."""
+    """Takes steps in this process, one after the other.
+
+    Texts in memory are laid out once. Of stored ones only those of a chunk are fetched, and laid out for that chunk.
+    """
 
     most_steps = CHUNK
 
@@ -223,7 +239,10 @@ class Here(Stepper):
         self.run = run
 
     def begin(self) -> None:
-        self._problem = self.run.state.problem(self.run.Q, self.run.D)
+        Q, D = self.run.Q, self.run.D
+        self._problem: Problem | None = None
+        if not (isinstance(Q, StoredRows) or isinstance(D, StoredRows)):
+            self._problem = self.run.state.problem(Q, D)
 
     def step(self, limit: int) -> tuple[float, float]:
         run = self.run
@@ -232,5 +251,9 @@ class Here(Stepper):
             run.finished = True
             return 0.0, 0.0
         tally = np.zeros(2)
-        run.state.advance(self._problem, chunk, rate, run.sgd.margin, tally)
+        problem = self._problem
+        if problem is None:
+            chunk, queries, docs = gathered(chunk, run.Q, run.D)
+            problem = run.state.problem(queries, docs)
+        run.state.advance(problem, chunk, rate, run.sgd.margin, tally)
         return run.note(tally, len(chunk))

@@ -10,10 +10,12 @@ from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import randomized_svd
 
+from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
 from tercet.learn.lowrank_state import LowRankState, Rare
-from tercet.learn.matrices import by_document_frequency
+from tercet.learn.matrices import Texts, by_document_frequency
+from tercet.learn.stored import leading_directions
 
 
 class LowRankRanker(SgdRanker):
@@ -33,7 +35,8 @@ class LowRankRanker(SgdRanker):
     start : {"random", "lsi"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
         singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
-        needs one vocabulary and costs one randomised decomposition of D.
+        needs one vocabulary and costs one randomised decomposition of D. Of stored rows it is another one, a block at
+        a time, which finds the same directions but not to the bit.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     n_frequent : int, optional
@@ -113,7 +116,7 @@ class LowRankRanker(SgdRanker):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> LowRankState:
+    def _start(self, Q: Texts, D: Texts) -> LowRankState:
         n, m = Q.shape[1], D.shape[1]
         if n != m and (self.tied or self.diagonal is not None or self.start == "lsi"):
             what = "tied=True" if self.tied else f"diagonal={self.diagonal!r}"
@@ -126,9 +129,8 @@ class LowRankRanker(SgdRanker):
         if self.n_frequent is not None:
             rare_d = rare_words(D, self.n_frequent)
             rare = (rare_d if n == m else rare_words(Q, self.n_frequent)), rare_d
-            D = sparse.csr_array((D.data * (rare_d[D.indices] == 0), D.indices, D.indptr), shape=D.shape)
         if self.start == "lsi":
-            U, V = self._latent_directions(D)
+            U, V = self._latent_directions(D, None if rare is None else rare[1] == 0)
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
         state = LowRankState(
@@ -144,14 +146,21 @@ class LowRankRanker(SgdRanker):
             state.average()
         return state
 
-    def _latent_directions(self, D: sparse.csr_array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _latent_directions(
+        self, D: Texts, keep: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         if self.n_components >= min(D.shape):
             raise InputError(
                 f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
                 f"n_components is {self.n_components}"
             )
         seed = int(self.random_state) % 2**32  # scikit-learn takes no larger one
-        _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=seed)
+        if isinstance(D, StoredRows):
+            size, directions = leading_directions(D, self.n_components, n_iter=2, seed=seed, keep=keep)
+        else:
+            if keep is not None:
+                D = sparse.csr_array((D.data * keep[D.indices], D.indices, D.indptr), shape=D.shape)
+            _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=seed)
         if not size[0] > 0:
             raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
         weight = (self.identity_weight or 1.0) * size / size[0]
@@ -168,7 +177,7 @@ def normal_factors(
     return U, U if m is None else V
 
 
-def rare_words(texts: sparse.csr_array, n_frequent: int) -> NDArray[np.uint8]:
+def rare_words(texts: Texts, n_frequent: int) -> NDArray[np.uint8]:
     """1 for each word that is not among the n in most texts; ties by column."""
     rare = np.zeros(texts.shape[1], dtype=np.uint8)
     rare[by_document_frequency(texts)[n_frequent:]] = 1

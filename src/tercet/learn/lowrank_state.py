@@ -10,8 +10,9 @@ from scipy import sparse
 
 from tercet.errors import DamagedBundleError
 from tercet.kernels.lowrank import lowrank_advance
-from tercet.learn.matrices import Problem
+from tercet.learn.matrices import Problem, Texts
 from tercet.learn.state import Chunk, State
+from tercet.learn.stored import take
 from tercet.store import Fields, take_array
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
@@ -63,9 +64,11 @@ class LowRankState(State):
     def shape(self) -> tuple[int, int]:
         return self.U.shape[0], self.V.shape[0]
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+    def look_at(self, Q: Texts, D: Texts) -> None:
         if self.scale_documents:
-            self._sample = D[:: -(-D.shape[0] // _LENGTH_SAMPLE)]
+            self._sample = take(D, np.arange(0, D.shape[0], -(-D.shape[0] // _LENGTH_SAMPLE)))
+
+    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         return Problem.of(Q, D)
 
     def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:

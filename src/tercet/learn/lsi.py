@@ -14,9 +14,13 @@ from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
+from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import COUNT, SEED, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
+from tercet.learn.loop import must_be_here
+from tercet.learn.matrices import Texts
+from tercet.learn.stored import leading_directions, take
 from tercet.store import Fields
 from tercet.weights import Identity, LowRank, Part, Weights
 
@@ -58,8 +62,9 @@ class LSIRanker(TermPairRanker):
     -----
     Cost: up to 6,000 texts or words are decomposed exactly, from the inner products of all texts, in time of the third
     power of their number (4,600 texts of 900 words: half a minute); more by a randomised decomposition, about 12
-    products of D with ``n_components`` vectors. A choice adds the latent vectors of the texts in the preferences, once
-    each where half a gigabyte holds them.
+    products of D with ``n_components`` vectors. Stored rows are decomposed a block at a time, in as many passes; sums
+    are then taken in another order, so the last bits are not those of a matrix in memory. A choice adds the latent
+    vectors of the texts in the preferences, once each where half a gigabyte holds them.
 
     Examples
     --------
@@ -124,11 +129,14 @@ class LSIRanker(TermPairRanker):
             raise InputError(
                 f"Q_mates has {queries.shape[0]} rows and D_mates {docs.shape[0]}; rows are mates, so they must agree"
             )
+        if isinstance(queries, StoredRows) or isinstance(docs, StoredRows):
+            raise InputError("fit_mates joins the rows of Q_mates and D_mates in memory; give matrices")
         directions = self._directions(sparse.csr_array(sparse.hstack([queries, docs], format="csr")), "the mates")
         n = queries.shape[1]
         return self._choose(directions[:n].copy(), directions[n:].copy(), queries, docs, prefs)
 
     def _begin(self, prefs: Preferences | None) -> None:
+        must_be_here(self)
         self._check_params()
         for name in ("n_features_in_", "n_doc_features_", "_weights", "n_components_", "alpha_", "rank_loss_"):
             if hasattr(self, name):
@@ -142,14 +150,17 @@ class LSIRanker(TermPairRanker):
         """The name of a parameter that is to be chosen; empty when there is none."""
         return "n_components" if self.n_components == "auto" else "alpha" if self.alpha == "auto" else ""
 
-    def _directions(self, texts: sparse.csr_array, name: str) -> NDArray[np.float32]:
+    def _directions(self, texts: Texts, name: str) -> NDArray[np.float32]:
         """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
         asked = max(N_COMPONENTS) if self.n_components == "auto" else self.n_components
         n = min(int(asked), *texts.shape)
+        seed = int(self.random_state) % 2**32  # scikit-learn takes no larger one
         if min(texts.shape) <= _EXACT_UP_TO:
             size, directions = _exact_directions(texts, n)
-        else:  # scikit-learn takes no larger seed, and fixes the signs
-            _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=int(self.random_state) % 2**32)
+        elif isinstance(texts, StoredRows):
+            size, directions = leading_directions(texts, n, n_iter=5, seed=seed)
+        else:  # it fixes the signs, too
+            _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=seed)
         if not size[0] > 0:
             raise InputError(f"{name} has no word in any text; there is no direction to find")
         # Beyond the rank, directions are rounding errors.
@@ -163,8 +174,8 @@ class LSIRanker(TermPairRanker):
         self,
         U: NDArray[np.float32],
         V: NDArray[np.float32],
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         prefs: Preferences | None,
     ) -> Self:
         n = V.shape[1]
@@ -225,14 +236,20 @@ class LSIRanker(TermPairRanker):
         return ranker
 
 
-def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact_directions(texts: Texts, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The n largest singular values, and the right singular vectors in rows, from the inner products of all texts.
 
     Of hundreds of directions that are nearly as strong as each other, a randomised decomposition finds mixtures.
     """
-    X = texts.astype(np.float64)
-    by_words = X.shape[1] <= X.shape[0]
-    products = (X.T @ X if by_words else X @ X.T).toarray()
+    by_words = texts.shape[1] <= texts.shape[0]
+    if by_words and isinstance(texts, StoredRows):
+        products = np.zeros(2 * (texts.shape[1],))
+        for block in texts.blocks():
+            rows = block.astype(np.float64)
+            products += (rows.T @ rows).toarray()
+    else:  # stored ones are few here, and all of them are looked at together
+        X = (take(texts, np.arange(texts.shape[0])) if isinstance(texts, StoredRows) else texts).astype(np.float64)
+        products = (X.T @ X if by_words else X @ X.T).toarray()
     last = products.shape[0] - 1
     squares, vectors = eigh(products, subset_by_index=[last + 1 - n, last], overwrite_a=True, check_finite=False)
     size = np.sqrt(np.maximum(squares[::-1], 0.0))
@@ -246,8 +263,8 @@ def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float
 def _losses(
     U: NDArray[np.float32],
     V: NDArray[np.float32],
-    Q: sparse.csr_array,
-    D: sparse.csr_array,
+    Q: Texts,
+    D: Texts,
     prefs: Preferences,
     widths: list[int],
     alphas: list[float],
@@ -267,7 +284,7 @@ def _losses(
         asked, query = np.unique(piece.query, return_inverse=True)
         used, doc = np.unique(np.stack([piece.better, piece.worse]), return_inverse=True)
         better, worse = doc.reshape(2, -1)
-        uq, vd = Q[asked].astype(np.float64) @ U, D[used].astype(np.float64) @ V
+        uq, vd = take(Q, asked).astype(np.float64) @ U, take(D, used).astype(np.float64) @ V
         length = np.sqrt(_by_width(vd * vd, starts))  # (n_used, n_widths)
         for at in range(0, len(piece), _PREFERENCES_AT_ONCE):
             here = slice(at, at + _PREFERENCES_AT_ONCE)

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import InputError
+from tercet.data.matrices import check_matrix
+from tercet.data.shards import StoredRows
 
+Texts: TypeAlias = sparse.csr_array | StoredRows  # Q and D: in memory, or on disk
 KernelRows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
-def check_matrix(matrix: Any, name: str) -> sparse.csr_array:
-    """A canonical CSR float32 copy or view of a two-dimensional matrix, every value finite."""
-    if matrix is None:
-        raise InputError(f"{name} is None; expected a matrix with one text per row")
-    try:
-        found = sparse.csr_array(matrix, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a matrix of numbers; got {type(matrix).__name__}: {error}") from None
-    if found.ndim != 2 or 0 in found.shape:
-        raise InputError(f"{name} must have rows and columns; got shape {found.shape}")
-    if found.shape[1] > np.iinfo(np.int32).max:
-        raise InputError(f"{name} has {found.shape[1]} columns; at most {np.iinfo(np.int32).max} are supported")
-    finite = np.isfinite(found.data)
-    if not finite.all():
-        at = int((~finite).argmax())
-        row = int(np.searchsorted(found.indptr, at, side="right") - 1)
-        raise InputError(f"{name}[{row}, {found.indices[at]}] is {found.data[at]}; every value must be finite")
-    if not found.has_canonical_format:
-        found = found.copy()
-        found.sum_duplicates()
-    return found
+def check_texts(texts: Any, name: str) -> Texts:
+    """Stored rows as they are: they were checked when they were written. Else what ``check_matrix`` gives."""
+    return texts if isinstance(texts, StoredRows) else check_matrix(texts, name)
 
 
 def kernel_rows(matrix: sparse.csr_array) -> KernelRows:
@@ -47,10 +31,16 @@ def kernel_rows(matrix: sparse.csr_array) -> KernelRows:
     )
 
 
-def by_document_frequency(D: sparse.csr_array) -> NDArray[np.int32]:
+def column_counts(texts: Texts) -> NDArray[np.int64]:
+    """In how many rows each column has an entry."""
+    if isinstance(texts, StoredRows):
+        return texts.column_counts()
+    return np.bincount(texts.indices, minlength=texts.shape[1])
+
+
+def by_document_frequency(D: Texts) -> NDArray[np.int32]:
     """Columns from the most to the least frequent, ties by column: frequent words share cache lines."""
-    frequency = np.bincount(D.indices, minlength=D.shape[1])
-    return np.argsort(-frequency, kind="stable").astype(np.int32)
+    return np.argsort(-column_counts(D), kind="stable").astype(np.int32)
 
 
 def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr_array:
@@ -77,11 +67,14 @@ class Problem:
         return cls(kernel_rows(Q), kernel_rows(D), (ints[0], floats[0], ints[1], floats[1]))
 
 
-def fingerprint(*matrices: sparse.csr_array) -> str:
-    """A digest of the matrices' content."""
+def fingerprint(*matrices: Texts) -> str:
+    """A digest of the matrices' content; that of stored rows was made when they were written."""
     digest = hashlib.sha256()
     for matrix in matrices:
         digest.update(repr(matrix.shape).encode())
+        if isinstance(matrix, StoredRows):
+            digest.update(f"stored {matrix.fingerprint()}".encode())
+            continue
         for array in (matrix.indptr, matrix.indices, matrix.data):
             digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()

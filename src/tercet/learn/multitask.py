@@ -21,14 +21,16 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
+from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
 from tercet.learn.loop import Callback
 from tercet.learn.lowrank import normal_factors, rare_words
 from tercet.learn.lowrank_state import LowRankState
-from tercet.learn.matrices import Problem, check_matrix
+from tercet.learn.matrices import Problem, Texts, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source, digest
 from tercet.learn.state import Chunk, State
+from tercet.learn.stored import JoinedRows
 from tercet.store import Fields
 from tercet.weights import LowRank, Weights
 
@@ -125,6 +127,9 @@ class MultiTaskState(State):
     def shape(self) -> tuple[int, int]:
         m = self.joined.shape[1]
         return self.n_first, m - self.n_first if self.joined.tied else m
+
+    def look_at(self, Q: Texts, D: Texts) -> None:
+        self.joined.look_at(Q, D)
 
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         return self.joined.problem(Q, D)
@@ -299,27 +304,31 @@ class MultiTaskRanker(SgdRanker):
 
     def _joined(
         self,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         source: Source,
         second: SecondTask | None,
         in_order: bool = False,
-    ) -> tuple[sparse.csr_array, sparse.csr_array, Source]:
+    ) -> tuple[Texts, Texts, Source]:
         """Queries of both tasks over the joined vocabulary, the documents, and the preferences in turn."""
         if isinstance(source, ArraySource):
             source.prefs.check_rows(Q.shape[0], D.shape[0])
-        Q2 = sparse.csr_array((0, D.shape[1]), dtype=np.float32)
+        Q2: Texts = sparse.csr_array((0, D.shape[1]), dtype=np.float32)
         if second is not None:
-            Q2 = check_matrix(second[0], "Q2")
+            Q2 = check_texts(second[0], "Q2")
             if Q2.shape[1] != D.shape[1]:
                 raise InputError(f"Q2 has {Q2.shape[1]} columns and D {D.shape[1]}; both must have one vocabulary")
             other = as_source(second[1], shuffle=self.shuffle and not in_order, random_state=self.random_state)
             source = TakingTurns(source, other, (Q.shape[0], Q2.shape[0]), D.shape[0], float(self.margin))
+        n, m = Q.shape[1], D.shape[1]
+        if any(isinstance(texts, StoredRows) for texts in (Q, Q2, D)):
+            docs = JoinedRows([(D, n)], n + m) if self.shared == "both" else D
+            return JoinedRows([(Q, 0), (Q2, n)], n + m), docs, source
         if self.shared == "both":
-            D = sparse.csr_array(sparse.hstack((sparse.csr_array((D.shape[0], Q.shape[1]), dtype=np.float32), D)))
+            D = sparse.csr_array(sparse.hstack((sparse.csr_array((D.shape[0], n), dtype=np.float32), D)))
         return sparse.csr_array(sparse.block_diag((Q, Q2))), D, source
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> MultiTaskState:
+    def _start(self, Q: Texts, D: Texts) -> MultiTaskState:
         n, m = Q.shape[1], D.shape[1]
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)
@@ -332,6 +341,6 @@ class MultiTaskRanker(SgdRanker):
             joined.average()
         return MultiTaskState(joined, n)
 
-    def _keep(self, state: State, Q: sparse.csr_array, D: sparse.csr_array) -> None:
+    def _keep(self, state: State, Q: Texts, D: Texts) -> None:
         super()._keep(state, Q, D)
         self.n_features_in_, self.n_doc_features_ = state.shape  # of the first task, not of what was joined

@@ -18,7 +18,7 @@ from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_r
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Event, Run, Stopping
-from tercet.learn.matrices import Problem, by_document_frequency, reorder_columns
+from tercet.learn.matrices import Problem, Texts, by_document_frequency, reorder_columns
 from tercet.learn.memory import physical_memory
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
@@ -345,7 +345,7 @@ class PrunedRanker(SgdRanker):
         """What W takes until its first pruning, and after it; 0 when there is none."""
         return 4 * n * m, _BYTES_OF_ENTRY * n * max(self._entries_left(m), default=0)
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
+    def _start(self, Q: Texts, D: Texts) -> PrunedState:
         dense, left = self._bytes_needed(Q.shape[1], D.shape[1])
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
         if max(dense, left) > allowed:

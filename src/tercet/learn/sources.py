@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_seed
 from tercet.errors import InputError
-from tercet.learn.matrices import check_matrix
+from tercet.learn.matrices import Texts, check_texts
+from tercet.learn.stored import blocks_of, rank_texts, take
 from tercet.store import Fields, take_array
 from tercet.weights import Weights
 
@@ -172,6 +172,7 @@ class HardSource(SampledSource):
 
     Examples
     --------
+    >>> from scipy import sparse
     >>> from tercet.data.sampling import JudgementSampler
     >>> X = sparse.eye_array(4, format="csr")
     >>> source = HardSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4), X, X, 100, depth=1, hard=1.0)
@@ -183,8 +184,8 @@ class HardSource(SampledSource):
     def __init__(
         self,
         sampler: JudgementSampler,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         n_steps: int,
         *,
         depth: int = 100,
@@ -211,7 +212,7 @@ class HardSource(SampledSource):
 
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         if block // self.refresh_blocks != self._top_of or self._top is None:
-            self._top, _ = weights().rank(self.Q[self.judgements.queries], self.D, self.depth)
+            self._top, _ = rank_texts(weights(), take(self.Q, self.judgements.queries), self.D, self.depth)
             self._top_of = block // self.refresh_blocks
         rng = self._rng(block)
         at = self.judgements.draw_better(rng, BLOCK)
@@ -270,6 +271,7 @@ class WarpSource(SampledSource):
 
     Examples
     --------
+    >>> from scipy import sparse
     >>> from tercet.data.sampling import JudgementSampler
     >>> X = sparse.csr_array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 1.0]])
     >>> source = WarpSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4), X, X, 100, margin=0.6)
@@ -281,8 +283,8 @@ class WarpSource(SampledSource):
     def __init__(
         self,
         sampler: JudgementSampler,
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
+        Q: Texts,
+        D: Texts,
         n_steps: int,
         *,
         margin: float = 1.0,
@@ -334,9 +336,10 @@ class WarpSource(SampledSource):
         """What scores documents for the preferences at given places of a block."""
         asked, row = np.unique(query, return_inverse=True)
         if 8 * asked.size * self.D.shape[0] <= _SCORES_BYTES:
-            scores = weights.score(self.Q[asked], self.D)
+            queries = take(self.Q, asked)
+            scores = np.hstack([weights.score(queries, block) for block in blocks_of(self.D)])
             return lambda at, docs: scores[row[at], docs]
-        return lambda at, docs: weights.score_rows(self.Q[query[at]], self.D[docs])
+        return lambda at, docs: weights.score_rows(take(self.Q, query[at]), take(self.D, docs))
 
     def fingerprint(self) -> str:
         return digest(super().fingerprint(), self.margin, self.n_tries, self.refresh_blocks)
@@ -355,13 +358,11 @@ class WarpSource(SampledSource):
         self._block = -1
 
 
-def _check_texts(
-    sampler: JudgementSampler, Q: Any, D: Any, refresh_every: int
-) -> tuple[sparse.csr_array, sparse.csr_array]:
+def _check_texts(sampler: JudgementSampler, Q: Any, D: Any, refresh_every: int) -> tuple[Texts, Texts]:
     """The matrices, when they are those that the sampler's row numbers are of."""
     if sampler.n_docs is None:
         raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
-    queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
+    queries, docs = check_texts(Q, "Q"), check_texts(D, "D")
     if docs.shape[0] != sampler.n_docs:
         raise InputError(f"D has {docs.shape[0]} rows, but the sampler draws from {sampler.n_docs} documents")
     if sampler.queries.size and sampler.queries.max() >= queries.shape[0]:

@@ -16,7 +16,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Saver, Stopping
-from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
+from tercet.learn.matrices import Texts, by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
 from tercet.store import Fields
@@ -256,7 +256,7 @@ class SparseRanker(SgdRanker):
             f"{tried:g}, gave {found:g}. With few steps the density jumps; give l1 instead"
         )
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> SparseState:
+    def _start(self, Q: Texts, D: Texts) -> SparseState:
         order = by_document_frequency(D)
         shape = Q.shape[1], D.shape[1]
         around_identity = self.shrink_towards == "identity"

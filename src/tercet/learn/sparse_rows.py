@@ -61,15 +61,16 @@ class SparseRows:
         self.arrays = (place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
-        """Put entries, explicit zeros too, into fresh rows; heads get ``absent`` elsewhere."""
+        """Put entries, explicit zeros too, into rows, in place of what they held; heads get ``absent`` elsewhere."""
         books = self.arrays[7]
+        books[GAPS] = 0
         for cost, tight in ((FAST_COST, 0), (SMALL_COST, 1)):  # for speed, or else as small as can be
             books[TAKEN], books[COST], books[TIGHT] = 0, cost, tight
             if write_rows(
                 self.arrays,
                 levels.indptr.astype(np.int64),
-                levels.indices.astype(np.int32),
-                levels.data.astype(np.float32),
+                levels.indices.astype(np.int32, copy=False),
+                levels.data.astype(np.float32, copy=False),
                 np.float32(absent),
             ):
                 return
@@ -130,6 +131,16 @@ class SparseRows:
         edge = max(1, int(np.count_nonzero(at_least >= wanted)) - 1)
         smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
         cut(self.arrays, smallest, np.float32(absent))
+
+    @property
+    def head(self) -> int:
+        """Levels of a row that has one for each column: a multiple of ``BLOCK``."""
+        return BLOCK * int(self.arrays[8].size)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that are reserved."""
+        return int(self.arrays[4].nbytes)
 
     def bytes_used(self) -> int:
         """Bytes of rows in use, gaps included."""

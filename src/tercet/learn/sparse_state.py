@@ -115,6 +115,17 @@ class SparseState(State):
         self._levels = self.live()
         self._rows = None
 
+    def move_into(self, rows: SparseRows) -> None:
+        """Keep W in rows that were made before, and may have held another."""
+        assert self._levels is not None
+        rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)
+        self._rows, self._levels = rows, None
+
+    def hold(self, weights: sparse.csr_array, pending: float) -> None:
+        """Be these weights, columns in the order they are kept, which owe nothing; of rates, so much is pending."""
+        self._levels, self._rows = weights, None
+        self.shrinkage[:2] = 0.0, pending
+
     def finish_thinning(self) -> None:
         """Make the last cut now, when the steps ended before it."""
         if self.thinning is not None and not self.frozen:
@@ -135,17 +146,21 @@ class SparseState(State):
 
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
         problem = Problem.of(Q, reorder_columns(D, self.order))
+        self.make_ready(problem, (Q, D))
+        return problem
+
+    def make_ready(self, problem: Problem, texts: tuple[sparse.csr_array, sparse.csr_array] | None) -> None:
+        """Get room for steps over a problem; ``texts`` are what it was made of, needed where the identity is fixed."""
         longest = problem.scratch[0].size
         room = max(KEPT_WEIGHTS, 2 * longest)
         self._kept = (
             np.empty(room, dtype=np.float32),
             np.empty(room, dtype=np.int64),
-            np.empty((int(np.diff(Q.indptr).max(initial=0)), 3), dtype=np.int64),
+            np.empty((int(np.diff(problem.Q[0]).max(initial=0)), 3), dtype=np.int64),
             np.empty(longest, dtype=np.int64),
             np.empty(longest, dtype=np.float32),
         )
-        self._texts = (Q, D)
-        return problem
+        self._texts = texts
 
     def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         start = self._margins_of_identity(*chunk[:3])
@@ -197,6 +212,7 @@ class SparseState(State):
         """What the fixed identity, if there is one, adds to each margin."""
         if not self.around_identity:
             return np.zeros(len(query), dtype=np.float32)
+        assert self._texts is not None
         Q, D = self._texts
         return np.asarray((Q[query] * (D[better] - D[worse])).sum(axis=1), dtype=np.float32)
 

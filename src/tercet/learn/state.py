@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.learn.matrices import Problem
+from tercet.learn.matrices import Problem, Texts
 from tercet.store import Fields
 from tercet.weights import Weights
 
@@ -46,9 +46,13 @@ class State(ABC):
     def shape(self) -> tuple[int, int]:
         """(n_query_terms, n_doc_terms)"""
 
+    def look_at(self, Q: Texts, D: Texts) -> None:
+        """Note what must be known of all texts, once, before the first step; most learners need nothing."""
+        return
+
     @abstractmethod
     def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        """Q and D laid out as this learner's kernel wants them."""
+        """Q and D, or those rows of them that a chunk is about, laid out as this learner's kernel wants them."""
 
     @abstractmethod
     def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.search.results import Documents, Rows
 from tercet.search.scorer import ExpandedQueries
-from tercet.search.view import View
 
 _MORE = 10  # candidates that max_terms ranks again beyond twice those asked for
 
-Best = tuple[NDArray[np.int32], NDArray[np.float64], float | None]
+Best = tuple[Rows, NDArray[np.float64], float | None]
 
 
-def best(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
+def best(view: Documents, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
     """Rows and exact scores of the best, and, where words were left out, by how much a missing one may be better."""
     if max_terms is None:
         return [(rows, scores, None) for rows, scores in view.search(queries, k)]
     return [_best_by_few(view, queries.one(i), k, max_terms) for i in range(len(queries))]
 
 
-def _best_by_few(view: View, query: ExpandedQueries, k: int, max_terms: int) -> Best:
+def _best_by_few(view: Documents, query: ExpandedQueries, k: int, max_terms: int) -> Best:
     entries = query.entries()
     largest = view.largest_values(query.terms[entries])
     counting = (query.weights[entries] != 0) & (largest != 0)  # others find nothing, whether they are kept or not

@@ -12,9 +12,9 @@ from scipy import sparse
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
 from tercet.model import TextModel
-from tercet.search.packed import PackedIds
 from tercet.search.segment import Segment
 from tercet.search.view import Entry
+from tercet.store.packed import PackedIds
 
 Docs = Mapping[str, str] | Iterable[tuple[str, str]]
 Progress = Callable[[int], None]
@@ -34,7 +34,7 @@ def segments_of_texts(
         texts: list[str] = []
         blocks: list[sparse.csr_array] = []
         while len(ids) < segment_docs:
-            block = _taken(pairs, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
+            block = taken(pairs, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
             if not block:
                 break
             block_ids, block_texts = zip(*block, strict=True)
@@ -51,40 +51,41 @@ def segments_of_texts(
         yield Segment.build(ids, canonical(D), texts if keep_texts else None)
 
 
-def _taken(pairs: Iterator[Any], n: int, done: int) -> list[tuple[str, str]]:
-    taken: list[tuple[str, str]] = []
+def taken(pairs: Iterator[Any], n: int, done: int) -> list[tuple[str, str]]:
+    """The next n documents, checked; ``done`` is how many came before."""
+    found: list[tuple[str, str]] = []
     for pair in pairs:
-        at = done + len(taken)
+        at = done + len(found)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(f"docs[{at}] is {pair!r}; expected an id and a text")
         doc_id, text = pair
-        _check_id(doc_id, at)
+        check_id(doc_id, at)
         if not isinstance(text, str):
             raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
         if not text.isascii() and (problem := surrogate_problem(text)) is not None:
             raise InputError(f"the text of document {doc_id!r} {problem}")
-        taken.append((doc_id, text))
-        if len(taken) == n:
+        found.append((doc_id, text))
+        if len(found) == n:
             break
-    return taken
+    return found
 
 
 def segments_of_rows(
     ids: Sequence[str], D: Any, n_terms: int, segment_docs: int, texts: Sequence[str] | None
 ) -> Iterator[Segment]:
     """The same for documents that are vectors already."""
-    D = _in_single(checked_rows(D, "D", n_terms))
+    D = in_single(checked_rows(D, "D", n_terms))
     for name, given in (("ids", ids), ("texts", texts)):
         if given is not None and len(given) != D.shape[0]:
             raise InputError(f"there are {len(given)} {name} for {D.shape[0]} rows of D; they must agree")
     for at, doc_id in enumerate(ids):
-        _check_id(doc_id, at)
+        check_id(doc_id, at)
     for start in range(0, D.shape[0], segment_docs):
         part = slice(start, start + segment_docs)
         yield Segment.build(ids[part], D[part], None if texts is None else texts[part])
 
 
-def _check_id(doc_id: Any, at: int) -> None:
+def check_id(doc_id: Any, at: int) -> None:
     problem = id_problem(doc_id)
     if problem is not None:
         raise InputError(f"the id of document {at} {problem}")
@@ -106,7 +107,7 @@ def checked_rows(X: Any, name: str, n_terms: int) -> sparse.csr_array:
     return canonical(found)
 
 
-def _in_single(D: sparse.csr_array) -> sparse.csr_array:
+def in_single(D: sparse.csr_array) -> sparse.csr_array:
     """As an index keeps them; what is too small for that is zero, and a document does not have it."""
     if D.dtype == np.float32:
         return D

@@ -86,10 +86,10 @@ class Committed:
             rows = dead[start:stop].copy()
             if (rows[1:] <= rows[:-1]).any():
                 raise DamagedBundleError(f"{where}: the removed documents of {each[0]!r} are not in order")
-            segments.append(Listed(_checked_name(each[0], where), each[1], rows))
+            segments.append(Listed(checked_name(each[0], where), each[1], rows))
         found = cls(
             fields.take("vectoriser", str),
-            _checked_name(fields.take("model", str), where),
+            checked_name(fields.take("model", str), where),
             fields.take("model_digest", str),
             fields.take("segment_docs", int),
             fields.take("keeps_texts", bool),
@@ -118,7 +118,7 @@ class Committed:
         return {"dead_starts": starts, "dead": dead.astype(np.uint16)}
 
 
-def _checked_name(name: str, where: str) -> str:
+def checked_name(name: str, where: str) -> str:
     # Of one form only, so that it cannot lead out of the folder.
     if not name or not name.isascii() or not name.isalnum():
         raise DamagedBundleError(f"{where} names {name!r}, which is no name that Tercet gives")
@@ -159,8 +159,8 @@ class Folder:
                 committed = latest
         raise BundleError(f"{self.path} was changed {_OPEN_ATTEMPTS} times while it was being opened")
 
-    def read_model(self, committed: Committed) -> TextModel | Weights:
-        bundle = self._sealed(MODELS, committed.model, committed.model_digest, mapped=False)
+    def read_model(self, name: str, digest: str) -> TextModel | Weights:
+        bundle = self._sealed(MODELS, checked_name(name, str(self.path)), digest, mapped=False)
         if bundle.kind == MODEL_KIND:
             return TextModel.from_bundle(bundle)
         if bundle.kind == WEIGHTS_KIND:

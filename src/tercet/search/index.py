@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from tercet.errors import InputError, MissingBundleError
-from tercet.model import TextExplanation, TextModel
-from tercet.search.best import best
+from tercet.model import TextModel
+from tercet.search.base import BaseIndex, check_model, checked_count, n_terms, row_of, same_words, weights_of
 from tercet.search.documents import (
     Docs,
     Progress,
-    checked_rows,
     merged,
     segments_of_rows,
     segments_of_texts,
     tiered,
 )
 from tercet.search.folder import Committed, Folder, check_fits, vectoriser_fingerprint
-from tercet.search.results import Hit, Results, Run, Source
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import View
 from tercet.search.writing import Writer, added, found_factors, opened, without, writing
-from tercet.weights import Explanation, Weights
+from tercet.weights import Weights
 
 
-class Index:
+class Index(BaseIndex):
     """Documents, ready to be searched. Make one with `build`, or read one with `open`.
 
     Answers are exact: those of scoring every document, for every kind of weights. Ties go to the document that came
@@ -58,7 +55,8 @@ class Index:
     """
 
     def __init__(self, model: TextModel | Weights, committed: Committed, view: View, folder: Folder | None) -> None:
-        self._model, self._committed, self._view, self._folder = model, committed, view, folder
+        self._model, self._committed, self._folder = model, committed, folder
+        self._view: View = view
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
     # -- making and opening -------------------------------------------------------------------------------------
@@ -85,8 +83,8 @@ class Index:
         keep_texts : whether hits can give their texts
         progress : called with the number of documents so far
         """
-        _check_model(model, TextModel)
-        segments = segments_of_texts(docs, model, _checked_count(segment_docs), keep_texts, progress)
+        check_model(model, TextModel)
+        segments = segments_of_texts(docs, model, checked_count(segment_docs), keep_texts, progress)
         return cls._made(segments, model, path, segment_docs, keep_texts)
 
     @classmethod
@@ -101,8 +99,8 @@ class Index:
         texts: Sequence[str] | None = None,
     ) -> Index:
         """Index documents that are rows of a matrix already; with `Weights` there are no words, only columns."""
-        _check_model(model, TextModel | Weights)
-        segments = segments_of_rows(ids, D, _n_terms(model), _checked_count(segment_docs), texts)
+        check_model(model, TextModel | Weights)
+        segments = segments_of_rows(ids, D, n_terms(model), checked_count(segment_docs), texts)
         return cls._made(segments, model, path, segment_docs, texts is not None)
 
     @classmethod
@@ -116,7 +114,7 @@ class Index:
     ) -> Index:
         committed = Committed(vectoriser_fingerprint(model), "", "", segment_docs, keeps_texts, 0, ())
         folder = None if path is None else Folder(path)
-        scorer = Scorer(_weights(model))
+        scorer = Scorer(weights_of(model))
         with _prepared(folder), writing(folder) as before:
             if folder is not None:
                 committed = _begun(folder, committed, before, model)
@@ -136,23 +134,23 @@ class Index:
         verify : check every byte; False opens at once and leaves damage unnoticed
         """
         if model is not None:
-            _check_model(model, TextModel | Weights)
+            check_model(model, TextModel | Weights)
         folder = Folder(path)
 
         def read(committed: Committed) -> Index:
-            own = folder.read_model(committed) if model is None else model
+            own = folder.read_model(committed.model, committed.model_digest) if model is None else model
             check_fits(own, committed.vectoriser, str(path))
-            scorer = Scorer(_weights(own))
+            scorer = Scorer(weights_of(own))
             return Index(own, committed, opened(folder, committed, scorer, verify), folder)
 
         return folder.consistently(read)
 
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
-        _check_model(model, TextModel | Weights)
-        if not _same_words(model, self._model):
+        check_model(model, TextModel | Weights)
+        if not same_words(model, self._model):
             check_fits(model, self._committed.vectoriser, "the index")
-        scorer, committed, view = Scorer(_weights(model)), self._committed, self._view
+        scorer, committed, view = Scorer(weights_of(model)), self._committed, self._view
         entries = view.entries
         if scorer.fingerprint != view.scorer.fingerprint:  # else its latent documents are those that are here
             entries = tuple(
@@ -195,125 +193,12 @@ class Index:
     # -- what is in it ------------------------------------------------------------------------------------------
 
     @property
-    def model(self) -> TextModel | Weights:
-        """What it scores with."""
-        return self._model
-
-    @property
     def n_segments(self) -> int:
         return len(self._view.entries)
 
-    def __len__(self) -> int:
-        return len(self._view)
-
-    def __contains__(self, doc_id: object) -> bool:
-        return isinstance(doc_id, str) and self._view.find(doc_id) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        """The ids, in the order in which the documents came."""
-        return self._view.ids()
-
     def __repr__(self) -> str:
         where = "in memory" if self._folder is None else str(self._folder.path)
-        return f"Index({len(self):,} documents, {_n_terms(self._model):,} words, {where})"
-
-    def row(self, doc_id: str) -> sparse.csr_array:
-        """The words of a document as the index has them, a row of a matrix (1, n_terms)."""
-        view = self._view
-        return view.matrix(_row(view, doc_id))
-
-    def text(self, doc_id: str) -> str:
-        """The text of a document."""
-        view = self._view  # another thread may refresh between two looks at it
-        empty = sparse.csr_array((1, _weights(self._model).shape[0]), dtype=np.float32)
-        return Hit(doc_id, 0.0, Source(view, None, empty, ()), _row(view, doc_id)).text
-
-    # -- searching ----------------------------------------------------------------------------------------------
-
-    def search(self, text: str, k: int = 10, max_terms: int | None = None) -> Results:
-        """The k best documents for a text, best first.
-
-        Parameters
-        ----------
-        text : the query
-        k : how many at most
-        max_terms : look for candidates by so many words of the expanded query only, those that can count most.
-            Scores stay exact; `Results.exact` and `Results.missed` say what may be missing
-        """
-        model, Q = self._query(text)
-        unknown = tuple(model.query_vectoriser.unknown_words(text))
-        return self._results(Source(self._view, model, Q, unknown), _checked_count(k, "k"), max_terms)
-
-    def search_row(self, q: Any, k: int = 10, max_terms: int | None = None) -> Results:
-        """`search` for a query that is a row of a matrix already."""
-        Q = checked_rows(q, "q", _weights(self._model).shape[0])
-        if Q.shape[0] != 1:
-            raise InputError(f"q must be one row; got {Q.shape[0]}")
-        model = self._model if isinstance(self._model, TextModel) else None
-        return self._results(Source(self._view, model, Q, ()), _checked_count(k, "k"), max_terms)
-
-    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> Run:
-        """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""
-        model, view = self._text_model(), self._view
-        _checked_count(k, "k")
-        _check_max_terms(max_terms)
-        run = Run(dict(queries), model)
-        Q = model.queries(list(queries.values()))
-        qids = iter(queries)
-        for block in view.scorer.expand(Q):
-            found = best(view, block, k, max_terms)
-            ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in found])))
-            for _, scores, _ in found:
-                run[next(qids)] = {next(ids): score for score in scores.tolist()}
-        for qid, n_known in zip(queries, np.diff(Q.indptr), strict=True):
-            if not n_known:
-                run[qid] = {}  # low-rank parts would rank all documents for it, all with zero
-        return run
-
-    def _results(self, source: Source, k: int, max_terms: int | None) -> Results:
-        _check_max_terms(max_terms)
-        if not source.query.nnz:
-            return Results(unknown=source.unknown)
-        [query] = source.view.scorer.expand(source.query)
-        [(rows, scores, missed)] = best(source.view, query, k, max_terms)
-        hits = [
-            Hit(doc_id, score, source, row)
-            for doc_id, score, row in zip(source.view.doc_ids(rows), scores.tolist(), rows.tolist(), strict=True)
-        ]
-        return Results(hits, source.unknown, missed is None, missed or 0.0)
-
-    # -- explaining ---------------------------------------------------------------------------------------------
-
-    def explain(self, text: str, doc_id: str) -> TextExplanation:
-        """Why a document gets its score for a text: pairs of words and what each adds."""
-        source = self._source(text)
-        return source.why(_row(source.view, doc_id))
-
-    def versus(self, text: str, doc_id: str, other: str) -> TextExplanation:
-        """Why one document is ahead of another: pairs of words and what each adds to the difference."""
-        source = self._source(text)
-        return source.versus(_row(source.view, doc_id), _row(source.view, other))
-
-    def explain_row(self, q: Any, doc_id: str) -> Explanation:
-        """`explain` for a query that is a row of a matrix, in terms of columns."""
-        Q = checked_rows(q, "q", _weights(self._model).shape[0])
-        source = Source(self._view, None, Q, ())
-        return source.pairs(_row(source.view, doc_id))
-
-    def _source(self, text: str) -> Source:
-        model, Q = self._query(text)
-        return Source(self._view, model, Q, tuple(model.query_vectoriser.unknown_words(text)))
-
-    def _query(self, text: str) -> tuple[TextModel, sparse.csr_array]:
-        model = self._text_model()
-        if not isinstance(text, str):
-            raise InputError(f"the query is of type {type(text).__name__}; expected a string")
-        return model, model.queries([text])
-
-    def _text_model(self) -> TextModel:
-        if not isinstance(self._model, TextModel):
-            raise InputError("the index has weights without words; use search_row and explain_row")
-        return self._model
+        return f"Index({len(self):,} documents, {n_terms(self._model):,} words, {where})"
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -329,7 +214,7 @@ class Index:
         """`add` for documents that are rows of a matrix already."""
         if (texts is not None) != self._committed.keeps_texts:
             raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
-        segments = segments_of_rows(ids, D, _n_terms(self._model), self._committed.segment_docs, texts)
+        segments = segments_of_rows(ids, D, n_terms(self._model), self._committed.segment_docs, texts)
         self._add(segments, False)
 
     def remove(self, doc_ids: Iterable[str]) -> None:
@@ -338,7 +223,7 @@ class Index:
             raise InputError(f"remove takes ids, found the string {doc_ids!r}; pass [{doc_ids!r}]")
         with self._writing() as writer:
             view = self._view
-            rows = np.unique(np.array([_row(view, doc_id) for doc_id in doc_ids], dtype=np.int64))
+            rows = np.unique(np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64))
             self._committed, self._view = writer.commit(without(view.entries, rows))
 
     def merge(self) -> None:
@@ -389,43 +274,3 @@ def _begun(folder: Folder, committed: Committed, before: Committed | None, model
     name, digest = folder.write_model(model)
     first = 0 if before is None else before.next_segment
     return replace(committed, model=name, model_digest=digest, next_segment=first, segments=())
-
-
-def _row(view: View, doc_id: str) -> int:
-    row = view.find(doc_id) if isinstance(doc_id, str) else None
-    if row is None:
-        raise InputError(f"there is no document {doc_id!r} among the {len(view):,} of the index")
-    return row
-
-
-def _weights(model: TextModel | Weights) -> Weights:
-    return model if isinstance(model, Weights) else model.weights
-
-
-def _same_words(one: TextModel | Weights, other: TextModel | Weights) -> bool:
-    """Whether two models have the very same document vectoriser, so that nothing needs to be compared."""
-    if isinstance(one, TextModel) and isinstance(other, TextModel):
-        return one.doc_vectoriser is other.doc_vectoriser
-    return False
-
-
-def _n_terms(model: TextModel | Weights) -> int:
-    return _weights(model).shape[1]
-
-
-def _check_model(model: Any, allowed: Any) -> None:
-    if not isinstance(model, allowed):
-        expected = "a TextModel" if allowed is TextModel else "a TextModel or Weights"
-        raise InputError(f"model is of type {type(model).__name__}; expected {expected}")
-
-
-def _check_max_terms(max_terms: Any) -> None:
-    if max_terms is not None:
-        _checked_count(max_terms, "max_terms")
-
-
-def _checked_count(count: Any, name: str = "segment_docs") -> int:
-    most = MOST_DOCS if name == "segment_docs" else 2**31 - 1
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
-        raise InputError(f"{name} is {count!r}; expected an integer from 1 to {most}")
-    return int(count)

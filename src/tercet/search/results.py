@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
 from tercet.model import TextExplanation, TextModel
-from tercet.search.view import View
+from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs
+
+Rows = NDArray[np.integer[Any]]
+
+
+class Documents(Protocol):
+    """What searching and explaining ask of documents, wherever they are kept. A row stands for a document."""
+
+    @property
+    def scorer(self) -> Scorer: ...
+
+    def __len__(self) -> int: ...
+
+    def find(self, doc_id: str) -> int | None:
+        """The row of a document, or None."""
+        ...
+
+    def ids(self) -> Iterator[str]:
+        """The ids, in the order in which the documents came."""
+        ...
+
+    def doc_ids(self, rows: Rows) -> Sequence[str]: ...
+
+    def text(self, row: int) -> str | None:
+        """The text, or None where texts are not kept."""
+        ...
+
+    def matrix(self, row: int) -> sparse.csr_array:
+        """The words of a document, (1, n_terms)."""
+        ...
+
+    def search(self, queries: ExpandedQueries, k: int) -> Sequence[tuple[Rows, NDArray[np.float64]]]:
+        """Rows and exact scores of the k best of each query, best first, ties by lower row."""
+        ...
+
+    def rescore(self, query: ExpandedQueries, rows: Any) -> NDArray[np.float64]:
+        """Exact scores of documents for a lone query."""
+        ...
+
+    def largest_values(self, terms: NDArray[np.int32]) -> NDArray[np.float64]:
+        """By how much at most each term occurs in a document, by size."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +122,7 @@ class Run(dict[str, dict[str, float]]):
 class Source:
     """A query and what it was asked of, kept by hits for whoever wants reasons."""
 
-    view: View
+    view: Documents
     model: TextModel | None
     query: sparse.csr_array
     unknown: tuple[str, ...]

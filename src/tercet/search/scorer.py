@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
-from tercet.kernels.search import score_latent
+from tercet.kernels.search import score_latent, score_rows_of
 from tercet.store import canonical_bytes
 from tercet.weights import Diagonal, Identity, LowRank, Mapped, Part, Weights
 from tercet.weights.scoring import Matrix
@@ -137,7 +137,26 @@ class Scorer:
             latent = tuple(each.queries(block) for each in self.latent)
             yield _assembled([_expanded(part, block) for part in self.plain], block.shape[0], latent)
 
+    def exact(
+        self,
+        query: ExpandedQueries,
+        words: NDArray[np.float64],
+        rows: StoredRows,
+        listed: NDArray[np.int32],
+        docs: Matrix | None,
+    ) -> NDArray[np.float64]:
+        """Scores of listed rows in double precision, for a lone query that is laid out over ``words``.
 
+        ``docs`` are the same documents once more as a matrix, which low-rank parts need.
+        """
+        scores = np.empty(len(listed))
+        score_rows_of(listed, rows, words, scores)
+        for part, latent in zip(self.latent, query.latent, strict=True):
+            scores += part.score(latent[0], docs)
+        return scores
+
+
+StoredRows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
 Rows = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]]
 
 

@@ -13,8 +13,8 @@ from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.search import fill_postings
-from tercet.search.packed import PackedIds, PackedStrings
 from tercet.store import Bundle, forget_pages, take_array
+from tercet.store.packed import PackedIds, PackedStrings
 
 KIND: Final = "index-segment"
 MOST_DOCS: Final = 2**16  # so that two bytes name a document

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.kernels.search import lay_out, score_rows_of, search_segment, search_segment_for_all, wipe
+from tercet.kernels.search import lay_out, search_segment, search_segment_for_all, wipe
 from tercet.kernels.topk import sort_heap
-from tercet.search.packed import hash_of
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
+from tercet.store.packed import hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
 Found = tuple[NDArray[np.int32], NDArray[np.float64]]
@@ -93,7 +94,7 @@ class View:
                 return at * MOST_DOCS + row
         return None
 
-    def doc_ids(self, rows: NDArray[np.int32]) -> list[str]:
+    def doc_ids(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """The ids of some rows."""
         at = rows // MOST_DOCS
         if not rows.size or (at == at[0]).all():
@@ -218,13 +219,8 @@ class View:
         for each in np.unique(at):
             here = np.flatnonzero(at == each)
             segment = self.entries[each].segment
-            own = np.empty(here.size)
-            score_rows_of(local[here], segment.rows, words, own)
-            if query.latent:
-                docs = segment.matrix(local[here])
-                for part, latent in zip(self.scorer.latent, query.latent, strict=True):
-                    own += part.score(latent[0], docs)
-            scores[here] = own
+            docs = segment.matrix(local[here]) if query.latent else None
+            scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
         return scores
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from tercet.errors import InputError
+from tercet.errors import EngineError, InputError
 from tercet.serve import reading, schema
 from tercet.serve.bounds import ID_CHARS
 from tercet.serve.guard import Access, Guard
@@ -20,6 +21,8 @@ from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.problems import PROBLEM_TYPE, Problem, validation_problem
 from tercet.serve.reading import Deadline
 from tercet.serve.service import Service
+
+_log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
 _SUFFIXES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -90,6 +93,13 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(InputError)
     async def wrong_input(_: Request, error: InputError) -> Response:
         return Problem(422, str(error), "invalid").response()
+
+    @app.exception_handler(EngineError)
+    async def engine_away(request: Request, error: EngineError) -> Response:
+        # Where the engine is and what it said is for the log.
+        _log.warning("%s %s: %s", request.method, request.url.path, error)
+        told = "the engine that keeps the documents does not answer; try again soon"
+        return Problem(503, told, "engine", 5.0).response()
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.errors import EngineError
 from tercet.model import TextModel
-from tercet.search import Index
+from tercet.search import BaseIndex
 from tercet.serve.bounds import Bounds
 from tercet.serve.entries import Entry
 from tercet.serve.overlay import digest_of
@@ -24,13 +25,15 @@ from tercet.weights import Sparse, Weights
 
 _log = logging.getLogger(__name__)
 
+_ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that keeps the documents is away
+
 
 @dataclass(frozen=True, eq=False)
 class Version:
     """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``."""
 
     number: int
-    index: Index
+    index: BaseIndex
     overlay: sparse.csr_array
     taken: tuple[Taken, ...]
     inactive: frozenset[int]
@@ -66,13 +69,13 @@ class Version:
         ]
 
 
-def replay(index: Index, entries: Iterable[Entry], bounds: Bounds | None = None) -> Version:
+def replay(index: BaseIndex, entries: Iterable[Entry], bounds: Bounds | None = None) -> Version:
     """The version that a journal gives, from nothing.
 
     Examples
     --------
     >>> from tercet.serve.entries import Preferred
-    >>> from tercet import Vectoriser
+    >>> from tercet import Index, Vectoriser
     >>> from tercet.weights import Identity
     >>> docs = {"a": "green avocado", "b": "green eyes"}
     >>> words = Vectoriser().fit(docs.values())
@@ -89,7 +92,7 @@ def replay(index: Index, entries: Iterable[Entry], bounds: Bounds | None = None)
     return _version(state, index, listed[-1].number if listed else 0)
 
 
-def _version(state: Replay, base: Index, number: int) -> Version:
+def _version(state: Replay, base: BaseIndex, number: int) -> Version:
     matrix = state.overlay.matrix()
     index = base
     if matrix.nnz:
@@ -108,7 +111,7 @@ class Learner:
     entries : what the journal holds; applied before this returns
     """
 
-    def __init__(self, index: Index, entries: Iterable[Entry], bounds: Bounds | None = None) -> None:
+    def __init__(self, index: BaseIndex, entries: Iterable[Entry], bounds: Bounds | None = None) -> None:
         self._base = index
         self._state = Replay(index, bounds or Bounds())
         listed = list(entries)
@@ -149,6 +152,15 @@ class Learner:
                 self._todo.clear()
             if not entries:
                 return
+            try:
+                self._state.prepare(entries)
+            except EngineError as error:
+                _log.warning("entry %d waits to be learned: %s", entries[0].number, error)
+                with self._changed:
+                    self._todo.extendleft(reversed(entries))
+                    if self._changed.wait_for(lambda: self._stopping, timeout=_ENGINE_AWAY_SECONDS):
+                        return  # they are in the journal for the next start
+                continue
             try:
                 self._state.apply(entries)
                 self.current = _version(self._state, self._base, entries[-1].number)  # the swap: one reference

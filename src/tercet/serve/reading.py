@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tercet.search import Hit, Index, Results
+from tercet.search import BaseIndex, Hit, Results
 from tercet.serve.learner import Version
 from tercet.serve.replay import text_model
 from tercet.serve.snippets import passage_of, title_of
@@ -41,7 +41,7 @@ class Baseline:
     before it learned online.
     """
 
-    def __init__(self, base: Index) -> None:
+    def __init__(self, base: BaseIndex) -> None:
         model = text_model(base)
         n, m = model.weights.shape
         self.name, self.index = "base model", base
@@ -99,7 +99,7 @@ def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, str
 
 
 def explain(
-    version: Version, index: Index, query: str, doc_id: str, versus: str | None, n_pairs: int
+    version: Version, index: BaseIndex, query: str, doc_id: str, versus: str | None, n_pairs: int
 ) -> dict[str, Any]:
     """The pairs of words behind a score, or behind the difference of two; those not listed are added up."""
     why = index.explain(query, doc_id) if versus is None else index.versus(query, doc_id, versus)
@@ -121,7 +121,7 @@ def related(version: Version, word: str, k: int) -> dict[str, Any]:
     return {"word": word, "known_as": known_as, "related": found, "version": version.name}
 
 
-def document(index: Index, doc_id: str) -> dict[str, Any]:
+def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
     text = index.text(doc_id)
     return {"id": doc_id, "title": title_of(text) or doc_id, "text": text}
 

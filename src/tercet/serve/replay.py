@@ -15,11 +15,12 @@ import numpy as np
 
 from tercet.errors import InputError
 from tercet.model import TextModel
-from tercet.search import Index
+from tercet.search import BaseIndex
 from tercet.serve.bounds import Bounds
 from tercet.serve.entries import Entry, Withdrawn
-from tercet.serve.overlay import Contrast, Overlay, Step, unit_of
+from tercet.serve.overlay import Contrast, Overlay, Step
 from tercet.serve.votes import Place, Question, votes_of
+from tercet.weights.unit import unit_of
 
 _Key = tuple[bytes, str, str]
 
@@ -39,7 +40,7 @@ class Taken:
 class Replay:
     """Applies journal entries, in any portions, to an overlay over the model of an index."""
 
-    def __init__(self, index: Index, bounds: Bounds) -> None:
+    def __init__(self, index: BaseIndex, bounds: Bounds) -> None:
         self.model = text_model(index)
         self.bounds = bounds
         self.overlay = Overlay(self.model.weights.shape, bounds, unit_of(self.model.weights))
@@ -49,6 +50,14 @@ class Replay:
         self._questions: dict[_Key, Question] = {}
         self._contrasts: dict[_Key, Contrast | None] = {}
         self._asked_by: dict[int, list[tuple[_Key, Place]]] = {}
+
+    def prepare(self, entries: Iterable[Entry]) -> None:
+        """Look up the documents that entries speak of. Nothing changes, so this can be tried again where it fails."""
+        for entry in entries:
+            for vote in () if isinstance(entry, Withdrawn) else votes_of(entry, self.bounds):
+                first, second = sorted((vote.better, vote.worse))
+                key = (self._query_key(vote.query), first, second)
+                self._contrast(key, Question(key[0], vote.query, first, second))
 
     def apply(self, entries: Iterable[Entry]) -> None:
         """Take in entries, in the order of their numbers."""
@@ -132,7 +141,7 @@ class Replay:
         return row.indices.astype(np.int32).tobytes() + row.data.astype(np.float32).tobytes()
 
 
-def text_model(index: Index) -> TextModel:
+def text_model(index: BaseIndex) -> TextModel:
     """The model of an index, which must know words."""
     if not isinstance(index.model, TextModel):
         raise InputError("the index has weights without words, and the service takes texts; index with a text model")

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from tercet.data.clicks import Impression, impression_problem
-from tercet.search import Index
+from tercet.search import BaseIndex
 from tercet.serve import reading
 from tercet.serve.bounds import QUERY_TERMS, Bounds, Limits
 from tercet.serve.buckets import Buckets
@@ -70,7 +70,7 @@ class Service:
 
     def __init__(
         self,
-        index: Index,
+        index: BaseIndex,
         journal: str | PathLike[str],
         limits: Limits | None = None,
         bounds: Bounds | None = None,
@@ -181,14 +181,14 @@ class Service:
     async def prefer(self, client: str, query: str, better: str, worse: str) -> dict[str, Any]:
         if better == worse:
             raise Problem(422, f"better and worse are the same document {better[:80]!r}; they must differ", "invalid")
-        self._check_learnable(query, (better, worse))
+        await self.writes.run(lambda: self._check_learnable(query, (better, worse)))  # it may ask another engine
         return await self._append(lambda number: Preferred(number, _now(), client, query, better, worse))
 
     async def clicks(self, client: str, query: str, shown: Sequence[str], clicked: Sequence[str]) -> dict[str, Any]:
         problem = impression_problem(Impression(query, tuple(shown), tuple(clicked)))
         if problem is not None:
             raise Problem(422, problem, "invalid")
-        self._check_learnable(query, shown)
+        await self.writes.run(lambda: self._check_learnable(query, shown))
         return await self._append(lambda number: Clicked(number, _now(), client, query, tuple(shown), tuple(clicked)))
 
     def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tercet.store.arrays import forget_pages
-from tercet.store.atomic import lock_folder, open_atomically, write_file_atomically
+from tercet.store.atomic import claim_folder, lock_folder, open_atomically, write_file_atomically
 from tercet.store.bundle import MANIFEST_NAME, Bundle, check_destination, read_bundle, write_bundle
 from tercet.store.canonical import canonical_bytes, check_storable
 from tercet.store.fields import Fields, take_array
+from tercet.store.mapping import forget_pages
 
 __all__ = [
     "MANIFEST_NAME",
@@ -15,6 +15,7 @@ __all__ = [
     "canonical_bytes",
     "check_destination",
     "check_storable",
+    "claim_folder",
     "forget_pages",
     "lock_folder",
     "open_atomically",

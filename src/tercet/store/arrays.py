@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import mmap
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.store.canonical import parse_json
 from tercet.store.fields import Fields, shortened
 from tercet.store.limits import MAX_ARRAY_BYTES, MAX_ARRAYS, MAX_DIMENSIONS, MAX_HEADER_BYTES
+from tercet.store.mapping import map_file
 
 # What NumPy and the manifest call a type, and what safetensors calls it.
 DTYPE_CODES: Final = {
@@ -148,7 +148,7 @@ def map_arrays(
                 reader.digest.update(buffer[:count])
             if reader.digest.hexdigest() != sha256:
                 raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped = map_file(file, size)
     arrays = {}
     for name in order:
         arrays[name] = _mapped_array(mapped, offset, specs[name])
@@ -158,26 +158,17 @@ def map_arrays(
     return {name: arrays[name] for name in specs}
 
 
-def _mapped_array(mapped: mmap.mmap, offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
+def _mapped_array(mapped: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
     native = np.dtype(spec.dtype)
     found: npt.NDArray[Any]
     if spec.nbytes:
-        found = np.frombuffer(mapped, native.newbyteorder("<"), math.prod(spec.shape), offset)
+        found = mapped[offset : offset + spec.nbytes].view(native.newbyteorder("<"))
         # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
         found = np.require(found.astype(native, copy=False), requirements="A").reshape(spec.shape)
     else:
         found = np.empty(spec.shape, dtype=native)
     found.flags.writeable = False
     return found
-
-
-def forget_pages(array: npt.NDArray[Any]) -> None:
-    """Give the memory of a mapped array's file back; what is looked at later is read from the file again."""
-    base: Any = array
-    while base is not None and not isinstance(base, mmap.mmap):
-        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-    if base is not None and hasattr(base, "madvise"):
-        base.madvise(mmap.MADV_DONTNEED)
 
 
 def _check_bools(arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> None:

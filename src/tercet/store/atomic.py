@@ -81,41 +81,93 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
     """Let one writer at a time, of all threads and processes, work in a folder.
 
     The lock ends with the process that holds it and leaves no file behind. Where the file system or the
     platform has no such locks, keeping writers apart is left to the caller.
 
+    Parameters
+    ----------
+    folder : one that is there
+    patience : seconds to wait for another writer; None for `LOCK_PATIENCE_SECONDS`
+
     Raises
     ------
     BundleError
-        When another writer holds the lock for more than `LOCK_PATIENCE_SECONDS`.
+        When another writer holds the lock for longer than that.
     """
     if sys.platform == "win32":
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        _wait_for_lock(descriptor, folder)
+        _wait_for_lock(descriptor, folder, LOCK_PATIENCE_SECONDS if patience is None else patience)
         yield
     finally:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def claim_folder(folder: Path, refusal: str) -> Iterator[None]:
+    """Make a folder, hold its lock without waiting for it, and remove the folder again, with those made above it.
+
+    For work that is to be alone for long, while what it writes is locked for moments. A kill leaves the folder, which
+    does no harm: the lock is what counts. Whatever was put into a folder meanwhile keeps it there.
+
+    Raises
+    ------
+    BundleError
+        When another one holds the lock, with `refusal` as its message; or when the folder cannot be made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with claim_folder(Path(folder) / "running", "somebody else is at work"):
+    ...         print(os.listdir(folder))
+    ...     print(os.listdir(folder))
+    ['running']
+    []
+    """
+    while True:
+        with contextlib.ExitStack() as stack:
+            made = [each for each in folder.parents if not each.exists()]
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                before = os.stat(folder)
+                stack.enter_context(lock_folder(folder, patience=0.0))
+                is_there_still = os.path.samestat(before, os.stat(folder))
+            except BundleError as error:
+                raise BundleError(refusal) from error
+            except FileNotFoundError:
+                is_there_still = False
+            except OSError as error:
+                raise BundleError(f"{folder} cannot be made: {error.strerror}") from error
+            if is_there_still:
+                try:
+                    yield
+                finally:
+                    for each in (folder, *made):
+                        with contextlib.suppress(OSError):
+                            each.rmdir()
+                return
+        # Whoever held it removed it just now, so the lock keeps nobody out.
+
+
 if sys.platform != "win32":
 
-    def _wait_for_lock(descriptor: int, folder: Path) -> None:
-        deadline = time.monotonic() + LOCK_PATIENCE_SECONDS
+    def _wait_for_lock(descriptor: int, folder: Path, patience: float) -> None:
+        deadline = time.monotonic() + patience
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() >= deadline:
                     raise BundleError(
                         f"{folder} is being written by another process, and still was after "
-                        f"{LOCK_PATIENCE_SECONDS:.0f} seconds; nothing was written"
+                        f"{patience:.0f} seconds; nothing was written"
                     ) from error
                 time.sleep(_LOCK_POLL_SECONDS)
             except OSError as error:

@@ -5,5 +5,16 @@ from tercet.text.correlated import CorrelatedWords
 from tercet.text.mentions import find_mentions
 from tercet.text.unknown import UnknownWords, unknown_words
 from tercet.text.vectoriser import Vectoriser
+from tercet.text.vectors import Vectors, vectorise
 
-__all__ = ["CUTS", "Analyser", "CorrelatedWords", "UnknownWords", "Vectoriser", "find_mentions", "unknown_words"]
+__all__ = [
+    "CUTS",
+    "Analyser",
+    "CorrelatedWords",
+    "UnknownWords",
+    "Vectoriser",
+    "Vectors",
+    "find_mentions",
+    "unknown_words",
+    "vectorise",
+]

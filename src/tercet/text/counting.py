@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -50,3 +50,54 @@ def count_words(analysed: Iterable[list[str]], columns_of: Callable[[Iterable[st
         np.array(indptr, dtype=np.int64),
         np.array(n_words, dtype=np.int64),
     )
+
+
+class WordCollector:
+    """Numbers words in the order in which they come, and counts in how many texts and how often each occurs.
+
+    Memory: the words. Texts may come in as many parts as is convenient.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: defaultdict[str, int] = defaultdict()
+        self.numbers.default_factory = self.numbers.__len__  # a new word gets the next number
+        self.n_texts = 0
+        self.n_words = 0  # of all texts together, repeated ones included
+        self.texts_with = np.zeros(0, dtype=np.int64)  # (n_numbers,), those of words that only `see` has found left out
+        self.times = np.zeros(0, dtype=np.float64)
+
+    def count(self, analysed: Iterable[list[str]]) -> WordCounts:
+        """The counts of some texts, by the words' numbers."""
+        counts = self.see(analysed)
+        self.n_texts += len(counts.n_words)
+        self.n_words += int(counts.n_words.sum())
+        more = len(self.numbers) - len(self.texts_with)
+        self.texts_with = np.pad(self.texts_with, (0, more)) + np.bincount(counts.column, minlength=len(self.numbers))
+        self.times = np.pad(self.times, (0, more)) + np.bincount(
+            counts.column, weights=counts.times, minlength=len(self.numbers)
+        )
+        return counts
+
+    def see(self, analysed: Iterable[list[str]]) -> WordCounts:
+        """The same for texts, such as queries, that only add words."""
+        return count_words(analysed, lambda found: map(self.numbers.__getitem__, found))
+
+
+class SumByBlocks:
+    """A sum of many floats that come in parts, the same to the bit however they are parted."""
+
+    def __init__(self, size: int = 4096) -> None:
+        self.size = size
+        self._whole = 0.0
+        self._rest = np.zeros(0)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        waiting = np.concatenate((self._rest, values))
+        n_whole = len(waiting) // self.size * self.size
+        for start in range(0, n_whole, self.size):
+            self._whole += float(waiting[start : start + self.size].sum())
+        self._rest = waiting[n_whole:]
+
+    @property
+    def total(self) -> float:
+        return self._whole + float(self._rest.sum())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import islice, repeat
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.text.analyser import Analyser
 from tercet.text.checks import check_keys, wrong_parameter
-from tercet.text.counting import WordCounts, count_words
+from tercet.text.counting import SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.saved import checked_array, words_from_arrays, words_to_arrays
 
 _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
@@ -111,25 +110,20 @@ class Vectoriser(BaseEstimator):
 
     def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_matrix:
         """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
-        return self._doc_rows(self._learn(texts, queries))
+        return self.doc_rows(self._learn(texts, queries))
 
     def transform_docs(self, texts: Iterable[str]) -> sp.csr_matrix:
         """Rows for documents, CSR float32 (n_texts, n_words); empty for a text without known words."""
-        return self._doc_rows(self._count(texts))
+        return self.doc_rows(self._count(texts))
 
     def transform_queries(self, texts: Iterable[str]) -> sp.csr_matrix:
         """Rows for queries, CSR float32 (n_texts, n_words); empty for a text without known words."""
-        counts = self._count(texts)
-        if self.weighting == "tfidf":
-            return self._doc_rows(counts)
-        rows = counts.rows(len(self.words_))
-        rows.data *= (self.idf_**self.idf_power)[rows.indices]
-        return _finished(_unit_rows(rows))
+        return self.query_rows(self._count(texts))
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that have no column, each once, in order; stop words are not among them."""
         check_is_fitted(self, "words_")
-        [words] = self._analysed([text])
+        [words] = self.analysed([text])
         return [word for word in dict.fromkeys(words) if word not in self.index_]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -182,34 +176,56 @@ class Vectoriser(BaseEstimator):
     def _learn(self, texts: Iterable[str], queries: Iterable[str]) -> WordCounts:
         """Fit, and return the word counts of the same texts."""
         self._check_parameters()
-        first_seen: defaultdict[str, int] = defaultdict()
-        first_seen.default_factory = first_seen.__len__  # a new word gets the next number
-        counts = count_words(self._analysed(texts), lambda found: map(first_seen.__getitem__, found))
-        n_docs = len(counts.n_words)
-        if n_docs == 0:
+        collector = WordCollector()
+        counts = collector.count(self.analysed(texts))
+        columns = self.settle(collector, self.analysed(queries))
+        counts = counts.moved(columns)
+        self.settle_scale([counts])
+        return counts
+
+    def settle(self, collector: WordCollector, queries: Iterable[list[str]] = ()) -> NDArray[np.int64]:
+        """Choose words from those of all documents, and learn their weights; `settle_scale` does what is left.
+
+        Parameters
+        ----------
+        collector : has counted the words of all documents
+        queries : the words of queries, which get columns, too
+
+        Returns
+        -------
+        The column of each of the collector's words, by its number; -1 for those without.
+        """
+        self._check_parameters()
+        if collector.n_texts == 0:
             raise InputError("texts is empty; fitting needs at least one text")
-        if not first_seen:
-            raise InputError(f"fitting needs words, but {self._analyser()} found none in the {n_docs} texts")
-        words = sorted(first_seen)
-        counts = counts.moved(_inverse([first_seen[word] for word in words], len(words)))
-        frequency = np.bincount(counts.column, minlength=len(words))
-        kept = self._kept(counts, frequency)
-        only_in_queries = {word for found in self._analysed(queries) for word in found if word not in first_seen}
-        frequency_of = {words[at]: int(frequency[at]) for at in kept} | dict.fromkeys(only_in_queries, 0)
+        n_in_docs = len(collector.texts_with)
+        if not n_in_docs:
+            raise InputError(f"fitting needs words, but {self._analyser()} found none in the {collector.n_texts} texts")
+        numbers = collector.numbers
+        collector.see(queries)
+        words = sorted(islice(numbers, n_in_docs))
+        number = np.array([numbers[word] for word in words])
+        frequency = collector.texts_with[number]
+        kept = self._kept(frequency, collector.times[number], collector.n_texts)
+        frequency_of = {words[at]: int(frequency[at]) for at in kept}
+        frequency_of |= dict.fromkeys(islice(numbers, n_in_docs, None), 0)
         chosen = sorted(frequency_of)
         _check_encodable(chosen)
         place = dict(zip(chosen, range(len(chosen)), strict=True))
-        counts = counts.moved(np.array([place.get(word, -1) for word in words], dtype=np.int64))
-        mean_length = float(counts.n_words.mean())
         frequencies = np.array([frequency_of[word] for word in chosen], dtype=np.int64)
-        self._remember(chosen, frequencies, n_docs, mean_length, 1.0)
-        if self.weighting == "bm25":
-            self.doc_scale_ = float(_row_lengths(self._bm25_rows(counts)).mean())
-        return counts
+        self._remember(chosen, frequencies, collector.n_texts, collector.n_words / collector.n_texts, 1.0)
+        return np.array([place.get(word, -1) for word in numbers], dtype=np.int64)
 
-    def _kept(self, counts: WordCounts, frequency: NDArray[np.int64]) -> NDArray[np.int64]:
+    def settle_scale(self, counts: Iterable[WordCounts]) -> None:
+        """Learn what BM25 rows are divided by, from the counts of all documents by column."""
+        if self.weighting == "bm25":
+            lengths = SumByBlocks()
+            for some in counts:
+                lengths.add(_row_lengths(self._bm25_rows(some)))
+            self.doc_scale_ = lengths.total / self.n_docs_
+
+    def _kept(self, frequency: NDArray[np.int64], totals: NDArray[np.float64], n_docs: int) -> NDArray[np.int64]:
         """The columns that min_df, max_df and max_features leave, in order."""
-        n_docs = len(counts.n_words)
         fewest = self.min_df if isinstance(self.min_df, Integral) else self.min_df * n_docs
         most = self.max_df if isinstance(self.max_df, Integral) else self.max_df * n_docs
         kept = np.flatnonzero((frequency >= fewest) & (frequency <= most))
@@ -219,9 +235,8 @@ class Vectoriser(BaseEstimator):
                 f"{frequency.min()} to {frequency.max()} of the {n_docs} texts"
             )
         if self.max_features is not None and len(kept) > self.max_features:
-            totals = np.bincount(counts.column, weights=counts.times, minlength=len(frequency))[kept]
             # The default sort is not stable, but only the very same sort settles ties as scikit-learn does.
-            kept = np.sort(kept[(-totals).argsort()[: self.max_features]])
+            kept = np.sort(kept[(-totals[kept]).argsort()[: self.max_features]])
         return kept
 
     def _remember(
@@ -243,9 +258,10 @@ class Vectoriser(BaseEstimator):
     def _count(self, texts: Iterable[str]) -> WordCounts:
         check_is_fitted(self, "words_")
         column_of = self.index_.get
-        return count_words(self._analysed(texts), lambda found: map(column_of, found, repeat(-1)))
+        return count_words(self.analysed(texts), lambda found: map(column_of, found, repeat(-1)))
 
-    def _analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
+    def analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """The words of each text, one after the other."""
         if isinstance(texts, (str, bytes, Mapping)):
             hint = "list(texts.values())" if isinstance(texts, Mapping) else "[text]"
             raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}; pass {hint}")
@@ -267,7 +283,16 @@ class Vectoriser(BaseEstimator):
             return np.log((1 + n) / (1 + df)) + 1
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
-    def _doc_rows(self, counts: WordCounts) -> sp.csr_matrix:
+    def query_rows(self, counts: WordCounts) -> sp.csr_matrix:
+        """What `transform_queries` gives for texts with these counts, by column."""
+        if self.weighting == "tfidf":
+            return self.doc_rows(counts)
+        rows = counts.rows(len(self.words_))
+        rows.data *= (self.idf_**self.idf_power)[rows.indices]
+        return _finished(_unit_rows(rows))
+
+    def doc_rows(self, counts: WordCounts) -> sp.csr_matrix:
+        """What `transform_docs` gives for texts with these counts, by column."""
         if self.weighting == "bm25":
             return _finished(self._bm25_rows(counts))
         rows = counts.rows(len(self.words_))
@@ -302,14 +327,6 @@ class Vectoriser(BaseEstimator):
         for name, most in (("k1", np.inf), ("b", 1), ("idf_power", 1)):
             if not _is_number(getattr(self, name), 0, most):
                 raise wrong(name, "a number from 0" if most == np.inf else f"a number from 0 to {most}")
-
-
-def _inverse(columns: Iterable[int], n_columns: int) -> NDArray[np.int64]:
-    """Where each column goes when only `columns` are kept, in that order; -1 for those that are not."""
-    columns = np.asarray(columns, dtype=np.int64)
-    to = np.full(n_columns, -1, dtype=np.int64)
-    to[columns] = np.arange(len(columns))
-    return to
 
 
 def _row_lengths(rows: sp.csr_matrix) -> NDArray[np.float64]:

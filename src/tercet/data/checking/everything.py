@@ -12,8 +12,10 @@ from tercet.data.checking.rows import check_folds, check_labelled, check_letor, 
 from tercet.data.checking.tables import check_clicks, check_preferences, check_qrels, check_quepid, check_run
 from tercet.data.idx import read_mnist
 from tercet.data.lines import FilePath
-from tercet.data.recognise import Kind, guess, recognise
-from tercet.errors import FormatError, InputError
+from tercet.data.mapped_rows import MappedRows
+from tercet.data.recognise import VECTORS_KIND, Kind, guess, recognise
+from tercet.errors import BundleError, FormatError, InputError
+from tercet.store import read_bundle
 
 
 def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SHOWN) -> CheckReport:
@@ -82,6 +84,18 @@ def _check_mnist(path: Path, found: Findings) -> Counts:
     return {"training images": X.shape[0], "test images": X_test.shape[0]}
 
 
+def _check_vectors(path: Path, found: Findings) -> Counts:
+    counts: Counts = {}
+    try:
+        has_queries = read_bundle(path, kind=VECTORS_KIND).fields().take("has_queries", bool)
+        for name, folder in (("documents", "docs"), ("queries", "queries")):
+            if folder == "docs" or has_queries:
+                counts[name] = MappedRows.open(path / folder, verify=True).shape[0]
+    except BundleError as error:
+        found.error("damaged", path, None, str(error))
+    return counts
+
+
 _CHECKS: dict[Kind, Callable[[Path, Findings], Counts]] = {
     "beir": check_beir,
     "labelled-folder": check_labelled,
@@ -95,4 +109,5 @@ _CHECKS: dict[Kind, Callable[[Path, Findings], Counts]] = {
     "run": check_run,
     "preferences": check_preferences,
     "clicks": check_clicks,
+    "vectors": _check_vectors,
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from tercet.data.beir import unknown_document, unknown_query
 from tercet.data.checking.likeness import number_of
 from tercet.data.checking.problems import Counts, Findings
 from tercet.data.clicks import NO_IMPRESSIONS, impressions_of
+from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_files import NO_PREFERENCES, rows_of, uneven_numbers
 from tercet.data.quepid import NO_RATINGS, rating_of, ratings_of
 from tercet.data.trec import NO_JUDGEMENTS, NO_RESULTS, iterate_judgements, results_of
@@ -147,24 +149,45 @@ def check_quepid(path: Path, found: Findings) -> Counts:
 
 def check_preferences(path: Path, found: Findings) -> Counts:
     """Check a file of preferences."""
-    line_of: dict[tuple[str, str, str], int] = {}
+    place_of: dict[tuple[str, str, str], _Place] = {}
     expected: tuple[str, ...] | None = None
     n_preferences = 0
     with found.file(path, NO_PREFERENCES, lambda: n_preferences):
-        for line, qid, better, worse, given in rows_of(path, found.refused):
+        for place, qid, better, worse, given in _preferences_of(path, found):
             n_preferences += 1
             expected = tuple(given) if expected is None else expected
             uneven = uneven_numbers(given, expected)
             if uneven is not None:
-                found.error("format", path, line, uneven)
-            line_of.setdefault((qid, better, worse), line)
-            against = line_of.get((qid, worse, better))
+                found.error("format", path, place.line, uneven)
+            place_of.setdefault((qid, better, worse), place)
+            against = place_of.get((qid, worse, better))
             if against is not None:
-                message = (
-                    f"query {qid!r} prefers {better!r} over {worse!r} here and the other way round at line {against}"
-                )
-                found.warning("contradiction", path, line, message)
-    return {"preferences": n_preferences, "queries": len({qid for qid, _, _ in line_of})}
+                message = f"query {qid!r} prefers {better!r} over {worse!r} here and the other way round at {against}"
+                found.warning("contradiction", path, place.line, message if place.line else f"{place}: {message}")
+    return {"preferences": n_preferences, "queries": len({qid for qid, _, _ in place_of})}
+
+
+class _Place(NamedTuple):
+    """Where a preference is: a line of text, or a row of a Parquet row group."""
+
+    line: int | None
+    group: int = 0
+    row: int = 0
+
+    def __str__(self) -> str:
+        return f"row group {self.group}, row {self.row}" if self.line is None else f"line {self.line}"
+
+
+def _preferences_of(path: Path, found: Findings) -> Iterator[tuple[_Place, str, str, str, Collection[str]]]:
+    """Place, ids and the names of the numbers of each preference that is right by itself."""
+    if not is_parquet(path):
+        for line, qid, better, worse, given in rows_of(path, found.refused):
+            yield _Place(line), qid, better, worse, given
+        return
+    for group, rows, triples in parquet_batches(path, refused=found.refused):
+        names = tuple(triples.numbers())
+        for row, qid, better, worse in zip(rows, triples.qid, triples.better, triples.worse, strict=True):
+            yield _Place(None, group, row), qid, better, worse, names
 
 
 def check_clicks(path: Path, found: Findings) -> Counts:

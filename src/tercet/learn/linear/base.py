@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.errors import DivergedError, InputError
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear.queries import Queries
+from tercet.learn.loop import must_be_here
 from tercet.store import take_array
 
 # (dense, indptr, indices, data, is_dense); one of the two matrices is empty
@@ -29,6 +30,7 @@ class LinearRanker(FeatureRanker):
     """
 
     coef_: NDArray[np.float64]
+    _learns_in_rounds: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any, qid: Any = None) -> Self:
         """Learn from the start.
@@ -40,6 +42,8 @@ class LinearRanker(FeatureRanker):
         qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
         """
         self._check_params()
+        if not self._learns_in_rounds:
+            must_be_here(self)
         self._forget()
         self._learn(*self._rows_to_learn(X, y, qid))
         return self

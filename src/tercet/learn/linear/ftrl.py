@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +16,14 @@ from tercet.errors import DamagedBundleError, ParameterError
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
-from tercet.learn.linear.base import kernel_features
+from tercet.learn.linear.base import KernelFeatures, kernel_features
 from tercet.learn.linear.queries import Queries
 from tercet.learn.linear.sparse import SparseLinearRanker
 from tercet.store import Fields, take_array
+
+if TYPE_CHECKING:
+    from tercet.learn.checkpoint import Checkpoint
+    from tercet.learn.linear.ftrl_stream import Chunk, Progress
 
 LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
 PAIR_WEIGHTS = {None: 0, "ndcg": BY_PRESENT_ORDER, "ideal-ndcg": BY_BEST_ORDER}
@@ -66,13 +73,71 @@ class FTRLState:
         """Go on by other rules: z and G stay, the weights are those the new rules give."""
         if rules == self.rules:
             return
-        if not self.rules.per_feature:
-            # z of a weight that stood still has not followed the plain rate, which moves at every step.
-            present = -self.w * self.inverse_rates() - np.sign(self.w) * self.rules.l1
-            self.z = np.where(self.w == 0, self.z, present)
+        self.z = self.present()
         self.rules = rules
-        shrunk = np.sign(self.z) * np.maximum(np.abs(self.z) - rules.l1, 0.0)
-        self.w = -np.divide(shrunk, self.inverse_rates(), out=np.zeros_like(shrunk), where=shrunk != 0)
+        self.settle()
+
+    def present(self) -> NDArray[np.float64]:
+        """z as of now: that of a weight that stood still has not followed the plain rate, which moves at every step."""
+        z = self.z.copy()
+        if not self.rules.per_feature:
+            at = self.w != 0
+            z[at] = -self.w[at] * self.inverse_rates()[at] - np.sign(self.w[at]) * self.rules.l1
+        return z
+
+    def settle(self) -> None:
+        """Make the weights those that z, G and the rules give."""
+        shrunk = np.sign(self.z) * np.maximum(np.abs(self.z) - self.rules.l1, 0.0)
+        inverse_rates = self.inverse_rates()
+        moves = (shrunk != 0) & (inverse_rates != 0)
+        self.w = -np.divide(shrunk, inverse_rates, out=np.zeros_like(shrunk), where=moves)
+
+
+# (loss, margin, pairs in a batch or 0, whether to divide by the pairs of a query), as the kernel takes them
+Losses = tuple[int, float, int, bool]
+
+
+class Taker(Protocol):
+    """Goes over the queries of an order once, changing the state; returns the loss met and the largest |z|.
+
+    ``identity`` is all of it that decides the outcome.
+    """
+
+    identity: str
+
+    def __call__(
+        self, X: KernelFeatures, order: NDArray[np.int64], queries: Queries, losses: Losses, state: FTRLState
+    ) -> tuple[float, float]: ...
+
+
+_NO_SUMS = np.empty(0)
+_taker: ContextVar[Taker | None] = ContextVar("taker", default=None)
+
+
+def pass_here(
+    X: KernelFeatures, order: NDArray[np.int64], queries: Queries, losses: Losses, state: FTRLState
+) -> tuple[float, float]:
+    """Take the steps of a pass in this process, one after the other."""
+    sums = (state.z, state.G, state.w, _NO_SUMS)
+    n_steps, loss, largest = ftrl_pass(X, order, queries.arrays(), losses, state.rules.values(), sums, state.step)
+    state.step += int(n_steps)
+    return float(loss), float(largest)
+
+
+@contextmanager
+def passing(taker: Taker) -> Iterator[None]:
+    """Have every pass of an FTRLRanker within the block taken like this, instead of here."""
+    token = _taker.set(taker)
+    try:
+        yield
+    finally:
+        _taker.reset(token)
+
+
+def passing_identity() -> str:
+    """What decides the outcome of passes besides the data and the parameters; nothing when they are taken here."""
+    taker = _taker.get()
+    return "" if taker is None else taker.identity
 
 
 class FTRLRanker(SparseLinearRanker):
@@ -143,6 +208,7 @@ class FTRLRanker(SparseLinearRanker):
         "random_state": [SEED],
     }
     _dial_is_total = True
+    _learns_in_rounds = True
     _state: FTRLState
 
     def __init__(
@@ -216,6 +282,33 @@ class FTRLRanker(SparseLinearRanker):
         self._advance(features, queries, 1, shuffle=False)
         return self
 
+    def fit_stream(
+        self,
+        chunks: Iterable[Chunk],
+        *,
+        checkpoint: Checkpoint | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Self:
+        """Learn from the start, from chunks that come one after another; memory is that of a chunk and the weights.
+
+        The weights have the bits that ``fit`` gives for all rows at once, and so do those of ``partial_fit`` with one
+        chunk after the other.
+
+        Parameters
+        ----------
+        chunks : whole queries each, as `LetorData` or (X, y, qid), all with the same number of features: a
+            `LetorStream`, what `read_chunks` gives, or any other iterable, gone over once for each of the ``epochs``
+        checkpoint : saves the state every ``checkpoint.every`` queries, between chunks; when it holds one of the same
+            run, ``fit_stream`` goes on from there, to the same bits
+        progress : called after each chunk, and at the end, with what was learned from so far
+        """
+        from tercet.learn.linear.ftrl_stream import StreamFit  # which builds on this file
+
+        self._check_params()
+        self._forget()
+        StreamFit(self, chunks, checkpoint).go(progress)
+        return self
+
     def _advance(self, X: Any, queries: Queries, epochs: int, *, shuffle: bool) -> float:
         """Passes over the data; returns the largest |z| met."""
         rng = np.random.default_rng(self.random_state)
@@ -224,17 +317,14 @@ class FTRLRanker(SparseLinearRanker):
         loss_kind = LOSSES[self.loss] + PAIR_WEIGHTS[self.weight_pairs]
         losses = (loss_kind, float(self.margin), int(self.batch_size or 0), bool(self.normalise_pairs))
         order, loss, most = np.arange(len(queries)), 0.0, 0.0
+        take_pass = _taker.get() or pass_here
         for _ in range(epochs):
             if shuffle:
                 order = rng.permutation(len(queries))
                 if self.batch_size is not None:
                     queries = queries.mixed(rng)
-            sums = (state.z, state.G, state.w)
-            n_steps, loss, largest = ftrl_pass(
-                features, order, queries.arrays(), losses, state.rules.values(), sums, state.step
-            )
-            state.step += int(n_steps)
-            most = max(most, float(largest))
+            loss, largest = take_pass(features, order, queries, losses, state)
+            most = max(most, largest)
         self._keep(state.w.copy())
         self.n_steps_ = state.step
         self.loss_ = loss / max(len(queries), 1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import DamagedBundleError
-from tercet.store import take_array
+from tercet.store.fields import take_array
 
 _BLOCK_BYTES = 2**20
 
@@ -76,19 +76,26 @@ def hash_of(doc_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest(), "little")
 
 
+def _row_type(n: int) -> type[np.uint16] | type[np.uint32]:
+    return np.uint16 if n <= 2**16 else np.uint32
+
+
 @dataclass(frozen=True, eq=False)
 class PackedIds:
-    """Ids by row, and rows by id: ``hashes`` uint64 in ascending order, and the ``row`` uint16 each belongs to."""
+    """Ids by row, and rows by id: ``hashes`` uint64 in ascending order, and the ``row`` each belongs to.
+
+    Rows are uint16 where that is wide enough, else uint32.
+    """
 
     strings: PackedStrings
     hashes: NDArray[np.uint64]
-    rows: NDArray[np.uint16]
+    rows: NDArray[Any]
 
     @classmethod
     def pack(cls, ids: Sequence[str]) -> PackedIds:
         hashes = np.array([hash_of(each) for each in ids], dtype=np.uint64)
         order = np.argsort(hashes, kind="stable")
-        return cls(PackedStrings.pack(ids), hashes[order], order.astype(np.uint16))
+        return cls(PackedStrings.pack(ids), hashes[order], order.astype(_row_type(len(ids))))
 
     def find(self, doc_id: str, hashed: int) -> int | None:
         """The row of an id, or None."""
@@ -107,7 +114,7 @@ class PackedIds:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n: int, where: str, verify: bool) -> PackedIds:
         strings = PackedStrings.from_arrays(arrays, "id", n, where, verify)
         hashes = take_array(arrays, "id_hashes", np.uint64, (n,), where=where)
-        rows = take_array(arrays, "id_rows", np.uint16, (n,), where=where)
+        rows = take_array(arrays, "id_rows", _row_type(n), (n,), where=where)
         if verify and ((hashes[1:] < hashes[:-1]).any() or not np.array_equal(np.sort(rows), np.arange(n))):
             raise DamagedBundleError(f"{where}: the table of ids is not in order")
         return cls(strings, hashes, rows)

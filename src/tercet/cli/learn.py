@@ -1,0 +1,210 @@
+"""``tercet learn``"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tercet.adapters.ir_datasets import read_ir_datasets
+from tercet.cli.index import documents_of
+from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, is_ir_datasets, open_model
+from tercet.cli.remembered import recall, remember
+from tercet.data import read_queries, recognise
+from tercet.data.beir import plain_or_packed
+from tercet.errors import InputError
+from tercet.model import TextModel
+from tercet.recipe.click_log import ClickEvent, learn_from_clicks, learning_folder
+from tercet.recipe.clicks import Docs, Queries
+from tercet.search import open_index
+from tercet.search.folder import check_fits, vectoriser_fingerprint
+from tercet.store import MANIFEST_NAME, read_bundle
+from tercet.text.vectors import KIND as VECTORS_KIND
+from tercet.text.vectors import Vectors
+
+SAY_EVERY_SECONDS = 10.0
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.argument("clicks", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--follow", is_flag=True, help="Wait for more clicks, until interrupted.")
+@click.option("--new-log", is_flag=True, help="CLICKS is another log than before: begin at its first line.")
+@click.option("--docs", type=DATA, help="An index, vectors, a BEIR folder or a corpus.  [default: the data of fit]")
+@click.option("--queries", type=FILE, help="Texts of queries that clicks name by id.  [default: those of the data]")
+@click.option("-o", "--output", type=NEW, help="Folder for what is learned.  [default: MODEL itself]")
+@click.option("--checkpoint", type=NEW, help="Folder to go on from.  [default: OUTPUT.learning]")
+@click.option(
+    "--every", default=10_000, show_default=True, type=click.IntRange(min=1), help="Impressions between writings."
+)
+@click.option(
+    "--seconds", default=60.0, show_default=True, type=click.FloatRange(0, min_open=True), help="The same in seconds."
+)
+@click.option(
+    "--skipped",
+    type=click.Choice(["above", "all"]),
+    default="above",
+    show_default=True,
+    help="What a clicked document is better than: those not clicked above it, or all not clicked.",
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+def learn(
+    model: Path,
+    clicks: Path,
+    follow: bool,
+    new_log: bool,
+    docs: Path | None,
+    queries: Path | None,
+    output: Path | None,
+    checkpoint: Path | None,
+    every: int,
+    seconds: float,
+    skipped: Any,
+    quiet: bool,
+) -> None:
+    """Learn a text model on from a click log, and write it again as it learns.
+
+    A clicked document is better than those shown above it and skipped. Called again, it goes on where it was, after a
+    kill, too; so the log may grow between calls, or under --follow meanwhile.
+    """
+    if not follow and not clicks.exists():
+        raise click.UsageError(f"there is no {clicks}; with --follow it is waited for")
+    out = output or model
+    started = open_model(model)
+    noted = recall(model)
+    documents = _documents(started, docs, noted, model)
+    texts = _queries(queries, docs, noted)
+    say = _Progress(out, quiet)
+    with _until_told_to_stop() as stopped:
+        learn_from_clicks(
+            started,
+            clicks,
+            documents,
+            queries=texts,
+            output=out,
+            checkpoint=checkpoint or learning_folder(out),
+            follow=follow,
+            new_log=new_log,
+            every=every,
+            seconds=seconds,
+            skipped=skipped,
+            told=say,
+            stopped=stopped,
+        )
+        interrupted = stopped() and not follow
+    if out.resolve() != model.resolve() and noted and out.is_dir():
+        remember(out, **noted)
+    say.end()
+    if interrupted:
+        raise click.ClickException(f"interrupted before the end of {clicks}; the same command goes on there")
+
+
+def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], where: Path) -> Docs:
+    """The documents that were named, or else those that the model was fitted to."""
+    found = docs or noted.get("data") or noted.get("corpus")
+    if found is None:
+        raise InputError(
+            f"{where} does not say where its documents are; name an index, vectors, a folder or a corpus: --docs"
+        )
+    if docs is None and not is_ir_datasets(found) and not found.exists():
+        raise InputError(f"{where} was fitted to {found}, which is not there any more; name --docs")
+    if _kind_of_folder(found) == VECTORS_KIND:
+        return Vectors.open(found)
+    if (found / MANIFEST_NAME).is_file():
+        index = open_index(found)
+        check_fits(model, vectoriser_fingerprint(index.model), str(found))
+        return index
+    return documents_of(None, found) if found.is_file() else documents_of(found, None)
+
+
+def _queries(queries: Path | None, docs: Path | None, noted: Mapping[str, Path]) -> Queries | None:
+    """Queries by id, where there are any: their texts, or their rows among vectors."""
+    if queries is not None:
+        return read_queries(queries)
+    for data in (docs, noted.get("data")):
+        if data is None:
+            continue
+        if is_ir_datasets(data):
+            return read_ir_datasets(str(data)).queries
+        kind = _kind_of_folder(data)
+        if kind == "beir":
+            return read_queries(plain_or_packed(data, "queries.jsonl"))
+        if kind == VECTORS_KIND and (vectors := Vectors.open(data)).queries is not None:
+            return vectors
+    listed = noted.get("queries")
+    return read_queries(listed) if listed is not None and listed.is_file() else None
+
+
+def _kind_of_folder(folder: Path) -> str | None:
+    """What a folder holds, a saved thing or data; None for what is no folder."""
+    if not folder.is_dir():
+        return None
+    if (folder / MANIFEST_NAME).is_file():
+        return read_bundle(folder).kind
+    return recognise(folder)
+
+
+class _Progress:
+    """Says on standard error how far it is, every few seconds, and what happens to the log."""
+
+    def __init__(self, output: Path, quiet: bool) -> None:
+        self._output, self._quiet = output, quiet
+        self._next = time.monotonic() + SAY_EVERY_SECONDS
+        self._last: ClickEvent | None = None
+        self._written = "not written yet"
+
+    def __call__(self, event: ClickEvent) -> None:
+        self._last = event
+        if event.written:
+            self._written = f"written {datetime.now():%H:%M:%S}"
+        if event.note is not None:
+            click.echo(f"note: {event.note}", err=True)
+        if not self._quiet and time.monotonic() >= self._next:
+            click.echo(f"{self._told(event)}; {self._output}: {self._written}", err=True)
+            self._next = time.monotonic() + SAY_EVERY_SECONDS
+
+    def _told(self, event: ClickEvent) -> str:
+        tally = event.tally
+        rate = tally.n_violations / max(tally.n_preferences, 1)
+        return (
+            f"line {event.line:,}: {tally.n_impressions:,} impressions, {tally.n_clicked:,} with clicks, "
+            f"{tally.n_preferences:,} preferences, {rate:.1%} of them violated"
+        )
+
+    def end(self) -> None:
+        """Sum up."""
+        assert self._last is not None
+        tally = self._last.tally
+        click.echo(self._told(self._last))
+        if tally.n_unknown:
+            click.echo(
+                f"note: {tally.n_unknown:,} of {tally.n_shown:,} documents shown are unknown: passed over", err=True
+            )
+        if tally.n_wordless:
+            told = f"{tally.n_wordless:,} impressions are of queries without a word that the model knows"
+            click.echo(f"note: {told}", err=True)
+        click.echo(f"{self._output}: {self._written}")
+
+
+@contextmanager
+def _until_told_to_stop() -> Iterator[Callable[[], bool]]:
+    """Whether an interrupt or a termination has come: what is at hand is then ended, and everything is written."""
+    told = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal told
+        told = True
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, stop) for each in signals]
+    try:
+        yield lambda: told
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)

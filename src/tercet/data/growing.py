@@ -1,0 +1,159 @@
+"""A file that others append to: complete lines as they come, from any place on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import ExitStack
+from gzip import GzipFile
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from tercet.data.lines import FilePath, line_text, open_bytes, raw_line
+from tercet.data.preference_streams import START, Place
+from tercet.errors import FormatError, InputError
+
+_HEAD, _TAIL = 1 << 16, 1 << 12
+
+
+class GrowingFile:
+    r"""Reads complete lines; half a line at the end waits for its rest.
+
+    Parameters
+    ----------
+    path : a text file; a gzipped one cannot grow, and the last line of one need not be ended
+    place : where to begin
+
+    Attributes
+    ----------
+    place : behind the last line that was read
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "log")
+    ...     _ = path.write_text("one\ntw")
+    ...     with GrowingFile(path) as file, open(path, "a") as log:
+    ...         first = file.read(10)
+    ...         _ = log.write("o\n")
+    ...         log.flush()
+    ...         second = file.read(10)
+    >>> first, second
+    ([(1, 'one')], [(2, 'two')])
+    """
+
+    def __init__(self, path: FilePath, place: Place = START) -> None:
+        self.path, self.place = path, place
+        self._open: ExitStack | None = None
+        self._stream: BinaryIO | None = None
+        self._inode = 0
+        self.is_packed = False
+        self._enter()
+
+    def _enter(self) -> None:
+        if os.path.exists(self.path) and not (os.path.isfile(self.path) or os.path.isdir(self.path)):
+            raise FormatError(self.path, None, "this is a pipe or a device; a file is needed, to go on in it later")
+        with ExitStack() as opened:  # closed again should anything be wrong
+            self._stream = opened.enter_context(open_bytes(self.path))
+            self.is_packed = isinstance(getattr(self._stream, "raw", None), GzipFile)
+            found = os.fstat(self._stream.fileno())
+            self._inode = found.st_ino
+            if not self.is_packed and found.st_size < self.place.at:
+                raise self._cut_off(found.st_size)
+            self._stream.seek(self.place.at)
+            self._open = opened.pop_all()
+
+    def read(self, limit: int) -> list[tuple[int, str]]:
+        """At most so many lines, with their numbers, of those that are complete now."""
+        assert self._stream is not None
+        lines: list[tuple[int, str]] = []
+        at, line = self.place
+        while len(lines) < limit:
+            raw = raw_line(self._stream, self.path, line + 1)
+            if not raw.endswith(b"\n") and not (self.is_packed and raw):
+                self._stream.seek(at)
+                break
+            lines.append((line + 1, line_text(raw, self.path, line + 1, at)))
+            at, line = at + len(raw), line + 1
+        if not lines and not self.is_packed:
+            size = self._size()
+            if size < at:
+                raise self._cut_off(size)
+        self.place = Place(at, line)  # only now: where a line is wrong, none of them is handed out
+        return lines
+
+    @property
+    def n_waiting(self) -> int:
+        """Bytes of the line that is not complete."""
+        return 0 if self.is_packed else max(0, self._size() - self.place.at)
+
+    def _size(self) -> int:
+        assert self._stream is not None
+        return os.fstat(self._stream.fileno()).st_size
+
+    def _cut_off(self, size: int) -> FormatError:
+        return FormatError(
+            self.path,
+            None,
+            f"the file has {size} bytes, and {self.place.at} were read before: it was cut off or written anew, and "
+            "what it has lost cannot be known. To go on at its first line, say that it is a new log: new_log, on the "
+            "command line --new-log. Logs that are renamed, not cut off, need no word",
+        )
+
+    def is_replaced(self) -> bool:
+        """Whether the path names another file by now, as after a rotation; a missing one may still come."""
+        try:
+            return os.stat(self.path).st_ino != self._inode
+        except FileNotFoundError:
+            return False
+
+    def begin_again(self) -> None:
+        """Go on at the beginning of the file that the path names now."""
+        self.close()
+        self.place = START
+        self._enter()
+
+    def digest(self) -> str:
+        """A digest of what stands before the place: its beginning and its end.
+
+        It is of the file that is read, also when the path names another one by now, or none.
+        """
+        assert self._stream is not None
+        found = _digest_before(self._stream, self.place)
+        self._stream.seek(self.place.at)
+        return found
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = self._stream = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _digest_before(stream: BinaryIO, place: Place) -> str:
+    """A digest of the first 64 kB and the last 4 kB before a place, by which a file that has grown is known."""
+    found = hashlib.sha256(f"{place.at} {place.within}".encode())
+    for start, length in ((0, _HEAD), (max(0, place.at - _TAIL), _TAIL)):
+        stream.seek(start)
+        found.update(stream.read(min(length, place.at)))
+    return found.hexdigest()
+
+
+def check_before(path: FilePath, place: Place, digest: str) -> None:
+    """Raise an InputError where a file is not one that had this digest at that place and has grown since."""
+    with open_bytes(path) as stream:
+        is_same = _digest_before(stream, place) == digest
+    if not is_same:
+        raise InputError(
+            f"{path} is not the file that was read before up to line {place.within:,}: it was replaced or changed. "
+            "Give that one, or say that this is a new log, which is read from its first line: new_log, on the command "
+            "line --new-log"
+        )

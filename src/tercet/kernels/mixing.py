@@ -1,0 +1,105 @@
+"""What happens to weights between two rounds on a cluster: changes found, added and mixed in.
+
+Sparse rows are ``(indptr int64, columns int32, values float32)``, the columns of a row sorted. ``here`` (n,) has, for
+each row of a result, its row in an operand, or -1 where the operand has none.
+"""
+
+import numpy as np
+
+from tercet.kernels.compiler import kernel
+from tercet.kernels.sparse_rows import soft
+
+
+@kernel
+def mark_words(indptr, indices, rows, marked):
+    """Set ``marked`` (n_terms,) for every word of the texts ``rows`` (n,)."""
+    for row in rows:
+        for k in range(indptr[row], indptr[row + 1]):
+            marked[indices[k]] = True
+
+
+@kernel
+def merge_rows(one, here_one, other, here_other, factor, shrink, least, keep, out):
+    """Write ``one + factor * other``, soft-thresholded by ``shrink``, to ``out``; returns the number of entries.
+
+    Zeros are dropped unless ``keep``, and so are entries of ``one`` that ``other`` lacks and that are not larger than
+    ``least`` in size. ``out`` is sparse rows with room for the entries of both.
+    """
+    one_indptr, one_columns, one_values = one
+    other_indptr, other_columns, other_values = other
+    indptr, columns, values = out
+    n, zero = np.int64(0), np.float32(0)
+    indptr[0] = 0
+    for row in range(here_one.size):
+        a, a_end, b, b_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        if here_one[row] >= 0:
+            a, a_end = one_indptr[here_one[row]], one_indptr[here_one[row] + 1]
+        if here_other[row] >= 0:
+            b, b_end = other_indptr[here_other[row]], other_indptr[here_other[row] + 1]
+        # Without branches, and written in any case to be overwritten by the next: neither which column comes next nor
+        # whether a value is zero can be predicted.
+        while a < a_end and b < b_end:
+            column, other_column = one_columns[a], other_columns[b]
+            mine, theirs = one_values[a], factor * other_values[b]
+            in_one, in_other = column <= other_column, other_column <= column
+            whole = (mine if in_one else zero) + (theirs if in_other else zero)
+            value = soft(whole, shrink)
+            columns[n], values[n] = min(column, other_column), value
+            n += (keep | (value != 0)) & (in_other | (not abs(whole) <= least))
+            a += in_one
+            b += in_other
+        for at in range(a, a_end):
+            value = soft(one_values[at], shrink)
+            columns[n], values[n] = one_columns[at], value
+            n += (keep | (value != 0)) & (not abs(one_values[at]) <= least)
+        for at in range(b, b_end):
+            value = soft(factor * other_values[at], shrink)
+            columns[n], values[n] = other_columns[at], value
+            n += keep | (value != 0)
+        indptr[row + 1] = n
+    return n
+
+
+@kernel
+def changes_of_heads(rows, before, n, least, old, changed, changed_by_8, out):
+    """Write what changed in the first n rows, whose heads are whole and owe nothing, to ``out``; returns how many.
+
+    ``before`` is sparse rows. Entries that were zero are left out unless they are larger than ``least`` in size.
+    ``old`` float32 and ``changed`` uint8 are as wide as a head, ``changed_by_8`` uint64 is the same memory as the
+    latter; ``old`` is all zeros before and after. ``out`` is sparse rows with room for all of every head and 8 more.
+    """
+    place, _, _, _, _, levels, _, _, _, _ = rows
+    before_indptr, before_columns, before_values = before
+    indptr, columns, values = out
+    k = np.int64(0)
+    indptr[0] = 0
+    for row in range(n):
+        lo, hi, first = before_indptr[row], before_indptr[row + 1], place[row]
+        for b in range(lo, hi):
+            old[before_columns[b]] = before_values[b]
+        now = levels[first : first + old.size]
+        for column in range(old.size):
+            level, was = now[column], old[column]
+            changed[column] = (level != was) & ((was != 0) | (abs(level) > least))  # NaN, as of no entry, is none
+        for eight in range(changed_by_8.size):  # most of which have none
+            if changed_by_8[eight] != 0:
+                for at in range(8):
+                    column = 8 * eight + at
+                    # Written in any case and overwritten by the next: which of them changed cannot be predicted.
+                    columns[k], values[k] = column, now[column] - old[column]
+                    k += changed[column]
+        for b in range(lo, hi):
+            old[before_columns[b]] = 0
+        indptr[row + 1] = k
+    return k
+
+
+@kernel
+def take_sparse_rows(source, rows, out):
+    """Copy the rows ``rows`` (n,) of sparse rows to ``out``, which has room for them and its ``indptr``."""
+    indptr, columns, values = source
+    out_indptr, out_columns, out_values = out
+    for at in range(rows.size):
+        lo, to = indptr[rows[at]], out_indptr[at]
+        for k in range(indptr[rows[at] + 1] - lo):
+            out_columns[to + k], out_values[to + k] = columns[lo + k], values[lo + k]

@@ -1,0 +1,200 @@
+"""FTRL over chunks of a set that does not fit in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.letor import LetorData
+from tercet.errors import InputError, MissingBundleError, ParameterError
+from tercet.learn.checkpoint import KIND, Checkpoint
+from tercet.learn.linear.ftrl import FTRLRanker, FTRLState, passing_identity
+from tercet.store import Fields, check_destination, read_bundle, take_array, write_bundle
+
+# X, y and qid, whole queries
+Chunk = LetorData | tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream was learned from: passes done, and chunks, queries with pairs and rows of the one under way."""
+
+    epoch: int = 0
+    chunk: int = 0
+    n_queries: int = 0
+    n_rows: int = 0
+    loss: float = 0.0  # of all queries of the pass so far
+    learned: int = 0  # queries with pairs, over all passes
+    finished: bool = False
+
+
+_EXPECTED = "expected an iterable of chunks, each LetorData or (X, y, qid)"
+
+
+def _rows_of(chunk: Chunk, number: int) -> tuple[Any, Any, Any]:
+    if isinstance(chunk, LetorData):
+        return chunk.X, chunk.y, chunk.qid
+    if not isinstance(chunk, tuple) or len(chunk) != 3:
+        raise InputError(f"chunk {number} is a {type(chunk).__name__}; {_EXPECTED}")
+    return chunk
+
+
+class StreamFit:
+    """One call of ``fit_stream``: passes over chunks, with what must be kept to go on after a kill."""
+
+    def __init__(self, ranker: FTRLRanker, chunks: Iterable[Chunk], checkpoint: Checkpoint | None) -> None:
+        self.ranker, self.chunks, self.checkpoint = ranker, chunks, checkpoint
+        self.at = Progress()
+        if not isinstance(chunks, Iterable):
+            raise InputError(f"chunks is a {type(chunks).__name__}; {_EXPECTED}")
+        if ranker.shuffle:
+            raise ParameterError("shuffle=True needs all queries in memory; a stream is learned from in its order")
+        if ranker.epochs > 1 and iter(chunks) is chunks:
+            raise InputError(
+                f"epochs={ranker.epochs} needs chunks that can be gone over again, such as a LetorStream or what "
+                "read_chunks gives; an iterator can be used once"
+            )
+
+    def go(self, told: Callable[[Progress], None] | None) -> None:
+        identity = self._restore()
+        written = self.at.learned
+        while not self.at.finished:
+            n_chunks = 0
+            last: Any = None  # query of the chunk before
+            for number, chunk in enumerate(self._from(self.at.chunk), start=self.at.chunk):
+                X, y, qid = _rows_of(chunk, number)
+                self._check_cut(number, last, qid)
+                last = None if qid is None else qid[len(qid) - 1]
+                self._learn(number, X, y, qid)
+                n_chunks += 1
+                if self.checkpoint is not None and self.at.learned - written >= self.checkpoint.every:
+                    self._write(identity)
+                    written = self.at.learned
+                if told is not None:
+                    told(self.at)
+            if not n_chunks and not self.at.chunk:
+                raise InputError("the stream has no chunks, so there is nothing to learn from")
+            self._end_pass()
+        if self.checkpoint is not None:
+            self._write(identity)
+        if told is not None:
+            told(self.at)
+
+    def _from(self, number: int) -> Iterator[Chunk]:
+        """Chunks from one on; of a set that gives any of its chunks, those before are not read."""
+        get, length = getattr(self.chunks, "__getitem__", None), getattr(self.chunks, "__len__", None)
+        if get is not None and length is not None and not isinstance(self.chunks, Mapping):
+            return (get(at) for at in range(number, length()))
+        return islice(iter(self.chunks), number, None)
+
+    def _check_cut(self, number: int, last: Any, qid: Any) -> None:
+        if last is not None and qid is not None and len(qid) and last == qid[0]:
+            raise InputError(
+                f"chunk {number} begins with query {str(qid[0])!r}, in which chunk {number - 1} ends; cut no query"
+            )
+
+    def _learn(self, number: int, X: Any, y: Any, qid: Any) -> None:
+        ranker, at = self.ranker, self.at
+        is_first = at.epoch == 0 and number == 0
+        width = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else None
+        if not is_first and width not in (None, ranker.n_features_in_):
+            raise InputError(
+                f"chunk {number} has {width} features, those before have {ranker.n_features_in_}; all chunks need the "
+                "same number, which readers take as n_features"
+            )
+        features, queries = ranker._check_rows(X, y, qid, reset=is_first)
+        if is_first:
+            ranker._state = FTRLState.start(features.shape[1], ranker._rules())
+        loss = 0.0
+        if len(queries):
+            ranker._advance(features, queries, 1, shuffle=False)
+            loss = ranker.loss_ * len(queries)
+        self.at = Progress(
+            at.epoch,
+            number + 1,
+            at.n_queries + len(queries),
+            at.n_rows + features.shape[0],
+            at.loss + loss,
+            at.learned + len(queries),
+        )
+
+    def _end_pass(self) -> None:
+        at, ranker = self.at, self.ranker
+        if not at.learned:
+            ranker._forget()
+            raise InputError(
+                "no query has two documents of different grades, so there is nothing to learn from "
+                f"(n_samples={at.n_rows})"
+            )
+        self._keep()
+        if at.epoch + 1 == ranker.epochs:
+            self.at = Progress(at.epoch, at.chunk, at.n_queries, at.n_rows, at.loss, at.learned, True)
+        else:
+            self.at = Progress(at.epoch + 1, learned=at.learned)
+
+    def _keep(self) -> None:
+        """Make what was learned so far the ranker's."""
+        ranker = self.ranker
+        ranker._keep(ranker._state.w.copy())
+        ranker.n_steps_, ranker.loss_ = ranker._state.step, self.at.loss / max(self.at.n_queries, 1)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def _identity(self) -> str:
+        found = hashlib.sha256(repr(sorted(self.ranker.get_params().items())).encode())
+        found.update(passing_identity().encode())
+        fingerprint = getattr(self.chunks, "fingerprint", None)
+        if fingerprint is not None:
+            found.update(fingerprint().encode())
+        elif iter(self.chunks) is not self.chunks:
+            # The first chunk stands for all.
+            first = next(iter(self.chunks), None)
+            if first is not None:
+                X, y, qid = _rows_of(first, 0)
+                for array in (X.data if sparse.issparse(X) else X, y):
+                    found.update(np.ascontiguousarray(array).tobytes())
+                found.update(repr(None if qid is None else list(qid)).encode())
+        return found.hexdigest()
+
+    def _restore(self) -> str:
+        if self.checkpoint is None:
+            return ""
+        identity = self._identity()
+        try:
+            bundle = read_bundle(self.checkpoint.path, kind=KIND)
+        except MissingBundleError:
+            check_destination(self.checkpoint.path)
+            return identity
+        fields = bundle.fields()
+        if fields.take("run", str) != identity:
+            raise InputError(
+                f"{self.checkpoint.path} holds a checkpoint of another run: the data or the parameters differ. "
+                "Remove it or choose another path"
+            )
+        progress = Fields(fields.take("progress", dict), "checkpoint progress")
+        types: dict[str, Any] = {"loss": float, "finished": bool}
+        taken = {name: progress.take(name, types.get(name, int)) for name in Progress.__dataclass_fields__}
+        progress.done()
+        self.at = Progress(**taken)
+        step = fields.take("step", int)
+        fields.done()
+        z = take_array(bundle.arrays, "z", np.float64, 1).copy()
+        G, w = (take_array(bundle.arrays, name, np.float64, z.shape).copy() for name in ("G", "w"))
+        self.ranker._state = FTRLState(z, G, w, step, self.ranker._rules())
+        self.ranker.n_features_in_ = z.size
+        self._keep()
+        return identity
+
+    def _write(self, identity: str) -> None:
+        assert self.checkpoint is not None
+        state = self.ranker._state
+        meta = {"run": identity, "progress": dict(vars(self.at)), "step": state.step}
+        arrays: dict[str, NDArray[Any]] = {"z": state.z, "G": state.G, "w": state.w}
+        write_bundle(self.checkpoint.path, kind=KIND, meta=meta, arrays=arrays)

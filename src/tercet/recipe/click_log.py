@@ -1,0 +1,347 @@
+"""Learning on from a click log, also one that grows, writing the model again and again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.data.clicks import Impression, ImpressionParser
+from tercet.data.growing import GrowingFile, check_before
+from tercet.data.lines import FilePath, open_lines
+from tercet.data.preference_streams import START, Place
+from tercet.errors import FormatError, InputError, MissingBundleError
+from tercet.learn.continuing import Pace
+from tercet.model import TextModel
+from tercet.recipe.clicks import ClickLearner, ClickTally, Docs, Queries, Skipped
+from tercet.store import Fields, check_destination, claim_folder, read_bundle, write_bundle
+from tercet.weights import Weights
+
+KIND = "click-checkpoint"
+LINES_AT_ONCE = 1024
+POLL_SECONDS = 0.2
+RUNNING = "running"  # folder in a checkpoint, there and locked as long as a run is at work
+
+
+@dataclass(frozen=True)
+class ClickEvent:
+    """What a listener is told: after each portion of the log, after each writing, and when something happened to it.
+
+    Attributes
+    ----------
+    tally : what was learned from so far, over all runs
+    line : lines of the log that were read
+    written : whether model and checkpoint have just been written
+    note : what happened to the log, or None
+    """
+
+    tally: ClickTally
+    line: int
+    written: bool = False
+    note: str | None = None
+
+
+def learn_from_clicks(
+    model: TextModel,
+    log: FilePath,
+    docs: Docs,
+    *,
+    queries: Queries | None = None,
+    output: str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    follow: bool = False,
+    new_log: bool = False,
+    every: int = 10_000,
+    seconds: float = 60.0,
+    skipped: Skipped = "above",
+    pace: Pace | None = None,
+    told: Callable[[ClickEvent], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> TextModel:
+    """Learn a model on from a click log, TSV or JSONL as `read_clicks` takes it, and return what it became.
+
+    The model's weights stay as they are; what clicks add is one sparse part next to them (`ClickLearner`). Memory is
+    that of the model, of what it learns, and of the documents where they are not on disk.
+
+    Parameters
+    ----------
+    model, docs, queries, skipped, pace : as `ClickLearner` has them
+    log : the file; half a line at its end is left for later
+    output : folder to write the model to, again and again; may be the one it was read from
+    checkpoint : folder that keeps the place in the log and what was learned. When it holds those of the same model, the
+        run goes on from there: no line is learned from twice, and a run that was killed at any moment ends with the
+        same bits as one that was not. ``model`` may be the one that was learned on from, or what it became since
+    follow : wait for more lines until ``stopped()``, and for the log itself where there is none yet; a log that is
+        renamed is read to its end, and then the new one
+    new_log : the log is another one than that of the checkpoint, as after a renaming that no run saw: what was learned
+        stays, and the log is read from its first line
+    every, seconds : impressions, or seconds, after which model and checkpoint are written, if anything was learned
+    told : called with a `ClickEvent`
+    stopped : whether to end; asked between portions and while waiting
+
+    Notes
+    -----
+    A second run for the same output or checkpoint is refused while the first is at work.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import tercet as tc
+    >>> from tercet.text import Vectoriser
+    >>> from tercet.weights import Identity
+    >>> docs = {"a": "green avocado", "b": "avocado toast with oil"}
+    >>> words = Vectoriser(min_df=1).fit(docs.values())
+    >>> model = TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = pathlib.Path(folder, "clicks.jsonl")
+    ...     _ = log.write_text('{"query": "avocado", "shown": ["a", "b"], "clicked": ["b"]}\\n' * 100)
+    ...     learned = learn_from_clicks(model, log, docs)
+    >>> list(learned.rank({"q": "avocado"}, docs)["q"])
+    ['b', 'a']
+    """
+    if every < 1 or not seconds > 0:
+        raise InputError(f"every must be at least 1 and seconds above 0; got {every} and {seconds}")
+    if output is not None:
+        check_destination(output)
+    with _alone(output, checkpoint):
+        kept = None if checkpoint is None else ClickCheckpoint(checkpoint, skipped, pace or Pace())
+        found = None if kept is None else kept.find(model)
+        base = model if found is None else found.base
+        learner = ClickLearner(base, docs, queries=queries, skipped=skipped, pace=pace)
+        place = START
+        if found is not None:
+            learner.continued.restore(found.state, found.arrays)
+            learner.tally = found.tally
+            place = START if new_log else found.place
+        if follow and not _is_there(log, learner.tally, told, stopped):
+            return learner.model
+        if found is not None and not new_log:
+            check_before(log, place, found.digest)
+        with GrowingFile(log, place) as file:
+            if follow and file.is_packed:
+                raise InputError(f"{log} is gzipped and cannot grow; leave out follow")
+            run = _Run(learner, file, output, kept, told, every, seconds)
+            if found is not None and output is not None:
+                learner.model.save(output)  # a kill may have come between the two writings
+            learner.continued.compile(lambda message: run.tell(note=message))
+            run.go(follow, stopped)
+        return learner.model
+
+
+def learning_folder(output: str | PathLike[str]) -> Path:
+    """The checkpoint that goes with an output unless another is named: ``OUTPUT.learning``, beside it."""
+    folder = Path(output).resolve()
+    return folder.with_name(f"{folder.name}.learning")
+
+
+@contextmanager
+def _alone(output: str | PathLike[str] | None, checkpoint: str | PathLike[str] | None) -> Iterator[None]:
+    """Refuse to work where another run does: each would write over what the other has learned."""
+    owned = {} if output is None else {learning_folder(output): output}
+    if checkpoint is not None:
+        owned.setdefault(Path(checkpoint).resolve(), checkpoint)
+    with ExitStack() as claims:
+        for folder, what in owned.items():
+            refusal = f"another run is learning for {what}; let it end, or name another output and checkpoint"
+            claims.enter_context(claim_folder(folder / RUNNING, refusal))
+        yield
+
+
+def _is_there(
+    log: FilePath, tally: ClickTally, told: Callable[[ClickEvent], None] | None, stopped: Callable[[], bool]
+) -> bool:
+    """Wait for a log; False when told to stop before it came."""
+    if not os.path.exists(log) and told is not None:
+        told(ClickEvent(tally, 0, note=f"there is no {log} yet; waiting for it"))
+    while not os.path.exists(log):
+        if stopped():
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+class _Run:
+    """One call of `learn_from_clicks`."""
+
+    def __init__(
+        self,
+        learner: ClickLearner,
+        file: GrowingFile,
+        output: str | PathLike[str] | None,
+        checkpoint: ClickCheckpoint | None,
+        told: Callable[[ClickEvent], None] | None,
+        every: int,
+        seconds: float,
+    ) -> None:
+        self.learner, self.file = learner, file
+        self.output, self.checkpoint, self.told = output, checkpoint, told
+        self.every, self.seconds = every, seconds
+        self._parse = _parser(file)
+        self._written = learner.tally.n_impressions
+        self._written_at = time.monotonic()
+
+    def go(self, follow: bool, stopped: Callable[[], bool]) -> None:
+        while not stopped():
+            lines = self._read(min(LINES_AT_ONCE, self.every))
+            if lines:
+                self._learn(lines)
+            elif not follow:
+                break
+            elif self.file.is_replaced():
+                self._begin_again()
+            else:
+                self._write_if_due()
+                time.sleep(POLL_SECONDS)
+        if not follow and self.file.n_waiting:
+            self.tell(note=f"the last line has no end yet; its {self.file.n_waiting:,} bytes wait for the rest")
+        self._write()
+
+    def _read(self, limit: int) -> list[tuple[int, str]]:
+        try:
+            return self.file.read(limit)
+        except FormatError:
+            if not self.file.is_packed:
+                self._write()  # a log that was cut off cannot be learned from again
+            raise
+
+    def _learn(self, lines: list[tuple[int, str]]) -> None:
+        parsed = [self._parse(text, line) for line, text in lines if text.strip()]
+        self.learner.learn([each for each in parsed if isinstance(each, Impression)])
+        self.tell()
+        self._write_if_due()
+
+    def _begin_again(self) -> None:
+        while lines := self._read(min(LINES_AT_ONCE, self.every)):  # that came between the last look and the renaming
+            self._learn(lines)
+        lost = self.file.n_waiting
+        note = f"{self.file.path} is another file now; the one before was read to line {self.file.place.within:,}"
+        if lost:
+            note += f", and {lost:,} bytes of a line without an end are left out"
+        self.file.begin_again()
+        self._parse = _parser(self.file)
+        self._write()
+        self.tell(note=note)
+
+    def _write_if_due(self) -> None:
+        fresh = self.learner.tally.n_impressions - self._written
+        if fresh >= self.every or (fresh and time.monotonic() - self._written_at >= self.seconds):
+            self._write()
+
+    def _write(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.write(self.learner, self.file)
+        if self.output is not None:
+            self.learner.model.save(self.output)
+        self._written, self._written_at = self.learner.tally.n_impressions, time.monotonic()
+        self.tell(written=True)
+
+    def tell(self, written: bool = False, note: str | None = None) -> None:
+        if self.told is not None:
+            self.told(ClickEvent(self.learner.tally, self.file.place.within, written, note))
+
+
+def _parser(file: GrowingFile) -> ImpressionParser:
+    """What makes impressions of lines; the first line of the file tells it how."""
+    parse = ImpressionParser(file.path)
+    with closing(open_lines(file.path)) as lines:
+        read_before = ((text, line) for line, text in islice(lines, file.place.within) if text.strip())
+        for first in islice(read_before, 1):
+            parse(*first)
+    return parse
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a checkpoint keeps, and the model it was learned on from."""
+
+    base: TextModel
+    place: Place
+    digest: str
+    tally: ClickTally
+    state: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+class ClickCheckpoint:
+    """A folder with the place in the log and what was learned."""
+
+    def __init__(self, path: str | PathLike[str], skipped: str, pace: Pace) -> None:
+        self.path = Path(path)
+        self.rules = {"skipped": skipped, **asdict(pace)}
+        self._base: tuple[int, str] | None = None
+
+    def find(self, model: TextModel) -> Found | None:
+        """What is there; None where nothing is. A checkpoint of another model or other rules is refused."""
+        try:
+            bundle = read_bundle(self.path, kind=KIND)
+        except MissingBundleError:
+            check_destination(self.path, beside=(RUNNING,))
+            self._base = len(model.weights.parts), _digest(model, model.weights)
+            return None
+        fields = bundle.fields()
+        n_parts, digest = fields.take("n_parts", int), fields.take("base", str)
+        # The model may have been written over by what it became: the same parts, and the learned one after them.
+        parts = model.weights.parts
+        base = Weights(parts[:n_parts]) if len(parts) in (n_parts, n_parts + 1) else model.weights
+        if _digest(model, base) != digest:
+            raise InputError(
+                f"{self.path} belongs to another model than this; remove it to learn from the whole log anew, or name "
+                "another folder"
+            )
+        if (rules := fields.take("rules", dict)) != self.rules:
+            raise InputError(f"{self.path} was learned by {rules}, not {self.rules}; remove it or name another folder")
+        tally = Fields(fields.take("tally", dict), "checkpoint tally")
+        counts = {name: tally.take(name, int) for name in ClickTally.__dataclass_fields__}
+        tally.done()
+        found = Found(
+            TextModel(model.query_vectoriser, model.doc_vectoriser, base, model.report, model.words),
+            Place(fields.take("offset", int), fields.take("line", int)),
+            fields.take("log", str),
+            ClickTally(**counts),
+            fields.take("state", dict),
+            bundle.arrays,
+        )
+        fields.done()
+        self._base = n_parts, digest
+        return found
+
+    def write(self, learner: ClickLearner, file: GrowingFile) -> None:
+        assert self._base is not None
+        state, arrays = learner.continued.to_state()
+        meta = {
+            "n_parts": self._base[0],
+            "base": self._base[1],
+            "rules": self.rules,
+            "offset": file.place.at,
+            "line": file.place.within,
+            "log": file.digest(),
+            "tally": asdict(learner.tally),
+            "state": state,
+        }
+        write_bundle(self.path, kind=KIND, meta=meta, arrays=arrays, beside=(RUNNING,))
+
+
+def _digest(model: TextModel, weights: Weights) -> str:
+    """A digest of the words and the weights of a model."""
+    found = hashlib.sha256()
+    for part in (model.query_vectoriser, model.doc_vectoriser, weights):
+        meta, arrays = part.to_state()
+        found.update(json.dumps(meta, sort_keys=True).encode())
+        for name, array in sorted(arrays.items()):
+            found.update(f"{name} {array.dtype} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()

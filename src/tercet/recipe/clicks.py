@@ -1,0 +1,263 @@
+"""A text model that learns on from clicks: what was clicked is better than what was shown and skipped."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, islice
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.clicks import Impression
+from tercet.data.preferences import Preferences
+from tercet.errors import InputError
+from tercet.learn.continuing import Continued, Pace
+from tercet.model import TextModel
+from tercet.text import Vectoriser
+from tercet.text.vectors import Vectors
+
+Skipped = Literal["above", "all"]
+
+IMPRESSIONS_AT_ONCE = 256
+_TEXTS_AT_ONCE = 4096
+_TRIED = 1000  # documents that were shown, of which at least one must be known
+
+
+@runtime_checkable
+class Documents(Protocol):
+    """Rows of documents by their ids, one by one; an index is one."""
+
+    def __contains__(self, doc_id: object, /) -> bool: ...
+
+    def row(self, doc_id: str, /) -> sparse.csr_array:
+        """The document's row, (1, n_doc_terms)."""
+        ...
+
+
+Docs = Documents | Vectors | Mapping[str, str] | Iterable[tuple[str, str]]
+Queries = Mapping[str, str] | Vectors
+
+
+class _Rows(ABC):
+    """Rows of documents by their ids, many at a time."""
+
+    @abstractmethod
+    def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Which documents there are."""
+
+    @abstractmethod
+    def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
+        """The rows of documents that there are."""
+
+
+class _IndexRows(_Rows):
+    def __init__(self, docs: Documents) -> None:
+        self._docs = docs
+
+    def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
+        return np.array([doc_id in self._docs for doc_id in doc_ids], dtype=bool)
+
+    def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
+        return sparse.csr_array(sparse.vstack([self._docs.row(doc_id) for doc_id in doc_ids], format="csr"))
+
+
+class _VectorRows(_Rows):
+    def __init__(self, model: TextModel, vectors: Vectors) -> None:
+        _check_words(vectors, vectors.doc_vectoriser, model.doc_vectoriser)
+        self._vectors = vectors
+
+    def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
+        return self._vectors.doc_ids.get_many(doc_ids) >= 0
+
+    def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
+        return self._vectors.docs.rows(self._vectors.doc_ids.get_many(doc_ids))
+
+
+class _TextRows(_Rows):
+    """Documents in memory as a model's rows; only some thousand of the texts are held at a time."""
+
+    def __init__(self, model: TextModel, docs: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
+        pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
+        self._place: dict[str, int] = {}
+        blocks = []
+        while some := list(islice(pairs, _TEXTS_AT_ONCE)):
+            for doc_id, _ in some:
+                if doc_id in self._place:
+                    raise InputError(f"the document id {doc_id!r} is there twice; each document needs its own")
+                self._place[doc_id] = len(self._place)
+            blocks.append(model.docs([text for _, text in some]))
+        if not blocks:
+            raise InputError("there are no documents to learn about")
+        self._rows = sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+    def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
+        return np.array([doc_id in self._place for doc_id in doc_ids], dtype=bool)
+
+    def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
+        return self._rows[[self._place[doc_id] for doc_id in doc_ids]]
+
+
+def _rows_of(model: TextModel, docs: Docs) -> _Rows:
+    if isinstance(docs, Vectors):
+        return _VectorRows(model, docs)
+    return _IndexRows(docs) if isinstance(docs, Documents) else _TextRows(model, docs)
+
+
+def _check_words(vectors: Vectors, found: Vectoriser, expected: Vectoriser) -> None:
+    (meta, arrays), (other_meta, other_arrays) = found.to_state(), expected.to_state()
+    alike = meta == other_meta and arrays.keys() == other_arrays.keys()
+    if not alike or not all(np.array_equal(array, other_arrays[name]) for name, array in arrays.items()):
+        raise InputError(f"{vectors.path} was made with other words than the model has; vectorise with this model")
+
+
+class _QueryRows:
+    """Rows of queries: an id has those of its text, or its stored ones; anything else is a text itself."""
+
+    def __init__(self, model: TextModel, queries: Queries | None) -> None:
+        self._model = model
+        self._stored: Vectors | None = None
+        self._texts: Mapping[str, str] = {}
+        if isinstance(queries, Vectors):
+            _check_words(queries, queries.query_vectoriser, model.query_vectoriser)
+            self._stored = queries
+        elif queries is not None:
+            self._texts = queries
+
+    def rows(self, queries: Sequence[str]) -> sparse.csr_array:
+        if self._stored is None or self._stored.queries is None:
+            return self._model.queries([self._texts.get(query, query) for query in queries])
+        stored = self._stored.query_ids.get_many(queries)
+        ids, texts = np.flatnonzero(stored >= 0), np.flatnonzero(stored < 0)
+        blocks = [self._stored.queries.rows(stored[ids])] if ids.size else []
+        if texts.size:
+            blocks.append(self._model.queries([queries[at] for at in texts.tolist()]))
+        stacked = sparse.csr_array(sparse.vstack(blocks, format="csr"))
+        return stacked[np.argsort(np.concatenate([ids, texts]))]
+
+
+@dataclass(frozen=True)
+class ClickTally:
+    """What was learned from so far.
+
+    Attributes
+    ----------
+    n_impressions, n_clicked : lists of results, and those of them with a click
+    n_preferences, n_violations : preferences they gave, and those that asked for a change when they came
+    n_shown, n_unknown : documents that were shown, and those of them that are not among the documents
+    n_wordless : impressions of queries without a word that the model knows
+    """
+
+    n_impressions: int = 0
+    n_clicked: int = 0
+    n_preferences: int = 0
+    n_violations: int = 0
+    n_shown: int = 0
+    n_unknown: int = 0
+    n_wordless: int = 0
+
+
+class ClickLearner:
+    """Learns a model on from impressions; the weights it was made with stay, and one sparse part is added to them.
+
+    Parameters
+    ----------
+    model : any text model
+    docs : an index or a folder of vectors of the same words, which stay on disk; or id -> text, or pairs of both, kept
+        as rows in memory. Documents that are not among them are passed over and counted
+    queries : texts of queries by id, or vectors of the same words with queries among them, by default those of
+        ``docs``; what is not an id of one is a text itself
+    skipped : what a clicked document is better than, as in ``Preferences.from_clicks``
+    pace : how far steps go
+
+    Notes
+    -----
+    Impressions may come in any portions; the bits are the same.
+
+    Examples
+    --------
+    >>> import tercet as tc
+    >>> docs = {"a": "green avocado", "b": "avocado toast with oil"}
+    >>> from tercet.text import Vectoriser
+    >>> from tercet.weights import Identity, Weights
+    >>> words = Vectoriser(min_df=1).fit(docs.values())
+    >>> model = TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
+    >>> learner = ClickLearner(model, docs)
+    >>> list(model.rank({"q": "avocado"}, docs)["q"])
+    ['a', 'b']
+    >>> learner.learn([Impression("avocado", ("a", "b"), ("b",))] * 100)
+    >>> list(learner.model.rank({"q": "avocado"}, docs)["q"])
+    ['b', 'a']
+    """
+
+    def __init__(
+        self,
+        model: TextModel,
+        docs: Docs,
+        *,
+        queries: Queries | None = None,
+        skipped: Skipped = "above",
+        pace: Pace | None = None,
+    ) -> None:
+        if skipped not in ("above", "all"):
+            raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
+        self._start = model
+        self._docs = _rows_of(model, docs)
+        self._queries = _QueryRows(model, docs if queries is None and isinstance(docs, Vectors) else queries)
+        self.skipped = skipped
+        self.continued = Continued(model.weights, model.doc_vectoriser.document_frequency_, pace)
+        self.tally = ClickTally()
+
+    @property
+    def model(self) -> TextModel:
+        """The model as it is now."""
+        return replace(self._start, weights=self.continued.weights)
+
+    def learn(self, impressions: Sequence[Impression]) -> None:
+        """Learn from impressions, in their order."""
+        for start in range(0, len(impressions), IMPRESSIONS_AT_ONCE):
+            self._learn(impressions[start : start + IMPRESSIONS_AT_ONCE])
+
+    def _learn(self, impressions: Sequence[Impression]) -> None:
+        shown = list(dict.fromkeys(doc_id for each in impressions for doc_id in each.shown))
+        known = list(compress(shown, self._docs.known(shown)))
+        doc_rows = {doc_id: row for row, doc_id in enumerate(known)}
+        log = [
+            Impression(
+                query,
+                tuple(doc_id for doc_id in listed if doc_id in doc_rows),
+                tuple(doc_id for doc_id in clicked if doc_id in doc_rows),
+            )
+            for query, listed, clicked in impressions
+        ]
+        query_rows = {query: row for row, query in enumerate(dict.fromkeys(each.query for each in log))}
+        Q = self._queries.rows(list(query_rows))
+        prefs = Preferences.from_clicks(log, query_rows=query_rows, doc_rows=doc_rows, skipped=self.skipped)
+        n_violations = 0
+        if len(prefs):
+            used, places = np.unique(np.concatenate([prefs.better, prefs.worse]), return_inverse=True)
+            better, worse = places[: len(prefs)], places[len(prefs) :]
+            D = self._docs.rows([known[row] for row in used])
+            n_violations = self.continued.learn(Q, Preferences(prefs.query, better, worse), D).n_violations
+        wordless = np.diff(Q.indptr) == 0
+        before, all_shown = self.tally, [doc_id for each in impressions for doc_id in each.shown]
+        self.tally = ClickTally(
+            before.n_impressions + len(log),
+            before.n_clicked + sum(bool(each.clicked) for each in impressions),
+            before.n_preferences + len(prefs),
+            before.n_violations + n_violations,
+            before.n_shown + len(all_shown),
+            before.n_unknown + sum(doc_id not in doc_rows for doc_id in all_shown),
+            before.n_wordless + sum(bool(wordless[query_rows[each.query]]) for each in log),
+        )
+        self._check_known()
+
+    def _check_known(self) -> None:
+        if self.tally.n_unknown == self.tally.n_shown >= _TRIED:
+            raise InputError(
+                f"none of the first {self.tally.n_shown:,} documents that were shown is known; are these the documents "
+                "that the log is about?"
+            )

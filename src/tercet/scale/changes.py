@@ -1,0 +1,234 @@
+"""What shares of a round change, cut into blocks of rows and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.kernels.mixing import merge_rows
+
+SparseRows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+Room = tuple[NDArray[np.int32], NDArray[np.float32]]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, eq=False)
+class DenseChange:
+    """The change of some rows of an array: their numbers, rising, and what each gains (n, width).
+
+    ``squares`` (n,) is the sum, over the shares, of the squared length of what each of them adds to the row.
+    """
+
+    rows: NDArray[np.int32]
+    values: NDArray[Any]
+    squares: NDArray[np.float64]
+
+    @classmethod
+    def between(
+        cls, rows: NDArray[np.int32] | None, before: NDArray[np.float32], after: NDArray[np.float32]
+    ) -> DenseChange:
+        """What changed in rows of these numbers, all of them when None; rows that did not are left out."""
+        values = (after - before).reshape(len(after), *(after.shape[1:] or (1,)))
+        squares = squares_of(values)
+        # NaN counts as a change, so that a share that diverged shows.
+        changed = np.flatnonzero(squares != 0)
+        numbers = changed if rows is None else rows[changed]
+        return cls(numbers.astype(np.int32), values[changed], squares[changed])
+
+    def cut(self, lo: int, hi: int) -> DenseChange:
+        a, b = np.searchsorted(self.rows, (lo, hi))
+        return DenseChange(self.rows[a:b], self.values[a:b], self.squares[a:b])
+
+    def __add__(self, other: DenseChange) -> DenseChange:
+        rows, here, there = _union(self.rows, other.rows)
+        values = np.zeros((len(rows), self.values.shape[1]), dtype=self.values.dtype)
+        squares = np.zeros(len(rows))
+        values[here >= 0], squares[here >= 0] = self.values, self.squares
+        values[there >= 0] += other.values
+        squares[there >= 0] += other.squares
+        return DenseChange(rows, values, squares)
+
+    def agreed(self) -> NDArray[np.float64]:
+        """How much of each row's sum to take."""
+        return agreement(self.squares, squares_of(self.values))
+
+    @property
+    def n_bytes(self) -> int:
+        return self.rows.nbytes + self.values.nbytes + self.squares.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class SparseChange:
+    """The change of the entries of some rows of a sparse W."""
+
+    rows: NDArray[np.int32]
+    entries: SparseRows
+
+    @classmethod
+    def between(
+        cls, rows: NDArray[np.int32], before: SparseRows, after: SparseRows, least: float = 0.0
+    ) -> SparseChange:
+        """What changed; entries that were zero before are left out unless they are larger than ``least`` now."""
+        every = np.arange(len(rows))
+        return cls(rows, merge(after, every, before, every, -1.0, least=least))
+
+    def cut(self, lo: int, hi: int) -> SparseChange:
+        a, b = np.searchsorted(self.rows, (lo, hi))
+        indptr, columns, values = self.entries
+        part = slice(indptr[a], indptr[b])
+        return SparseChange(self.rows[a:b], (indptr[a : b + 1] - indptr[a], columns[part], values[part]))
+
+    def __add__(self, other: SparseChange) -> SparseChange:
+        rows, here, there = _union(self.rows, other.rows)
+        return SparseChange(rows, merge(self.entries, here, other.entries, there))
+
+    @property
+    def n_bytes(self) -> int:
+        return self.rows.nbytes + sum(array.nbytes for array in self.entries)
+
+
+Change = DenseChange | SparseChange
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What one share, or several added up, changes in one block of the rows of each array.
+
+    tally : violations and loss, in the first block only
+    seconds : that the slowest of these shares took
+    moved : bytes of the pieces that had to come to where they were added
+    largest : the largest |z| that was met, of FTRL only
+    refusal : the name and the words of an error of ours, which is the result then
+    """
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    tally: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
+    seconds: float = 0.0
+    moved: int = 0
+    largest: float = 0.0
+    refusal: tuple[str, str] | None = None
+
+    def __add__(self, other: Piece) -> Piece:
+        if self.refusal or other.refusal:
+            return Piece(refusal=self.refusal or other.refusal)
+        return Piece(
+            {name: change + other.changes[name] for name, change in self.changes.items()},
+            self.tally + other.tally,
+            max(self.seconds, other.seconds),
+            self.moved + other.moved + other.n_bytes,
+            max(self.largest, other.largest),
+        )
+
+    @property
+    def n_bytes(self) -> int:
+        return self.tally.nbytes + sum(change.n_bytes for change in self.changes.values())
+
+
+def cut_into_blocks(piece: Piece, heights: dict[str, int], n_blocks: int) -> list[Piece]:
+    """A piece for each block of rows; ``heights`` has the number of rows of each array."""
+    if piece.refusal:
+        return [piece] * n_blocks
+    pieces = []
+    for block in range(n_blocks):
+        changes = {
+            name: change.cut(heights[name] * block // n_blocks, heights[name] * (block + 1) // n_blocks)
+            for name, change in piece.changes.items()
+        }
+        tally = piece.tally if block == 0 else np.zeros(2)
+        pieces.append(Piece(changes, tally, piece.seconds, largest=piece.largest))
+    return pieces
+
+
+def add_pieces(one: Sequence[Piece], other: Sequence[Piece]) -> list[Piece]:
+    """The sums of pieces of the same blocks; a function of its own because workers are sent it by name."""
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def pairwise(items: Sequence[Item], add: Any) -> Item:
+    """The sum of all, neighbours first, then neighbouring sums: always in the same order."""
+    level = list(items)
+    while len(level) > 1:
+        level = [reduce(add, level[at : at + 2]) for at in range(0, len(level), 2)]
+    return level[0]
+
+
+def agreement(apart: NDArray[np.float64], together: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much of the sum of several changes to take, given the sum of their squared lengths and that of their sum.
+
+    Changes at right angles have nothing to do with each other, and the whole sum is taken. N equal ones have each done
+    the same work, and their mean is taken.
+    """
+    share = np.divide(apart, together, out=np.ones_like(apart), where=together > 0)
+    return np.minimum(share, 1.0)
+
+
+def merge(
+    one: SparseRows,
+    here: NDArray[Any],
+    other: SparseRows,
+    there: NDArray[Any],
+    factor: float = 1.0,
+    *,
+    shrink: float = 0.0,
+    least: float = 0.0,
+    keep: bool = False,
+    room: Room | None = None,
+) -> SparseRows:
+    """``one + factor * other``, soft-thresholded; ``here`` and ``there`` say which row of each is in which row.
+
+    Zeros are dropped unless ``keep``, and so is what only ``one`` has where it is not larger than ``least``. With
+    ``room`` for the entries of both, the result lies there.
+    """
+    columns, values = room or room_for_entries(len(one[1]) + len(other[1]))
+    out = np.empty(len(here) + 1, dtype=np.int64), columns, values
+    places = here.astype(np.int64), there.astype(np.int64)
+    n = merge_rows(
+        aligned(one),
+        places[0],
+        aligned(other),
+        places[1],
+        np.float32(factor),
+        np.float32(shrink),
+        np.float32(-1 if keep else least),
+        keep,
+        out,
+    )
+    return out[0], out[1][:n], out[2][:n]
+
+
+def room_for_entries(n: int) -> Room:
+    """Memory for columns and values; what is never written to is never taken."""
+    return np.empty(n, dtype=np.int32), np.empty(n, dtype=np.float32)
+
+
+def aligned(rows: SparseRows) -> SparseRows:
+    """The same rows as a kernel was compiled for."""
+    return as_compiled(rows[0]), as_compiled(rows[1]), as_compiled(rows[2])
+
+
+def as_compiled(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array as a kernel was compiled for: what comes over the wire may be read-only, or lie anywhere."""
+    return np.require(array, requirements=["C", "A", "W"])
+
+
+def squares_of(values: NDArray[Any]) -> NDArray[np.float64]:
+    """The squared length of each row."""
+    return np.einsum("ij,ij->i", values, values, dtype=np.float64)
+
+
+def _union(
+    one: NDArray[np.int32], other: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that either has, and where each has them, -1 where it has not."""
+    rows = np.union1d(one, other)
+    places = []
+    for some in (one, other):
+        place = np.full(len(rows), -1, dtype=np.int64)
+        place[np.searchsorted(rows, some)] = np.arange(len(some))
+        places.append(place)
+    return rows, places[0], places[1]

@@ -1,0 +1,129 @@
+"""``Cluster``: fits within its block learn on the workers of a cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from tercet.errors import InputError, ParameterError
+from tercet.learn.linear.ftrl import passing
+from tercet.scale.features import PassInRounds
+from tercet.scale.rounds import Diary, Executor, InProcess, RoundFacts, Schedule, check_count, learning_on
+
+_ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
+
+
+class Cluster:
+    """Within its block, every ``fit`` of a ranker that can be mixed learns on the workers of a cluster.
+
+    A round takes some steps on every worker, each with a share of the preferences and from the same weights. What they
+    changed is added up, row by row, and of a sum as much is taken as its parts have to do with each other: all where
+    they are at right angles, their mean where they are the same. Then a sparse W shrinks by what the round owes. Rounds
+    are short at first and get longer with the steps. The same seed and number of workers give the same bits, whatever
+    happens to a worker meanwhile.
+
+    ``SparseRanker``, ``LowRankRanker``, ``DiagonalRanker`` and ``FTRLRanker`` can be mixed; others refuse.
+
+    Parameters
+    ----------
+    address : where the workers are
+        ``"local:N"`` starts N processes on this machine, ``"tcp://host:port"`` and ``"tls://host:port"`` are a Dask
+        scheduler. ``"here:N"`` starts nothing and takes the N shares of a round one after the other, which gives the
+        bits of a cluster of N.
+    n_workers : shares of a round; by default the number of workers that are there at the start
+    steps_per_round : by default few at first (128 a share for a low rank), then a tenth of the steps done so far, or a
+        quarter for a sparse W
+    timeout : seconds to wait for a scheduler, or for a worker when there is none
+    security : a ``distributed.Security`` for ``tls://``; by default what Dask's configuration says
+
+    Attributes
+    ----------
+    rounds : what each round was, a list of `RoundFacts`
+    scheduler : the address of the scheduler, which others can use, too
+    bytes_broadcast : bytes of texts that were sent to workers, once for each fit
+
+    Notes
+    -----
+    A scheduler runs what it is sent. Use ``tcp://`` in a network you trust, else ``tls://`` with certificates. A script
+    that uses ``"local:N"`` needs ``if __name__ == "__main__":``, since its processes import it again.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import LowRankRanker, Preferences
+    >>> X = sparse.eye_array(4, format="csr")
+    >>> prefs = Preferences([0, 1], [2, 3], [3, 2])
+    >>> with Cluster("here:2") as cluster:
+    ...     ranker = LowRankRanker(n_components=2, epochs=200).fit(X, prefs)
+    >>> bool((ranker.margins(X, prefs) > 0).all()), len(cluster.rounds)
+    (True, 2)
+    """
+
+    def __init__(
+        self,
+        address: str = "local:2",
+        *,
+        n_workers: int | None = None,
+        steps_per_round: int | None = None,
+        timeout: float = 30.0,
+        security: Any = None,
+    ) -> None:
+        if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
+            raise InputError(
+                f"a cluster is 'local:N', 'here:N', 'tcp://host:port' or 'tls://host:port'; got {address!r}"
+            )
+        if not timeout > 0:
+            raise ParameterError(f"timeout must be above 0 seconds; got {timeout!r}")
+        self.address = address
+        self.n_workers = None if n_workers is None else check_count(n_workers, "n_workers")
+        self.steps_per_round = None if steps_per_round is None else check_count(steps_per_round, "steps_per_round")
+        self.timeout = float(timeout)
+        self.security = security
+        self._diary = Diary()
+
+    @property
+    def rounds(self) -> list[RoundFacts]:
+        return self._diary.rounds
+
+    @property
+    def bytes_broadcast(self) -> int:
+        return self._diary.bytes_broadcast
+
+    def __enter__(self) -> Self:
+        self._diary = Diary()
+        with ExitStack() as stack:
+            executor = stack.enter_context(self._executor())
+            self._n_shares = executor.n_shares
+            self.scheduler = executor.address or self.address
+            schedule = Schedule(executor.n_shares, self.steps_per_round)
+            stack.enter_context(learning_on(executor, schedule, self._diary))
+            stack.enter_context(passing(PassInRounds(executor, schedule, self._diary)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @contextmanager
+    def _executor(self) -> Iterator[Executor]:
+        if self.address.startswith("here:"):
+            yield InProcess(self.n_workers or int(self.address.removeprefix("here:")))
+            return
+        from tercet.scale.workers import connected
+
+        with connected(self.address, self.n_workers, self.timeout, self.security) as workers:
+            yield workers
+
+    def summary(self) -> str:
+        """One line on what was done: rounds, workers and what was sent."""
+        n = max(len(self.rounds), 1)
+        down, up = (sum(getattr(facts, name) for facts in self.rounds) / n / 1e6 for name in ("bytes_down", "bytes_up"))
+        return (
+            f"{len(self.rounds):,} rounds on {self._n_shares} workers ({self.address}); a round sent {down:,.2f} MB to "
+            f"them and got {up:,.2f} MB back, and {self.bytes_broadcast / 1e6:,.2f} MB of texts were sent at the start"
+        )

@@ -1,0 +1,251 @@
+"""The driver's side of a round: what a share is sent, and how the changes of all are mixed into the weights.
+
+Where a score is linear in the weights, as with a sparse or a diagonal W, changes add up. The two factors of a low rank
+multiply what the shares do twice, and a plain sum of many shares diverges; there, row by row, as much of the sum is
+taken as the changes have to do with each other (``agreement``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.preferences import Preferences
+from tercet.errors import ParameterError
+from tercet.kernels.mixing import mark_words, take_sparse_rows
+from tercet.learn.diagonal import DiagonalState
+from tercet.learn.loop import MIXED
+from tercet.learn.lowrank_state import LowRankState
+from tercet.learn.sparse_state import SparseState
+from tercet.learn.state import State
+from tercet.scale.changes import DenseChange, Room, SparseChange, SparseRows, aligned, merge, room_for_entries
+from tercet.scale.shares import DiagonalShare, LaidOut, LowRankShare, Share, SomeRows, SparseShare
+
+MOST_OF_THEM = 0.75  # of all rows; from there on all are sent, which spares a copy
+
+WORTH_CUTTING = 2**24  # bytes
+
+AnyState = TypeVar("AnyState", bound=State)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Rounds are short while the weights still change fast, and then a part of the steps done so far.
+
+    first : steps of a share in the first rounds; growth : that part; ending : rounds are no longer than this part of
+        the steps that are left, either. docs/scale.md has the measurements behind them.
+    """
+
+    first: int
+    growth: float
+    ending: float | None = None
+
+
+class Mixer(ABC, Generic[AnyState]):
+    """Cuts the state into what shares need and puts what they changed back."""
+
+    pace: ClassVar[Pace] = Pace(128, 0.1)
+    neighbours = 1  # workers that share a machine's memory
+
+    def __init__(self, state: AnyState) -> None:
+        self.state = state
+
+    def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
+        """Texts as a worker's kernel reads them."""
+        problem = self.state.problem(Q, D)
+        return LaidOut(aligned(problem.Q), None if D is Q else aligned(problem.D))
+
+    def n_blocks(self, n_shares: int) -> int:
+        """Into how many blocks of rows a share cuts its change, so that as many workers add them up."""
+        return n_shares
+
+    @abstractmethod
+    def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
+        """What a worker needs for these preferences; the rates of all steps of the round add up to ``total_rate``."""
+
+    @abstractmethod
+    def mix(self, changes: Mapping[str, list[Any]], total_rate: float) -> None:
+        """Take in the changes of a round, block after block, and what shrinks with the rates of its steps."""
+
+
+class DiagonalMixer(Mixer[DiagonalState]):
+    def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
+        words = words_of(texts.Q, prefs.query, self.state.weights.size)
+        return DiagonalShare(**common, n_terms=self.state.weights.size, weights=some_rows(self.state.weights, words))
+
+    def mix(self, changes: Mapping[str, list[Any]], total_rate: float) -> None:
+        add_all(self.state.weights, changes["weights"])
+
+
+class LowRankMixer(Mixer[LowRankState]):
+    def __init__(self, state: LowRankState) -> None:
+        super().__init__(state)
+        if state.before is not None:
+            raise ParameterError(
+                "averaged=True keeps a sum over all steps, which a cluster does not have; leave it out"
+            )
+
+    def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
+        state = self.state
+        n, m = state.shape
+        asked = words_of(texts.Q, prefs.query, n)
+        met = words_of(texts.Q if texts.D is None else texts.D, np.concatenate([prefs.better, prefs.worse]), m)
+        diagonal: SomeRows | float | None = None
+        if state.diagonal.size:
+            diagonal = some_rows(state.diagonal, asked) if state.learn_diagonal else float(state.diagonal[0])
+        return LowRankShare(
+            **common,
+            shape=state.shape,
+            U=some_rows(state.U, asked | met if state.tied else asked),
+            V=None if state.tied else some_rows(state.V, met),
+            diagonal=diagonal,
+            rare=state.rare,
+            scale_documents=state.scale_documents,
+        )
+
+    def n_blocks(self, n_shares: int) -> int:
+        # A small change is sooner added up than cut.
+        return min(n_shares, 1 + (self.state.U.nbytes + self.state.V.nbytes) // WORTH_CUTTING)
+
+    def mix(self, changes: Mapping[str, list[Any]], total_rate: float) -> None:
+        for name, blocks in changes.items():
+            if name == "diagonal":
+                add_all(self.state.diagonal, blocks)
+                continue
+            array = self.state.U if name == "U" else self.state.V
+            for change in blocks:
+                array[change.rows] += change.values * change.agreed().astype(np.float32)[:, None]
+
+
+class SparseMixer(Mixer[SparseState]):
+    """Between rounds W is what its rows are made of, and nothing is owed: sending rows is copying them."""
+
+    # All of W goes to the workers and back, so rounds cost more; sums of it stay calm. A long last round would shrink
+    # away at once what was learned in it.
+    pace = Pace(512, 0.25, ending=0.5)
+
+    def __init__(self, state: SparseState) -> None:
+        super().__init__(state)
+        if state.thinning is not None:
+            raise ParameterError(
+                "sparsify='thin' cuts all of W while it learns, which a cluster does not; use 'shrink'"
+            )
+        found = state.live()
+        if not state.frozen:
+            # What is owed so far, and the rates that are pending, are taken with the first round.
+            cum = np.float32(state.cum)
+            found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
+        self._entries: SparseRows = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+        self._pending = float(state.shrinkage[1])
+        # Where the entries are to be after the next round, and where after the one that follows.
+        self._rooms: tuple[Room, Room] = room_for_entries(0), room_for_entries(0)
+        self._put_back()
+
+    def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
+        problem = self.state.problem(Q, D)  # which has the columns of D in another order
+        return LaidOut(aligned(problem.Q), problem.D, (Q, D) if self.state.around_identity else None)
+
+    def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
+        state = self.state
+        marked = words_of(texts.Q, prefs.query, state.shape[0])
+        rows = np.flatnonzero(marked).astype(np.int32)
+        entries = self._entries if len(rows) == state.shape[0] else _take(self._entries, rows)
+        return SparseShare(
+            **common,
+            shape=state.shape,
+            rows=rows,
+            entries=entries,
+            frozen=state.frozen,
+            # If no share changes a zero by more than its part of what the round shrinks, it is zero after it.
+            least=self._shrinkage(total_rate) / common["n_shares"],
+            max_memory=state.max_memory,
+            neighbours=self.neighbours,
+        )
+
+    def mix(self, changes: Mapping[str, list[Any]], total_rate: float) -> None:
+        state = self.state
+        blocks: list[SparseChange] = changes["W"]
+        n = state.shape[0]
+        there = np.full(n, -1, dtype=np.int64)
+        before = 0
+        for change in blocks:
+            there[change.rows] = before + np.arange(len(change.rows))
+            before += len(change.rows)
+        shrink, stacked = self._shrinkage(total_rate), _stacked(blocks)
+        free, taken = self._rooms
+        needed = len(self._entries[1]) + len(stacked[1])
+        if needed > len(free[0]):
+            free = room_for_entries(2 * needed)
+        self._entries = merge(self._entries, np.arange(n), stacked, there, shrink=shrink, keep=state.frozen, room=free)
+        self._rooms = taken, free  # used in turn, since getting memory takes as long as merging
+        self._pending = 0.0
+        self._put_back()
+
+    def _shrinkage(self, total_rate: float) -> float:
+        return 0.0 if self.state.frozen else self.state.l1 * (self._pending + total_rate)
+
+    def _put_back(self) -> None:
+        indptr, columns, values = self._entries
+        self.state.hold(sparse.csr_array((values, columns, indptr), shape=self.state.shape), self._pending)
+
+
+MIXERS: dict[type[State], type[Mixer[Any]]] = {
+    DiagonalState: DiagonalMixer,
+    LowRankState: LowRankMixer,
+    SparseState: SparseMixer,
+}
+
+
+def mixer_of(state: State) -> Mixer[Any]:
+    """What mixes this state; one that cannot be mixed is refused."""
+    if type(state) not in MIXERS:
+        name = type(state).__name__.removesuffix("State")
+        raise ParameterError(f"the weights of a {name} model cannot be mixed, so no cluster learns it; {MIXED} do")
+    return MIXERS[type(state)](state)
+
+
+def words_of(texts: tuple[Any, ...], rows: NDArray[np.int32], n_terms: int) -> NDArray[np.bool_]:
+    """Which words these rows have."""
+    indptr, indices, _ = texts
+    asked = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    asked[rows] = True
+    marked = np.zeros(n_terms, dtype=np.bool_)
+    mark_words(indptr, indices, np.flatnonzero(asked), marked)
+    return marked
+
+
+def some_rows(array: NDArray[np.float32], marked: NDArray[np.bool_]) -> SomeRows:
+    """The marked rows, or all where that is most of them."""
+    rows = np.flatnonzero(marked).astype(np.int32)
+    return (None, array) if len(rows) >= MOST_OF_THEM * len(array) else (rows, array[rows])
+
+
+def add_all(weights: NDArray[np.float32], blocks: list[DenseChange]) -> None:
+    """Take in the whole sum of changes of a weight for each word."""
+    for change in blocks:
+        weights[change.rows] += change.values[:, 0]
+
+
+def _take(entries: SparseRows, rows: NDArray[np.int32]) -> SparseRows:
+    lengths = np.diff(entries[0])[rows]
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    taken = indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
+    take_sparse_rows(entries, rows, taken)
+    return taken
+
+
+def _stacked(blocks: list[SparseChange]) -> SparseRows:
+    """The rows of all blocks, one after the other."""
+    ends = np.cumsum([0, *(len(change.entries[1]) for change in blocks)])
+    indptr = [change.entries[0][1:] + end for change, end in zip(blocks, ends[:-1], strict=True)]
+    return (
+        np.concatenate([[0], *indptr]).astype(np.int64),
+        np.concatenate([change.entries[1] for change in blocks]),
+        np.concatenate([change.entries[2] for change in blocks]),
+    )

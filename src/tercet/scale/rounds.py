@@ -1,0 +1,228 @@
+"""Learning in rounds: each share learns from the same weights, and what they changed is mixed.
+
+Nothing here knows what runs the shares: `InProcess` takes one after the other, `tercet.scale.workers` has a cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet import errors
+from tercet.data.preferences import Preferences
+from tercet.data.shards import StoredRows
+from tercet.errors import ParameterError
+from tercet.learn.loop import Run, Stepper, stepping
+from tercet.learn.stored import gathered
+from tercet.scale.changes import Piece, add_pieces, pairwise
+from tercet.scale.mixing import Mixer, Pace, mixer_of
+from tercet.scale.shares import LaidOut, Share, bytes_of, give_room_back, run_share
+
+MOST_STEPS = 1 << 18  # of a share
+
+
+@dataclass(frozen=True)
+class RoundFacts:
+    """What one round was.
+
+    bytes_down, bytes_up : sent from the driver to workers, and back; ``bytes_between`` among workers, at most
+    worker_seconds : of the share that took longest; driver_seconds : of drawing, cutting and mixing; seconds : of all
+    """
+
+    steps: int
+    bytes_down: int
+    bytes_up: int
+    bytes_between: int
+    worker_seconds: float
+    driver_seconds: float
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, steps: int, shares: Sequence[Any], pieces: Sequence[Piece], began: float, sent: float, back: float
+    ) -> RoundFacts:
+        """Those of a round that ends now, by the clock's readings when it began, was sent and was back."""
+        ended = time.perf_counter()
+        return cls(
+            steps=steps,
+            bytes_down=sum(share.n_bytes for share in shares),
+            bytes_up=sum(piece.n_bytes for piece in pieces),
+            bytes_between=sum(piece.moved for piece in pieces),
+            worker_seconds=max(piece.seconds for piece in pieces),
+            driver_seconds=(sent - began) + (ended - back),
+            seconds=ended - began,
+        )
+
+
+class Executor(ABC):
+    """Runs the shares of a round somewhere."""
+
+    n_shares: int
+    neighbours: int = 1  # shares that run at once on one machine
+
+    address: str = ""  # of the scheduler, where there is one
+    held: str = ""  # what was broadcast, by the name it was given
+
+    def broadcast(self, data: Any, name: str = "") -> None:
+        """Let everybody have what all shares read; it stays until the next call."""
+        self._data, self.held = data, name
+
+    def run(self, shares: Sequence[Any]) -> list[Piece]:
+        """The sum of what the shares change, a piece for each block of rows; what one refuses is raised."""
+        pieces = self.sums(shares)
+        for piece in pieces:
+            if piece.refusal:
+                name, message = piece.refusal
+                raise getattr(errors, name)(message)
+        return pieces
+
+    @abstractmethod
+    def sums(self, shares: Sequence[Any]) -> list[Piece]: ...
+
+
+class InProcess(Executor):
+    """Runs shares one after the other, here: the same bits as a cluster with as many workers, without one."""
+
+    def __init__(self, n_shares: int) -> None:
+        self.n_shares = check_count(n_shares, "n_shares")
+
+    def sums(self, shares: Sequence[Any]) -> list[Piece]:
+        return pairwise([run_share(self._data, share) for share in shares], add_pieces)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many steps a round has: a fixed number, or one that grows with the steps done so far."""
+
+    n_shares: int
+    fixed: int | None = None
+
+    def steps(self, done: int, left: int | None, pace: Pace) -> int:
+        """So many come next, after those that are done and with those that are left, None when nobody knows."""
+        if self.fixed is not None:
+            return self.fixed
+        steps = pace.growth * done
+        if pace.ending is not None and left is not None:
+            steps = min(steps, pace.ending * left)
+        return self.n_shares * min(max(int(steps) // self.n_shares, pace.first), MOST_STEPS)
+
+    def identity(self, pace: Pace) -> str:
+        """All of it that decides the outcome of a run."""
+        return f"{self.n_shares} shares, rounds of {self.fixed or (pace, MOST_STEPS)}"
+
+
+@dataclass
+class Diary:
+    """What happened in the rounds of a cluster."""
+
+    rounds: list[RoundFacts] = field(default_factory=list)
+    bytes_broadcast: int = 0
+
+
+class Rounds(Stepper):
+    """Takes the steps of a run in rounds: one call is one round."""
+
+    def __init__(self, run: Run, executor: Executor, schedule: Schedule, diary: Diary) -> None:
+        self._run, self._executor, self._schedule, self._diary = run, executor, schedule, diary
+        self._pace = mixer_of(run.state).pace  # refuses what cannot be mixed, before a checkpoint is looked for
+        self.identity = schedule.identity(self._pace)
+
+    @property
+    def most_steps(self) -> int:  # type: ignore[override]
+        run = self._run
+        return self._schedule.steps(run.state.step, None if run.total is None else run.total - run.done, self._pace)
+
+    def begin(self) -> None:
+        run = self._run
+        self._mixer: Mixer[Any] = mixer_of(run.state)
+        self._mixer.neighbours = self._executor.neighbours
+        self._texts: LaidOut | None = None
+        if not (isinstance(run.Q, StoredRows) or isinstance(run.D, StoredRows)):
+            self._texts = self._mixer.lay_out(run.Q, run.D)
+            self._diary.bytes_broadcast += self._executor.n_shares * bytes_of(self._texts)
+        self._executor.broadcast(self._texts)
+
+    def step(self, limit: int) -> tuple[float, float]:
+        run, began = self._run, time.perf_counter()
+        prefs, rate = self._draw(limit)
+        if limit and not len(prefs):
+            run.finished = True
+            return 0.0, 0.0
+        total_rate = float(rate.astype(np.float64).sum())
+        shares = [self._share(prefs, rate, total_rate, at) for at in range(self._executor.n_shares)]
+        sent = time.perf_counter()
+        pieces = self._executor.run(shares)
+        back = time.perf_counter()
+        tally = sum((piece.tally for piece in pieces), np.zeros(2))
+        if limit and np.isfinite(tally).all():
+            found = {name: [piece.changes[name] for piece in pieces] for name in pieces[0].changes}
+            self._mixer.mix(found, total_rate)
+            run.state.step += len(prefs)
+        if limit:
+            self._diary.rounds.append(RoundFacts.of(len(prefs), shares, pieces, began, sent, back))
+        return run.note(tally, len(prefs))
+
+    def _draw(self, limit: int) -> tuple[Preferences, NDArray[np.float32]]:
+        """The preferences of a round; a source may give them in several parts."""
+        parts: list[tuple[Preferences, NDArray[np.float32]]] = []
+        after = 0
+        while after < limit or not parts:
+            part = self._run.draw(limit - after, after)
+            parts.append(part)
+            after += len(part[0])
+            if not len(part[0]):
+                break
+        return joined([prefs for prefs, _ in parts]), np.concatenate([rate for _, rate in parts])
+
+    def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, at: int) -> Share:
+        """Every n-th preference, so that all shares are alike and see the same rates."""
+        every = slice(at, None, self._executor.n_shares)
+        mine, texts, own = prefs[every], self._texts, None
+        if texts is None:
+            mine, Q, D = gathered(mine, self._run.Q, self._run.D)
+            texts = own = self._mixer.lay_out(Q, D)
+        common = {
+            "prefs": (mine.query, mine.better, mine.worse, mine.weight, mine.margin),
+            "rate": np.ascontiguousarray(rate[every]),
+            "margin": self._run.sgd.margin,
+            "n_blocks": self._mixer.n_blocks(self._executor.n_shares),
+            "n_shares": self._executor.n_shares,
+            "texts": own,
+        }
+        return self._mixer.share(texts, mine, common, total_rate)
+
+
+@contextmanager
+def learning_on(executor: Executor, schedule: Schedule, diary: Diary) -> Iterator[None]:
+    """Have every fit within the block learn in rounds."""
+    make: Callable[[Run], Stepper] = lambda run: Rounds(run, executor, schedule, diary)  # noqa: E731
+    try:
+        with stepping(make):
+            yield
+    finally:
+        give_room_back()
+
+
+def joined(parts: Sequence[Preferences]) -> Preferences:
+    """Preferences one after the other. All of a source have weights, or none has; so it is with margins."""
+    if len(parts) == 1:
+        return parts[0]
+    parts = [part for part in parts if len(part)] or parts[:1]
+    columns: list[Any] = [
+        None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
+        for name in ("query", "better", "worse", "weight", "margin")
+    ]
+    return Preferences(*columns)
+
+
+def check_count(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ParameterError(f"{name} must be an integer of at least 1; got {value!r}")
+    return int(value)

@@ -1,0 +1,261 @@
+"""What a worker does with its share of a round: pure functions of what it is sent.
+
+Whoever runs a share, and however often, the same bits come out. So a share that was lost with its worker is simply
+run again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.preferences import Preferences
+from tercet.errors import TercetError
+from tercet.kernels.mixing import changes_of_heads
+from tercet.learn.diagonal import DiagonalState
+from tercet.learn.lowrank_state import LowRankState, Rare
+from tercet.learn.matrices import KernelRows, Problem
+from tercet.learn.memory import physical_memory
+from tercet.learn.sparse_rows import SparseRows as SparseRoom
+from tercet.learn.sparse_state import SparseState
+from tercet.learn.state import State
+from tercet.scale.changes import (
+    Change,
+    DenseChange,
+    Piece,
+    SparseChange,
+    SparseRows,
+    aligned,
+    as_compiled,
+    cut_into_blocks,
+    room_for_entries,
+)
+
+MOST_ROOM = 2**30  # bytes of rows of W that a worker keeps from one share to the next
+
+# Some rows of an array: their numbers, None for all, and their values.
+SomeRows = tuple[NDArray[np.int32] | None, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOut:
+    """What every share of every round needs: query and document rows as the kernel reads them.
+
+    identity : both as they were given, where a fixed identity adds to the margins
+    """
+
+    Q: KernelRows
+    D: KernelRows | None  # None: the same as Q
+    identity: tuple[sparse.csr_array, sparse.csr_array] | None = None
+
+    def problem(self, Q: KernelRows | None = None) -> Problem:
+        queries = aligned(self.Q if Q is None else Q)
+        docs = queries if self.D is None else aligned(self.D)
+        room = 2 * int(np.diff(docs[0]).max(initial=0))
+        ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
+        return Problem(queries, docs, (ints[0], floats[0], ints[1], floats[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Preferences of one worker, in their order, with the rate of each, and how many blocks to cut the change into.
+
+    texts : those the share is about, where not all texts are with the worker
+    """
+
+    prefs: tuple[Any, ...]
+    rate: NDArray[np.float32]
+    margin: float
+    n_blocks: int
+    n_shares: int
+    texts: LaidOut | None
+
+    def learn(self, state: State, problem: Problem) -> NDArray[np.float64]:
+        """Take the steps; returns violations and loss."""
+        tally = np.zeros(2)
+        state.advance(problem, Preferences(*self.prefs), as_compiled(self.rate), self.margin, tally)
+        return tally
+
+    def run(self, texts: LaidOut | None) -> Piece:
+        mine = self.texts or texts
+        assert mine is not None
+        return Piece(*self.change(mine))
+
+    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
+        """What the steps change in each array, and violations and loss."""
+        raise NotImplementedError
+
+    def heights(self) -> dict[str, int]:
+        """The number of rows of each array."""
+        raise NotImplementedError
+
+    @property
+    def n_bytes(self) -> int:
+        return bytes_of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalShare(Share):
+    n_terms: int
+    weights: SomeRows
+
+    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
+        state = DiagonalState(spread_out(self.weights, self.n_terms))
+        tally = self.learn(state, texts.problem())
+        return {"weights": found_in(state.weights, self.weights)}, tally
+
+    def heights(self) -> dict[str, int]:
+        return {"weights": self.n_terms}
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankShare(Share):
+    """Rows of U and V, None for a V that is U; rows of a learned diagonal, or the one value of another."""
+
+    shape: tuple[int, int]
+    U: SomeRows
+    V: SomeRows | None
+    diagonal: SomeRows | float | None
+    rare: Rare | None
+    scale_documents: bool
+
+    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
+        U = spread_out(self.U, self.shape[0])
+        V = U if self.V is None else spread_out(self.V, self.shape[1])
+        learned = isinstance(self.diagonal, tuple)
+        if isinstance(self.diagonal, tuple):
+            diagonal = spread_out(self.diagonal, self.shape[0])
+        else:
+            diagonal = np.full(0 if self.diagonal is None else self.shape[0], self.diagonal, dtype=np.float32)
+        state = LowRankState(
+            U, V, diagonal, learn_diagonal=learned, scale_documents=self.scale_documents, rare=self.rare
+        )
+        tally = self.learn(state, texts.problem())
+        changes: dict[str, Change] = {"U": found_in(U, self.U)}
+        if self.V is not None:
+            changes["V"] = found_in(V, self.V)
+        if isinstance(self.diagonal, tuple):
+            changes["diagonal"] = found_in(diagonal, self.diagonal)
+        return changes, tally
+
+    def heights(self) -> dict[str, int]:
+        return {"U": self.shape[0], "V": self.shape[1], "diagonal": self.shape[0]}
+
+
+@dataclass(frozen=True, eq=False)
+class SparseShare(Share):
+    """Rows of W, those of the share's query words, by numbers that rise; all of it owes nothing."""
+
+    shape: tuple[int, int]
+    rows: NDArray[np.int32]
+    entries: SparseRows
+    frozen: bool
+    least: float  # a change of an entry that is zero must be larger than this to be sent
+    max_memory: int | None
+    neighbours: int  # workers that share this machine's memory
+
+    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
+        indptr, columns, values = aligned(self.entries)
+        # Rows of the room are a multiple of something, so that it can be used again in the next round.
+        coarse = max(1, self.shape[0] // 8)
+        height = min(self.shape[0], -(-len(self.rows) // coarse) * coarse)
+        ends = np.concatenate([indptr, np.full(height - len(self.rows), indptr[-1])])
+        levels = sparse.csr_array((values, columns, ends), shape=(height, self.shape[1]))
+        max_memory = self.max_memory or physical_memory() // (2 * self.neighbours)
+        state = SparseState(
+            levels,
+            np.arange(self.shape[1], dtype=np.int32),
+            max_memory=max_memory,
+            l1=0.0,
+            shrink_every=1,
+            around_identity=texts.identity is not None,
+            frozen=self.frozen,
+        )
+        # Rows of W are numbered as they were sent, so the query's words are, too.
+        words, place = aligned(texts.Q), np.zeros(self.shape[0], dtype=np.int32)
+        place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+        problem = texts.problem((words[0], place[words[1]], words[2]))
+        state.make_ready(problem, texts.identity)
+        room = room_for((height, self.shape[1]), max_memory)
+        state.move_into(room)
+        tally = self.learn(state, problem)
+        if room.whole:
+            return {"W": self._change_of_heads(room, (indptr, columns, values))}, tally
+        found = state.live()
+        after = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+        return {"W": SparseChange.between(self.rows, (indptr, columns, values), after, self.least)}, tally
+
+    def _change_of_heads(self, room: SparseRoom, before: SparseRows) -> SparseChange:
+        """The same as of live entries before and after, without making a list of the latter."""
+        n, width = len(self.rows), room.head
+        columns, values = room_for_entries(n * width + 8)
+        indptr, old, changed = np.empty(n + 1, dtype=np.int64), np.zeros(width, np.float32), np.zeros(width, np.uint8)
+        out = indptr, columns, values
+        k = changes_of_heads(room.arrays, before, n, np.float32(self.least), old, changed, changed.view(np.uint64), out)
+        return SparseChange(self.rows, (indptr, columns[:k], values[:k]))
+
+    def heights(self) -> dict[str, int]:
+        return {"W": self.shape[0]}
+
+
+_room = threading.local()  # a thread's, since a worker may have several
+
+
+def room_for(shape: tuple[int, int], max_memory: int) -> SparseRoom:
+    """Memory for rows of W: that of the last share again where it fits, since getting it takes longer than filling."""
+    held = getattr(_room, "held", None)
+    if held is not None and held.shape == shape and held.max_memory == max_memory:
+        return held
+    _room.held = None
+    made = SparseRoom(shape, max_memory)
+    if made.n_bytes <= MOST_ROOM:
+        _room.held = made
+    return made
+
+
+def give_room_back() -> None:
+    """Hold no memory between shares any more."""
+    _room.held = None
+
+
+def run_share(data: Any, share: Any) -> list[Piece]:
+    """Take the steps of a share; returns what they change, a piece for each block of rows."""
+    began = time.perf_counter()
+    try:
+        piece = share.run(data)
+    except TercetError as error:
+        # Said in words: an error with two bases does not survive the way to another process.
+        piece = Piece(refusal=(type(error).__name__, str(error)))
+    return cut_into_blocks(replace(piece, seconds=time.perf_counter() - began), share.heights(), share.n_blocks)
+
+
+def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
+    """An array of its own with these rows; the others hold anything, and nothing reads them."""
+    rows, values = some
+    if rows is None:
+        return np.array(values, order="C")
+    whole = np.empty((height, *values.shape[1:]), dtype=values.dtype)
+    whole[rows] = values
+    return whole
+
+
+def found_in(whole: NDArray[np.float32], before: SomeRows) -> DenseChange:
+    rows, values = before
+    return DenseChange.between(rows, values, whole if rows is None else whole[rows])
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of all arrays in a value."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if sparse.issparse(value):
+        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    if is_dataclass(value):
+        return sum(bytes_of(getattr(value, each.name)) for each in fields(value))
+    return sum(map(bytes_of, value)) if isinstance(value, tuple) else 0

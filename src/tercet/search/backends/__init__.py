@@ -1,0 +1,1 @@
+"""Indexes whose documents other engines keep."""

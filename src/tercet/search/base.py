@@ -1,0 +1,204 @@
+"""What every index has in common, wherever its documents are kept: searching, explaining, looking documents up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from tercet.errors import InputError
+from tercet.model import TextExplanation, TextModel
+from tercet.search.best import best
+from tercet.search.documents import Docs, Progress, checked_rows
+from tercet.search.results import Documents, Hit, Results, Run, Source
+from tercet.search.segment import MOST_DOCS
+from tercet.weights import Explanation, Weights
+
+
+class BaseIndex(ABC):
+    """Documents and a model to search them with; `Index` keeps them itself, others leave that to an engine.
+
+    What is found is the same for all of them, see `Index`.
+    """
+
+    _model: TextModel | Weights
+    _view: Documents
+
+    # -- where they differ --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def with_model(self, model: TextModel | Weights) -> Self:
+        """The same documents for another model over the same vocabulary."""
+
+    @abstractmethod
+    def refresh(self) -> bool:
+        """See what writers have changed since; whether there was anything."""
+
+    @abstractmethod
+    def add(self, docs: Docs, progress: Progress | None = None) -> None:
+        """Add documents; one whose id is there is refused, and then none is added."""
+
+    @abstractmethod
+    def replace(self, docs: Docs, progress: Progress | None = None) -> None:
+        """Add documents in the place of those with the same ids, where there are any; they come last from now on."""
+
+    @abstractmethod
+    def remove(self, doc_ids: Iterable[str]) -> None:
+        """Remove documents; an id that is not there is refused, and then none is removed."""
+
+    # -- what is in it ------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> TextModel | Weights:
+        """What it scores with."""
+        return self._model
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __contains__(self, doc_id: object) -> bool:
+        return isinstance(doc_id, str) and self._view.find(doc_id) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids, in the order in which the documents came."""
+        return self._view.ids()
+
+    def row(self, doc_id: str) -> sparse.csr_array:
+        """The words of a document as the index has them, a row of a matrix (1, n_terms)."""
+        view = self._view
+        return view.matrix(row_of(view, doc_id))
+
+    def text(self, doc_id: str) -> str:
+        """The text of a document."""
+        view = self._view  # another thread may refresh between two looks at it
+        empty = sparse.csr_array((1, weights_of(self._model).shape[0]), dtype=np.float32)
+        return Hit(doc_id, 0.0, Source(view, None, empty, ()), row_of(view, doc_id)).text
+
+    # -- searching ----------------------------------------------------------------------------------------------
+
+    def search(self, text: str, k: int = 10, max_terms: int | None = None) -> Results:
+        """The k best documents for a text, best first.
+
+        Parameters
+        ----------
+        text : the query
+        k : how many at most
+        max_terms : look for candidates by so many words of the expanded query only, those that can count most.
+            Scores stay exact; `Results.exact` and `Results.missed` say what may be missing
+        """
+        model, Q = self._query(text)
+        unknown = tuple(model.query_vectoriser.unknown_words(text))
+        return self._results(Source(self._view, model, Q, unknown), checked_count(k, "k"), max_terms)
+
+    def search_row(self, q: Any, k: int = 10, max_terms: int | None = None) -> Results:
+        """`search` for a query that is a row of a matrix already."""
+        Q = checked_rows(q, "q", weights_of(self._model).shape[0])
+        if Q.shape[0] != 1:
+            raise InputError(f"q must be one row; got {Q.shape[0]}")
+        model = self._model if isinstance(self._model, TextModel) else None
+        return self._results(Source(self._view, model, Q, ()), checked_count(k, "k"), max_terms)
+
+    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> Run:
+        """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""
+        model, view = self._text_model(), self._view
+        checked_count(k, "k")
+        _check_max_terms(max_terms)
+        run = Run(dict(queries), model)
+        run.update((qid, {}) for qid in queries)
+        Q = model.queries(list(queries.values()))
+        known = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
+        qids = iter([qid for qid, has_words in zip(queries, known.tolist(), strict=True) if has_words])
+        for block in view.scorer.expand(Q if known.all() else Q[known]):
+            found = best(view, block, k, max_terms)
+            ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in found])))
+            for _, scores, _ in found:
+                run[next(qids)] = {next(ids): score for score in scores.tolist()}
+        return run
+
+    def _results(self, source: Source, k: int, max_terms: int | None) -> Results:
+        _check_max_terms(max_terms)
+        if not source.query.nnz:
+            return Results(unknown=source.unknown)
+        [query] = source.view.scorer.expand(source.query)
+        [(rows, scores, missed)] = best(source.view, query, k, max_terms)
+        hits = [
+            Hit(doc_id, score, source, row)
+            for doc_id, score, row in zip(source.view.doc_ids(rows), scores.tolist(), rows.tolist(), strict=True)
+        ]
+        return Results(hits, source.unknown, missed is None, missed or 0.0)
+
+    # -- explaining ---------------------------------------------------------------------------------------------
+
+    def explain(self, text: str, doc_id: str) -> TextExplanation:
+        """Why a document gets its score for a text: pairs of words and what each adds."""
+        source = self._source(text)
+        return source.why(row_of(source.view, doc_id))
+
+    def versus(self, text: str, doc_id: str, other: str) -> TextExplanation:
+        """Why one document is ahead of another: pairs of words and what each adds to the difference."""
+        source = self._source(text)
+        return source.versus(row_of(source.view, doc_id), row_of(source.view, other))
+
+    def explain_row(self, q: Any, doc_id: str) -> Explanation:
+        """`explain` for a query that is a row of a matrix, in terms of columns."""
+        Q = checked_rows(q, "q", weights_of(self._model).shape[0])
+        source = Source(self._view, None, Q, ())
+        return source.pairs(row_of(source.view, doc_id))
+
+    def _source(self, text: str) -> Source:
+        model, Q = self._query(text)
+        return Source(self._view, model, Q, tuple(model.query_vectoriser.unknown_words(text)))
+
+    def _query(self, text: str) -> tuple[TextModel, sparse.csr_array]:
+        model = self._text_model()
+        if not isinstance(text, str):
+            raise InputError(f"the query is of type {type(text).__name__}; expected a string")
+        return model, model.queries([text])
+
+    def _text_model(self) -> TextModel:
+        if not isinstance(self._model, TextModel):
+            raise InputError("the index has weights without words; use search_row and explain_row")
+        return self._model
+
+
+def row_of(view: Documents, doc_id: str) -> int:
+    row = view.find(doc_id) if isinstance(doc_id, str) else None
+    if row is None:
+        raise InputError(f"there is no document {doc_id!r} among the {len(view):,} of the index")
+    return row
+
+
+def weights_of(model: TextModel | Weights) -> Weights:
+    return model if isinstance(model, Weights) else model.weights
+
+
+def same_words(one: TextModel | Weights, other: TextModel | Weights) -> bool:
+    """Whether two models have the very same document vectoriser, so that nothing needs to be compared."""
+    if isinstance(one, TextModel) and isinstance(other, TextModel):
+        return one.doc_vectoriser is other.doc_vectoriser
+    return False
+
+
+def n_terms(model: TextModel | Weights) -> int:
+    return weights_of(model).shape[1]
+
+
+def check_model(model: Any, allowed: Any) -> None:
+    if not isinstance(model, allowed):
+        expected = "a TextModel" if allowed is TextModel else "a TextModel or Weights"
+        raise InputError(f"model is of type {type(model).__name__}; expected {expected}")
+
+
+def _check_max_terms(max_terms: Any) -> None:
+    if max_terms is not None:
+        checked_count(max_terms, "max_terms")
+
+
+def checked_count(count: Any, name: str = "segment_docs") -> int:
+    most = MOST_DOCS if name == "segment_docs" else 2**31 - 1
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
+        raise InputError(f"{name} is {count!r}; expected an integer from 1 to {most}")
+    return int(count)

@@ -1,0 +1,254 @@
+"""Learning on the processes of a real cluster on this machine: the bits, kills, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+import tercet as tc
+from tercet.cli.main import cli
+from tercet.data import write_beir
+from tercet.errors import EngineError, MemoryLimitError, MissingExtraError
+from tercet.scale import Cluster
+from tercet.scale.changes import pairwise
+from tercet.scale.workers import Workers, processes_here
+
+pytest.importorskip("distributed")
+
+LIMIT = 60  # seconds; nothing here may take longer
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a scheduler of our own, with two workers: starting one takes seconds."""
+    with Cluster("local:2") as cluster:
+        yield cluster.scheduler
+
+
+@pytest.fixture(scope="module")
+def board():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    X = np.zeros((300, 60))
+    for row in range(300):
+        X[row, rng.choice(30, 5, replace=False) * 2 + y[row]] = 1
+    return sparse.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)), y
+
+
+def learn(address: str, board, ranker, **options) -> tuple[dict[str, np.ndarray], Cluster]:
+    X, y = board
+    with Cluster(address, **options) as cluster:
+        if isinstance(ranker, tc.FTRLRanker):
+            ranker.fit(X, y, np.arange(300) // 10)
+            return ranker._state_arrays() | {"coef": ranker.coef_}, cluster
+        ranker.fit(X, tc.SampledSource.from_labels(y, 4000))
+    return {name: array.copy() for name, array in ranker._state.arrays().items()}, cluster
+
+
+RANKERS = {
+    "sparse": lambda: tc.SparseRanker(rate=5.0, l1=0.001, refit_start="sparse"),
+    "sparse, identity": lambda: tc.SparseRanker(rate=5.0, l1=0.001, shrink_towards="identity", refit=False),
+    "low rank": lambda: tc.LowRankRanker(n_components=5, diagonal="learned", n_frequent=50, scale_documents=True),
+    "diagonal": lambda: tc.DiagonalRanker(),
+    "ftrl": lambda: tc.FTRLRanker(l1=0.5),
+}
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_a_cluster_gives_the_bits_of_its_shares_taken_here(name, board, scheduler):
+    here, told = learn("here:2", board, RANKERS[name]())
+    for _ in range(2 if name == "low rank" else 1):
+        there, cluster = learn(scheduler, board, RANKERS[name]())
+        assert there.keys() == here.keys()
+        for part, array in here.items():
+            np.testing.assert_array_equal(there[part], array)
+    facts = [(f.steps, f.bytes_down, f.bytes_up, f.bytes_between) for f in told.rounds]
+    assert [(f.steps, f.bytes_down, f.bytes_up, f.bytes_between) for f in cluster.rounds] == facts
+    assert f"{len(facts):,} rounds on 2 workers ({scheduler})" in cluster.summary()
+
+
+def test_more_shares_than_workers_give_the_bits_of_as_many_workers(board, scheduler):
+    here, _ = learn("here:5", board, RANKERS["sparse"]())
+    there, _ = learn(scheduler, board, RANKERS["sparse"](), n_workers=5)
+    for part, array in here.items():
+        np.testing.assert_array_equal(there[part], array)
+
+
+def kill_workers(scheduler: str, n: int, cluster: Cluster, killed: list[int]) -> threading.Thread:
+    """Once a few rounds are over, end so many of the workers that this file started, without a word."""
+    from distributed import Client
+
+    client = Client(scheduler, set_as_default=False)
+    client.wait_for_workers(2, timeout=LIMIT)  # those killed before have come back
+    pids = list(client.run(os.getpid).values())[:n]
+
+    def wait() -> None:
+        until = time.monotonic() + LIMIT
+        while len(cluster.rounds) < 5 and time.monotonic() < until:
+            time.sleep(0.001)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    client.close()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(("name", "n"), [("low rank", 1), ("sparse, identity", 2)])
+def test_workers_that_are_killed_change_nothing(name, n, board, scheduler):
+    """With the second one, the texts that all had been sent are gone, too."""
+    X, y = board
+    source = tc.SampledSource.from_labels(y, 8_000)
+    ranker = RANKERS[name]()
+    with Cluster("here:2", steps_per_round=500):
+        expected = {part: array.copy() for part, array in ranker.fit(X, source)._state.arrays().items()}
+    killed: list[int] = []
+    with Cluster(scheduler, n_workers=2, steps_per_round=500) as cluster:
+        thread = kill_workers(scheduler, n, cluster, killed)
+        ranker.fit(X, source)
+    thread.join(LIMIT)
+    assert len(killed) == n
+    for part, array in ranker._state.arrays().items():
+        np.testing.assert_array_equal(array, expected[part])
+
+
+_DRIVER = """
+import sys, os, signal
+import numpy as np
+import tercet as tc
+from scipy import sparse
+from tercet.scale import Cluster
+X, y = sparse.csr_array(sparse.load_npz(sys.argv[1])), np.arange(300) % 2
+def say(event):
+    if len(sys.argv) > 4 and event.step >= int(sys.argv[4]):
+        os.kill(os.getpid(), signal.SIGKILL)
+with Cluster(sys.argv[2], n_workers=2):
+    ranker = tc.LowRankRanker(n_components=5).fit(
+        X, tc.SampledSource.from_labels(y, 4000), callbacks=[tc.Checkpoint(sys.argv[3], every=500), say])
+np.save(sys.argv[3] + ".npy", ranker._state.U)
+"""
+
+
+def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(board, scheduler, tmp_path: Path):
+    X, y = board
+    sparse.save_npz(tmp_path / "X.npz", X)
+    command = [sys.executable, "-c", _DRIVER, str(tmp_path / "X.npz"), scheduler, str(tmp_path / "run")]
+    first = subprocess.run([*command, "2000"], timeout=LIMIT, capture_output=True)
+    assert first.returncode == -signal.SIGKILL, first.stderr.decode()
+    assert not (tmp_path / "run.npy").exists()
+    second = subprocess.run(command, timeout=LIMIT, capture_output=True)
+    assert second.returncode == 0, second.stderr.decode()
+    with Cluster("here:2"):
+        ranker = tc.LowRankRanker(n_components=5).fit(X, tc.SampledSource.from_labels(y, 4000))
+    np.testing.assert_array_equal(np.load(tmp_path / "run.npy"), ranker._state.U)
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_no_scheduler_is_an_error_that_says_where():
+    with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9 within 0\.5 s"):
+        Cluster("tcp://127.0.0.1:9", timeout=0.5).__enter__()
+
+
+def test_a_scheduler_without_workers_is_an_error():
+    with processes_here(0) as empty, pytest.raises(EngineError, match="has no worker after 1 s"):
+        Cluster(empty.scheduler_address, timeout=1.0).__enter__()
+
+
+def test_workers_of_another_version_are_refused(scheduler, monkeypatch):
+    monkeypatch.setattr("tercet.scale.workers.version", lambda name: "99.0")
+    with pytest.raises(EngineError, match=r"has Tercet \S+ \(kernels .*but this is 99\.0"):
+        Cluster(scheduler).__enter__()
+
+
+def test_an_error_of_a_worker_is_that_of_the_fit(board, scheduler):
+    with pytest.raises(MemoryLimitError, match="max_memory"):
+        learn(scheduler, board, tc.SparseRanker(max_memory=4000, refit=False, rate=5.0, l1=0.0))
+
+
+def test_workers_that_are_lost_again_and_again_end_the_training(monkeypatch):
+    class Client:
+        status = "running"
+
+        def nthreads(self):
+            return {"tcp://a": 1}
+
+        def scatter(self, data, **_):
+            raise OSError("gone")
+
+    workers = Workers(Client(), 2, 1, 1.0)
+    workers.broadcast("texts")
+    with pytest.raises(EngineError, match="lost 5 times in one round; last: OSError: gone"):
+        workers.run(["share", "share"])
+
+
+def test_a_cluster_without_workers_ends_the_training_in_time():
+    class Client:
+        status = "running"
+
+        def nthreads(self):
+            return {}
+
+    with pytest.raises(EngineError, match=r"has been there for 0\.2 s"):
+        Workers(Client(), 2, 1, 0.2).run(["share"])
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"tercet\[scale\]"):
+        Cluster("local:2").__enter__()
+
+
+def test_sums_are_taken_in_one_order():
+    assert pairwise(list("abcdefg"), lambda one, other: f"({one}{other})") == "(((ab)(cd))((ef)g))"
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler, corpus, tmp_path: Path):
+    parts = {"train": corpus.part(0, 200), "dev": corpus.part(200, 240), "test": corpus.part(240)}
+    write_beir(tmp_path / "data", corpus.docs, corpus.queries, parts)
+    found = {}
+    for address in (scheduler, "here:2"):
+        output = tmp_path / address.partition(":")[0]
+        done = CliRunner().invoke(cli, ["fit", str(tmp_path / "data"), "-o", str(output), "--cluster", address])
+        assert done.exit_code == 0, done.output
+        last = done.output.strip().splitlines()[-1]
+        assert f"rounds on 2 workers ({address}); a round sent" in last
+        found[address] = tc.load(output).weights.to_state()[1]
+    for name, array in found["here:2"].items():
+        np.testing.assert_array_equal(array, found[scheduler][name])
+
+
+def test_the_command_line_learns_letor_files_with_ftrl_only(tmp_path: Path):
+    lines = [f"{row % 2} qid:{row // 4} 1:{row % 2 + row % 3 / 10} 2:{row % 5}" for row in range(80)]
+    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
+    done = CliRunner().invoke(cli, ["fit", str(tmp_path / "train.txt"), "--cluster", "here:2"])
+    assert done.exit_code == 0, done.output
+    assert "rounds on 2 workers (here:2)" in done.output
+    arguments = ["fit", str(tmp_path / "train.txt"), "--cluster", "here:2", "--ranker", "fenchel"]
+    refused = CliRunner().invoke(cli, arguments)
+    assert refused.exit_code == 1
+    assert "FenchelRanker does not learn in rounds" in refused.output
+
+
+def test_the_command_line_refuses_a_wrong_address(tmp_path: Path):
+    (tmp_path / "train.txt").write_text("1 qid:1 1:1\n")
+    refused = CliRunner().invoke(cli, ["fit", str(tmp_path / "train.txt"), "--cluster", "somewhere"])
+    assert refused.exit_code == 1
+    assert "a cluster is 'local:N'" in refused.output
