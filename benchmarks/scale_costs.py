@@ -33,6 +33,7 @@ from scipy import sparse
 
 import tercet as tc
 from common import Clock, machine_facts, median, parse_arguments, peak_memory, print_facts, print_table, write_json
+from tercet.data import PreferenceTriples, write_preferences
 from tercet.data.sampling import LabelSampler
 from tercet.learn import SampledSource
 from tercet.text.vectors import Vectors, vectorise
@@ -83,6 +84,27 @@ class Texts:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return texts(self.n, self.seed)
+
+
+def seconds_of_reading(n: int, seed: int) -> float:
+    """What making up the texts takes, which is no cost of ours."""
+    started = time.perf_counter()
+    for _ in texts(n, seed):
+        pass
+    return time.perf_counter() - started
+
+
+def percentiles(index: Any, seed: int) -> dict[str, float]:
+    """Seconds of one query after the other, after a first pass over all of them that brings the index to memory."""
+    asked = list(question_texts(seed).values())
+    for text in asked:
+        index.search(text, K)
+    seconds = []
+    for text in asked:
+        started = time.perf_counter()
+        index.search(text, K)
+        seconds.append(time.perf_counter() - started)
+    return {"p50": median(seconds), "p99": sorted(seconds)[int(0.99 * len(seconds))]}
 
 
 def folder_bytes(path: Path) -> int:
@@ -158,10 +180,7 @@ def job_fit(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
 def job_index(n: int, folder: Path, seed: int) -> dict[str, Any]:
     words = Vectors.open(folder / "vectors").vectoriser
     model = made_up_model(words, "identity", np.random.default_rng(seed))
-    started = time.perf_counter()
-    for _ in texts(n, seed):
-        pass
-    made_up = time.perf_counter() - started
+    made_up = seconds_of_reading(n, seed)
     started = time.perf_counter()
     index = tc.Index.build(Texts(n, seed), model, folder / "index", keep_texts=False)
     seconds = time.perf_counter() - started - made_up
@@ -169,28 +188,15 @@ def job_index(n: int, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def job_query(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
-    """One query after the other, after a first pass over all of them that brings the index to memory."""
     rng = np.random.default_rng(seed)
     words = Vectors.open(folder / "vectors").vectoriser
     index = tc.Index.open(folder / "index", made_up_model(words, kind, rng), verify=False)
-    asked = list(question_texts(seed).values())
-    for text in asked:
-        index.search(text, K)
-    seconds = []
-    for text in asked:
-        started = time.perf_counter()
-        index.search(text, K)
-        seconds.append(time.perf_counter() - started)
-    seconds.sort()
     latent = 4 * N_COMPONENTS * n if kind == "low rank" else 0
-    return {"p50": median(seconds), "p99": seconds[int(0.99 * len(seconds))], "latent_bytes": latent}
+    return {**percentiles(index, seed), "latent_bytes": latent}
 
 
 def job_preferences(n: int, folder: Path, seed: int) -> dict[str, Any]:
     """A file of preferences as a stream: bytes and seconds of each."""
-    from tercet.data.preference_files import PreferenceTriples, write_preferences
-    from tercet.learn.streams import StreamSource
-
     vectors = Vectors.open(folder / "vectors")
     rng, count = np.random.default_rng(seed), 200_000
     ids = [tuple(f"doc{i}" for i in rng.integers(0, n, count)) for _ in range(2)]
@@ -199,7 +205,7 @@ def job_preferences(n: int, folder: Path, seed: int) -> dict[str, Any]:
     qids = tuple(f"q{i}" for i in rng.integers(0, N_QUERIES, count))
     path = folder / "preferences.tsv"
     write_preferences(path, PreferenceTriples(qids, better, worse))
-    source = StreamSource(path, vectors.query_ids, vectors.doc_ids)
+    source = tc.StreamSource(path, vectors.query_ids, vectors.doc_ids)
     weights = Weights([Identity(n_terms=vectors.docs.shape[1])])
     done = 0
     with (clock := Clock()).running():
@@ -210,33 +216,18 @@ def job_preferences(n: int, folder: Path, seed: int) -> dict[str, Any]:
 
 def job_qdrant(n: int, folder: Path, seed: int) -> dict[str, Any]:
     """The same documents in Qdrant's engine in this process."""
-    from tercet.search.backends.qdrant import QdrantIndex
-
     words = Vectors.open(folder / "vectors").vectoriser
     model = made_up_model(words, "identity", np.random.default_rng(seed))
+    made_up = seconds_of_reading(n, seed)
     started = time.perf_counter()
-    for _ in texts(n, seed):
-        pass
-    made_up = time.perf_counter() - started
-    started = time.perf_counter()
-    index = QdrantIndex.build(
+    index = tc.QdrantIndex.build(
         Texts(n, seed), model, folder / "qdrant", url=f"edge:{folder / 'qdrant-edge'}", keep_texts=False
     )
     seconds = time.perf_counter() - started - made_up
-    asked = list(question_texts(seed).values())
-    for text in asked:
-        index.search(text, K)
-    times = []
-    for text in asked:
-        started = time.perf_counter()
-        index.search(text, K)
-        times.append(time.perf_counter() - started)
-    times.sort()
     return {
         "seconds": seconds,
         "bytes": folder_bytes(folder / "qdrant-edge"),
-        "p50": median(times),
-        "p99": times[int(0.99 * len(times))],
+        **percentiles(index, seed),
     }
 
 

@@ -10,17 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 import tercet as tc
-from tercet.cli.main import cli
+from commands import run
 from tercet.data import read_run, write_beir
 
 PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")

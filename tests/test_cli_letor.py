@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import tercet as tc
+from commands import run
 from letor_data import made_up
 from tercet.cli import letor
 from tercet.cli.letor import RANKERS
-from tercet.cli.main import cli
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
 from tercet.features.model import FeatureModel
 from tercet.learn.linear import FTRLRanker
@@ -27,10 +27,6 @@ from tercet.text import Vectoriser
 from tercet.weights import Identity, Weights
 
 NAMES = [f"name {j}" for j in range(1, 11)]
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")

@@ -7,24 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from commands import ok, run
 from indexes import DOCS, small_model
-from tercet.cli.main import cli
 from tercet.data import read_run, write_beir
 from tercet.search import Index
 
 TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(a) for a in arguments])
-
-
-def ok(*arguments: object) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture
@@ -144,7 +133,7 @@ def test_a_long_build_says_how_far_it_is(
 ) -> None:
     command = ("index", data, "--model", model, "-o", tmp_path / "index")
     assert "so far" not in run(*command).stderr
-    monkeypatch.setattr(importlib.import_module("tercet.cli.index"), "SAY_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(importlib.import_module("tercet.cli.reading"), "SAY_EVERY_SECONDS", 0.0)
     assert run(*command).stderr == "4 documents so far\n"
     assert run(*command, "--quiet").stderr == ""
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 import tercet as tc
+from commands import ok, run
 from corpora import synonyms
 from indexes import small_model
 from tercet.cli.main import cli
@@ -33,16 +33,6 @@ CLICKS = [
     {"query": "q2", "shown": ["d", "c"], "clicked": []},
 ]
 LINES = "".join(json.dumps(one) + "\n" for one in CLICKS)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(a) for a in arguments])
-
-
-def ok(*arguments: object) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def bits(path: Path) -> bytes:

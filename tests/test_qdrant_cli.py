@@ -7,28 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from commands import ok, run
 from indexes import DOCS, small_model
 from qdrant_server import fake_qdrant
 from serving import made_docs, made_index, preferred, served
-from tercet.cli.main import cli
 from tercet.data import read_run, write_beir
 from tercet.search import Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex, retrying
 from tercet.serve import learner
 
 TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(a) for a in arguments])
-
-
-def ok(*arguments: object) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def filled(tmp_path: Path) -> Path:

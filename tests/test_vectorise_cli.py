@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 import tercet as tc
+from commands import ok, run
 from corpora import synonyms
-from tercet.cli.main import cli
 from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_beir, write_preferences
 from tercet.errors import InputError
 from tercet.recipe.streaming import evaluate_vectors, fit_vectors, judgement_sampler
@@ -20,16 +19,6 @@ from test_rankers import same_bits
 from test_training_loop import Killed, kill_at
 
 CORPUS = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(a) for a in arguments])
-
-
-def ok(*arguments: object) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def refused(*arguments: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets, open_data, open_model
+from tercet.cli.reading import DocumentCount
 from tercet.data import recognise
 from tercet.data.beir import iter_corpus, plain_or_packed
 from tercet.data.lines import open_lines
@@ -18,8 +18,6 @@ from tercet.search import BaseIndex, Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex
 
 Docs = Iterable[tuple[str, str]]
-
-SAY_EVERY_SECONDS = 5.0
 
 
 @click.command()
@@ -59,7 +57,7 @@ def index(
     then merging; each of these happens as a whole or not at all. An upload to Qdrant that was interrupted goes on where
     it was when the same command is given again.
     """
-    progress = None if quiet else _Progress()
+    progress = None if quiet else DocumentCount()
     changes = add or replace or remove or remove_listed is not None or merge
     if (data is None) == (corpus is None) and (add or replace or not changes):
         raise click.UsageError("name DATA or --corpus")
@@ -102,18 +100,6 @@ def index(
             found.merge()
         told += ", in 1 segment" if found.n_segments == 1 else f", in {found.n_segments:,} segments"
     click.echo(told)
-
-
-class _Progress:
-    """Says how many documents are done, every few seconds of a long build."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + SAY_EVERY_SECONDS
-
-    def __call__(self, done: int) -> None:
-        if time.monotonic() >= self._next:
-            click.echo(f"{done:,} documents so far", err=True)
-            self._next = time.monotonic() + SAY_EVERY_SECONDS
 
 
 def documents_of(data: Path | None, corpus: Path | None) -> Docs:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -15,6 +16,7 @@ from tercet.data import watch_reading
 from tercet.data.lines import FilePath
 
 SHOW_AFTER_SECONDS = 1.0
+SAY_EVERY_SECONDS = 5.0
 
 
 class ReadingBar:
@@ -66,3 +68,15 @@ def show_reading() -> Iterator[None]:
             yield
     finally:
         bar.close()
+
+
+class DocumentCount:
+    """Says how many documents are done, every few seconds of a long job."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + SAY_EVERY_SECONDS
+
+    def __call__(self, done: int) -> None:
+        if time.monotonic() >= self._next:
+            click.echo(f"{done:,} documents so far", err=True)
+            self._next = time.monotonic() + SAY_EVERY_SECONDS

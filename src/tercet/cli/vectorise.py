@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets, open_data, open_model
 from tercet.cli.letor import refuse_given
+from tercet.cli.reading import DocumentCount
 from tercet.data import recognise
 from tercet.data.beir import NO_DOCUMENTS, NO_QUERIES, documents_of, plain_or_packed, queries_of
 from tercet.errors import FormatError, InputError
@@ -17,7 +17,6 @@ from tercet.text import CUTS, Analyser
 from tercet.text.vectors import Texts
 from tercet.text.vectors import vectorise as write_vectors
 
-SAY_EVERY_SECONDS = 5.0
 WEIGHTINGS = {"tf-idf": "tfidf", "bm25": "bm25"}
 LEARNED_ONLY = ("weighting", "cut", "stem", "min_df", "max_words")
 
@@ -61,7 +60,7 @@ def vectorise(
     if (data is None) == (corpus is None):
         raise click.UsageError("name DATA or --corpus")
     docs, asked = _texts(data, corpus, queries)
-    progress = None if quiet else _Progress()
+    progress = None if quiet else DocumentCount()
     if model is not None:
         refuse_given(context, LEARNED_ONLY, "is for words that are learned; --model has its own")
         made_with = open_model(model)
@@ -91,18 +90,6 @@ def vectorise(
         f"{output}: {n_docs:,} documents, {n_queries}, {vectors.docs.shape[1]:,} words, {n_entries:,} entries "
         f"({n_entries / n_docs:.1f} a document), {n_bytes:,} bytes"
     )
-
-
-class _Progress:
-    """Says how many documents are read, every few seconds."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + SAY_EVERY_SECONDS
-
-    def __call__(self, done: int) -> None:
-        if time.monotonic() >= self._next:
-            click.echo(f"{done:,} documents so far", err=True)
-            self._next = time.monotonic() + SAY_EVERY_SECONDS
 
 
 def _texts(data: Path | None, corpus: Path | None, queries: Path | None) -> tuple[Texts, Texts | None]:
