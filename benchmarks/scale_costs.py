@@ -2,8 +2,8 @@
 
 Documents are made up: 120 words each, drawn by Zipf's law from 200,000, in 50 classes that share words. Every cell is a
 process of its own, so that its peak memory is its own. Then simulations of what these sizes do not show: a vocabulary
-of 2.5 million words, documents that are no longer in the system's memory, and an index in ten pieces whose answers are
-merged.
+of 2.5 million words, documents that are no longer in the system's memory, rounds of training with up to 64 workers, and
+an index in ten pieces whose answers are merged.
 
 ``scale_projection.py`` reads the JSON of this and says what larger collections would take.
 """
@@ -234,18 +234,38 @@ def job_qdrant(n: int, folder: Path, seed: int) -> dict[str, Any]:
 # -- simulations -----------------------------------------------------------------------------------------------------
 
 
-def job_vocabulary(n: int, folder: Path, seed: int) -> dict[str, Any]:
-    """Steps of a low-rank model over ``n`` words, factors for all of them: what a large vocabulary does to a step."""
-    rng = np.random.default_rng(seed)
-    n_docs = 20_000
-    rows = np.sort(words_of(0, n_docs, rng, n), axis=1)
+def matrix_of(n_docs: int, n_words: int, seed: int) -> sparse.csr_array:
+    """Documents as rows, every word of one with the same weight."""
+    rows = np.sort(words_of(0, n_docs, np.random.default_rng(seed), n_words), axis=1)
     first = np.ones(rows.shape, dtype=bool)
     first[:, 1:] = rows[:, 1:] != rows[:, :-1]
     indptr = np.concatenate(([0], np.cumsum(first.sum(axis=1))))
     values = np.full(indptr[-1], WORDS_A_DOC**-0.5, dtype=np.float32)
-    D = sparse.csr_array((values, rows[first].astype(np.int32), indptr), shape=(n_docs, n))
+    return sparse.csr_array((values, rows[first].astype(np.int32), indptr), shape=(n_docs, n_words))
+
+
+def job_workers(n: int, folder: Path, seed: int) -> dict[str, Any]:
+    """Three rounds of low-rank training with ``n`` shares of 4,096 steps, taken one after the other in this process."""
+    D = matrix_of(50_000, N_WORDS, seed)
+    steps = 4096 * n
+    source = SampledSource(LabelSampler(np.arange(D.shape[0]) % N_CLASSES), 3 * steps, random_state=seed)
+    with tc.Cluster(f"here:{n}", steps_per_round=steps) as cluster:
+        tc.LowRankRanker(n_components=N_COMPONENTS, rate=0.02, verbose=False).fit(D, source)
+    facts = cluster.rounds[1:]  # the first one compiles
+    return {
+        "bytes_down": float(np.mean([each.bytes_down for each in facts])),
+        "bytes_up": float(np.mean([each.bytes_up for each in facts])),
+        "bytes_between": float(np.mean([each.bytes_between for each in facts])),
+        "share_seconds": float(np.mean([each.worker_seconds for each in facts])),
+        "driver_seconds": float(np.mean([each.driver_seconds for each in facts])),
+    }
+
+
+def job_vocabulary(n: int, folder: Path, seed: int) -> dict[str, Any]:
+    """Steps of a low-rank model over ``n`` words, factors for all of them: what a large vocabulary does to a step."""
+    D = matrix_of(20_000, n, seed)
     ranker = tc.LowRankRanker(n_components=N_COMPONENTS, rate=0.02, verbose=False)
-    sampler = LabelSampler(np.arange(n_docs) % N_CLASSES)
+    sampler = LabelSampler(np.arange(D.shape[0]) % N_CLASSES)
     ranker.fit(D, SampledSource(sampler, 1, random_state=seed))
     with (clock := Clock()).running():
         ranker.fit(D, SampledSource(sampler, 20_000, random_state=seed))
@@ -330,9 +350,10 @@ JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "qdrant": job_qdrant,
     "cold rows": job_cold_rows,
     "vocabulary": job_vocabulary,
+    "workers": job_workers,
     "pieces": job_pieces,
 }
-PER_SIZE = tuple(name for name in JOBS if name not in ("nothing", "vocabulary", "pieces"))
+PER_SIZE = tuple(name for name in JOBS if name not in ("nothing", "vocabulary", "workers", "pieces"))
 
 
 def run_job(name: str, n: int, folder: Path, seed: int) -> dict[str, Any]:
@@ -408,6 +429,36 @@ def print_costs(results: dict[str, dict[str, dict[str, Any]]], sizes: Iterable[i
     )
 
 
+def print_simulations(results: dict[str, Any]) -> None:
+    print_table(
+        "A low-rank step by the size of the vocabulary, factors for all words",
+        ["words", "µs", "factors, MB"],
+        [
+            (f"{int(n):,}", f"{1e6 * job['seconds'] / job['steps']:.1f}", f"{job['model_bytes'] / 1e6:,.0f}")
+            for n, job in results["vocabulary"].items()
+        ],
+    )
+    print_table(
+        f"A round of 4,096 steps a share, low rank of {N_COMPONENTS} over {N_WORDS:,} words",
+        ["shares", "MB down", "MB up", "MB between workers", "s a share", "s of the driver"],
+        [
+            (
+                n,
+                *(f"{job[f'bytes_{way}'] / 1e6:,.0f}" for way in ("down", "up", "between")),
+                f"{job['share_seconds']:.2f}",
+                f"{job['driver_seconds']:.2f}",
+            )
+            for n, job in results["workers"].items()
+        ],
+    )
+    pieces = results["pieces"]
+    print(
+        f"\nTen pieces: {pieces['same_answers']} of {pieces['queries']} answers as from one index, whose median is "
+        f"{1e3 * pieces['whole_p50']:.2f} ms;\nthe slowest piece has {1e3 * pieces['slowest_piece_p50']:.2f} ms, and "
+        f"merging takes {1e3 * pieces['merging_p50']:.3f} ms."
+    )
+
+
 def main() -> None:
     arguments = parse_arguments(__doc__, needs_data=False, job=str, size=int, folder=str)
     if arguments.job:
@@ -432,9 +483,13 @@ def main() -> None:
             str(n): run_job("vocabulary", n, scratch, arguments.seed)
             for n in ((10_000, 30_000) if arguments.quick else (30_000, 200_000, 2_500_000))
         }
+        results["workers"] = {
+            str(n): run_job("workers", n, scratch, arguments.seed) for n in ((2, 4) if arguments.quick else (2, 8, 64))
+        }
     finally:
         shutil.rmtree(scratch)
     print_costs(results, sizes, nothing)
+    print_simulations(results)
     write_json(arguments.output, {"facts": facts, "seed": arguments.seed, "nothing": nothing, "results": results})
 
 
