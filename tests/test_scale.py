@@ -225,6 +225,23 @@ def test_how_a_worker_keeps_w_does_not_change_bits(towards, rng):
         np.testing.assert_array_equal(array, found[1][name])
 
 
+def test_how_columns_are_numbered_does_not_change_bits(rng):
+    """Columns of more than 65,536 words travel as wider numbers."""
+    Q, docs = random_texts(rng, 30, 9), random_texts(rng, 30, 12)
+    prefs = random_preferences(rng, 200, 30, 30)
+    found = []
+    for n_words in (1 << 16, (1 << 16) + 1):
+        D = sparse.csr_array((docs.data, docs.indices, docs.indptr), shape=(30, n_words))
+        ranker = tc.SparseRanker(rate=5.0, l1=0.002, refit=False)
+        with Cluster("here:3", steps_per_round=50) as cluster:
+            found.append(ranker.fit(Q, prefs, D)._state.arrays())
+        found[-1]["sent"] = np.array([facts.bytes_up for facts in cluster.rounds])
+    assert (found[0].pop("sent") < found[1].pop("sent")).all()
+    assert found[0]["levels"].size > 20
+    for name in ("indptr", "columns", "levels"):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
 def test_the_shares_of_a_round_do_not_depend_on_how_a_source_gives_its_preferences(checkerboard):
     """8,192 preferences come at once; a round may want more, and an array may end within one."""
     X, y = checkerboard

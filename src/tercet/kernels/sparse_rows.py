@@ -328,9 +328,12 @@ def read_rows(rows, cum, indptr, columns, kept):
 
 @kernel
 def write_rows(rows, indptr, columns, kept, absent):
-    """Put entries into rows without a place yet; heads get ``absent`` elsewhere. False when there is no room."""
+    """Put entries into the first rows, none of which has a place yet; heads get ``absent`` elsewhere.
+
+    False when there is no room.
+    """
     place, head, size, used, keys, levels, _, books, counts, _ = rows
-    for row in range(place.size):
+    for row in range(indptr.size - 1):
         lo, hi = indptr[row], indptr[row + 1]
         if books[WHOLE]:
             width = counts.size * BLOCK

@@ -31,6 +31,11 @@ LINE_BYTES = 64
 LEAST_GAPS = 1 << 18  # words between rows that are not worth closing
 
 
+def width_of_head(n_columns: int) -> int:
+    """Levels of a row that has one for each column."""
+    return -(-n_columns // BLOCK) * BLOCK
+
+
 class SparseRows:
     """Rows of W as levels. Memory is reserved at once and used, page by page, as entries come.
 
@@ -42,9 +47,8 @@ class SparseRows:
         self.shape = shape
         self.max_memory = max_memory
         self._peak = 0
-        n_blocks = -(-m // BLOCK)
-        self.whole = 4 * n * n_blocks * BLOCK <= max_memory
-        n_words = n * n_blocks * BLOCK if self.whole else max_memory // LINE_BYTES * (LINE_BYTES // 4)
+        self.whole = 4 * n * width_of_head(m) <= max_memory
+        n_words = n * width_of_head(m) if self.whole else max_memory // LINE_BYTES * (LINE_BYTES // 4)
         if not self.whole and n * LINE_BYTES > max_memory:
             raise MemoryLimitError(
                 f"{n:,} rows need at least {n * LINE_BYTES:,} bytes while training; max_memory is {max_memory:,}"
@@ -57,11 +61,14 @@ class SparseRows:
         place = np.zeros(n, dtype=np.int64)
         head, size, used = (np.zeros(n, dtype=np.int32) for _ in range(3))
         books = np.array([0, 0, self.whole, FAST_COST, LEAST_GAPS, 0], dtype=np.int64)
-        counts, spare = np.zeros(n_blocks, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
+        counts, spare = np.zeros(width_of_head(m) // BLOCK, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
         self.arrays = (place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
-        """Put entries, explicit zeros too, into rows, in place of what they held; heads get ``absent`` elsewhere."""
+        """Put entries, explicit zeros too, into rows, in place of what they held; heads get ``absent`` elsewhere.
+
+        There may be fewer rows of them; those that follow are not to be used then.
+        """
         books = self.arrays[7]
         books[GAPS] = 0
         for cost, tight in ((FAST_COST, 0), (SMALL_COST, 1)):  # for speed, or else as small as can be
@@ -131,11 +138,6 @@ class SparseRows:
         edge = max(1, int(np.count_nonzero(at_least >= wanted)) - 1)
         smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
         cut(self.arrays, smallest, np.float32(absent))
-
-    @property
-    def head(self) -> int:
-        """Levels of a row that has one for each column: a multiple of ``BLOCK``."""
-        return BLOCK * int(self.arrays[8].size)
 
     @property
     def n_bytes(self) -> int:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tercet.kernels.mixing import merge_rows
 
-SparseRows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
-Room = tuple[NDArray[np.int32], NDArray[np.float32]]
+# Columns are as narrow as can be, since all of W travels.
+SparseRows = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32]]
+Room = tuple[NDArray[Any], NDArray[np.float32]]
 Item = TypeVar("Item")
 
 
@@ -184,7 +185,7 @@ def merge(
     Zeros are dropped unless ``keep``, and so is what only ``one`` has where it is not larger than ``least``. With
     ``room`` for the entries of both, the result lies there.
     """
-    columns, values = room or room_for_entries(len(one[1]) + len(other[1]))
+    columns, values = room or room_for_entries(len(one[1]) + len(other[1]), one[1].dtype)
     out = np.empty(len(here) + 1, dtype=np.int64), columns, values
     places = here.astype(np.int64), there.astype(np.int64)
     n = merge_rows(
@@ -201,9 +202,14 @@ def merge(
     return out[0], out[1][:n], out[2][:n]
 
 
-def room_for_entries(n: int) -> Room:
-    """Memory for columns and values; what is never written to is never taken."""
-    return np.empty(n, dtype=np.int32), np.empty(n, dtype=np.float32)
+def room_for_entries(n: int, kind: Any) -> Room:
+    """Memory for columns of that kind and values; what is never written to is never taken."""
+    return np.empty(n, dtype=kind), np.empty(n, dtype=np.float32)
+
+
+def kind_of_columns(n_columns: int) -> Any:
+    """The type of the numbers of so many columns."""
+    return np.uint16 if n_columns <= 1 << 16 else np.int32
 
 
 def aligned(rows: SparseRows) -> SparseRows:

@@ -34,8 +34,8 @@ class Cluster:
         scheduler. ``"here:N"`` starts nothing and takes the N shares of a round one after the other, which gives the
         bits of a cluster of N.
     n_workers : shares of a round; by default the number of workers that are there at the start
-    steps_per_round : by default few at first (128 a share for a low rank), then a tenth of the steps done so far, or a
-        quarter for a sparse W
+    steps_per_round : by default few at first (128 a share for a low rank), then a tenth of the steps done so far, or
+        half of them for a sparse W
     timeout : seconds to wait for a scheduler, or for a worker when there is none
     security : a ``distributed.Security`` for ``tls://``; by default what Dask's configuration says
 

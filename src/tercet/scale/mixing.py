@@ -24,7 +24,16 @@ from tercet.learn.loop import MIXED
 from tercet.learn.lowrank_state import LowRankState
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State
-from tercet.scale.changes import DenseChange, Room, SparseChange, SparseRows, aligned, merge, room_for_entries
+from tercet.scale.changes import (
+    DenseChange,
+    Room,
+    SparseChange,
+    SparseRows,
+    aligned,
+    kind_of_columns,
+    merge,
+    room_for_entries,
+)
 from tercet.scale.shares import DiagonalShare, LaidOut, LowRankShare, Share, SomeRows, SparseShare
 
 MOST_OF_THEM = 0.75  # of all rows; from there on all are sent, which spares a copy
@@ -128,7 +137,7 @@ class SparseMixer(Mixer[SparseState]):
 
     # All of W goes to the workers and back, so rounds cost more; sums of it stay calm. A long last round would shrink
     # away at once what was learned in it.
-    pace = Pace(512, 0.25, ending=0.5)
+    pace = Pace(512, 0.5, ending=0.5)
 
     def __init__(self, state: SparseState) -> None:
         super().__init__(state)
@@ -141,10 +150,11 @@ class SparseMixer(Mixer[SparseState]):
             # What is owed so far, and the rates that are pending, are taken with the first round.
             cum = np.float32(state.cum)
             found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
-        self._entries: SparseRows = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+        self._kind = kind_of_columns(state.shape[1])
+        self._entries: SparseRows = found.indptr.astype(np.int64), found.indices.astype(self._kind), found.data
         self._pending = float(state.shrinkage[1])
         # Where the entries are to be after the next round, and where after the one that follows.
-        self._rooms: tuple[Room, Room] = room_for_entries(0), room_for_entries(0)
+        self._rooms: tuple[Room, Room] = room_for_entries(0, self._kind), room_for_entries(0, self._kind)
         self._put_back()
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
@@ -181,7 +191,7 @@ class SparseMixer(Mixer[SparseState]):
         free, taken = self._rooms
         needed = len(self._entries[1]) + len(stacked[1])
         if needed > len(free[0]):
-            free = room_for_entries(2 * needed)
+            free = room_for_entries(2 * needed, self._kind)
         self._entries = merge(self._entries, np.arange(n), stacked, there, shrink=shrink, keep=state.frozen, room=free)
         self._rooms = taken, free  # used in turn, since getting memory takes as long as merging
         self._pending = 0.0
@@ -192,7 +202,8 @@ class SparseMixer(Mixer[SparseState]):
 
     def _put_back(self) -> None:
         indptr, columns, values = self._entries
-        self.state.hold(sparse.csr_array((values, columns, indptr), shape=self.state.shape), self._pending)
+        held = sparse.csr_array((values, columns.astype(np.int32), indptr), shape=self.state.shape)
+        self.state.hold(held, self._pending)
 
 
 MIXERS: dict[type[State], type[Mixer[Any]]] = {
@@ -235,7 +246,7 @@ def add_all(weights: NDArray[np.float32], blocks: list[DenseChange]) -> None:
 def _take(entries: SparseRows, rows: NDArray[np.int32]) -> SparseRows:
     lengths = np.diff(entries[0])[rows]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    taken = indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
+    taken = indptr, *room_for_entries(int(indptr[-1]), entries[1].dtype)
     take_sparse_rows(entries, rows, taken)
     return taken
 

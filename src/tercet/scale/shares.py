@@ -23,6 +23,7 @@ from tercet.learn.lowrank_state import LowRankState, Rare
 from tercet.learn.matrices import KernelRows, Problem
 from tercet.learn.memory import physical_memory
 from tercet.learn.sparse_rows import SparseRows as SparseRoom
+from tercet.learn.sparse_rows import width_of_head
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State
 from tercet.scale.changes import (
@@ -162,12 +163,12 @@ class SparseShare(Share):
 
     def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
         indptr, columns, values = aligned(self.entries)
-        # Rows of the room are a multiple of something, so that it can be used again in the next round.
-        coarse = max(1, self.shape[0] // 8)
-        height = min(self.shape[0], -(-len(self.rows) // coarse) * coarse)
-        ends = np.concatenate([indptr, np.full(height - len(self.rows), indptr[-1])])
-        levels = sparse.csr_array((values, columns, ends), shape=(height, self.shape[1]))
         max_memory = self.max_memory or physical_memory() // (2 * self.neighbours)
+        room = self._room(max_memory)
+        # Where rows are not whole, all that there are get a place.
+        n = len(self.rows) if room.whole else room.shape[0]
+        ends = np.concatenate([indptr, np.full(n - len(self.rows), indptr[-1])])
+        levels = sparse.csr_array((values, columns.astype(np.int32), ends), shape=(n, self.shape[1]))
         state = SparseState(
             levels,
             np.arange(self.shape[1], dtype=np.int32),
@@ -182,19 +183,26 @@ class SparseShare(Share):
         place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         problem = texts.problem((words[0], place[words[1]], words[2]))
         state.make_ready(problem, texts.identity)
-        room = room_for((height, self.shape[1]), max_memory)
         state.move_into(room)
         tally = self.learn(state, problem)
         if room.whole:
             return {"W": self._change_of_heads(room, (indptr, columns, values))}, tally
         found = state.live()
-        after = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+        after = found.indptr.astype(np.int64), found.indices.astype(columns.dtype), found.data
         return {"W": SparseChange.between(self.rows, (indptr, columns, values), after, self.least)}, tally
+
+    def _room(self, max_memory: int) -> SparseRoom:
+        """For all of W where it can be kept from round to round, since memory that is not written to costs nothing."""
+        if 4 * self.shape[0] * width_of_head(self.shape[1]) <= min(max_memory, MOST_ROOM):
+            return room_for(self.shape, max_memory)
+        # Else for a number of rows that is a multiple of something, so that it may do for the next round, too.
+        coarse = max(1, self.shape[0] // 8)
+        return room_for((min(self.shape[0], -(-len(self.rows) // coarse) * coarse), self.shape[1]), max_memory)
 
     def _change_of_heads(self, room: SparseRoom, before: SparseRows) -> SparseChange:
         """The same as of live entries before and after, without making a list of the latter."""
-        n, width = len(self.rows), room.head
-        columns, values = room_for_entries(n * width + 8)
+        n, width = len(self.rows), width_of_head(self.shape[1])
+        columns, values = room_for_entries(n * width + 8, before[1].dtype)
         indptr, old, changed = np.empty(n + 1, dtype=np.int64), np.zeros(width, np.float32), np.zeros(width, np.uint8)
         out = indptr, columns, values
         k = changes_of_heads(room.arrays, before, n, np.float32(self.least), old, changed, changed.view(np.uint64), out)
