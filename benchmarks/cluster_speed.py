@@ -138,7 +138,13 @@ def main() -> None:
     report(jobs)
     write_json(
         arguments.output,
-        {"machine": facts, "jobs": [vars(job) | {"rounds": [vars(facts) for facts in job.rounds]} for job in jobs]},
+        {
+            "machine": facts,
+            "jobs": [
+                vars(job) | {"ranker": job.ranker.__name__, "rounds": [vars(facts) for facts in job.rounds]}
+                for job in jobs
+            ],
+        },
     )
 
 

@@ -20,13 +20,18 @@ import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
 from tercet.errors import EngineError, MemoryLimitError, MissingExtraError
-from tercet.scale import Cluster
+from tercet.scale import Cluster, rounds
 from tercet.scale.changes import pairwise
 from tercet.scale.workers import Workers, processes_here
 
 pytest.importorskip("distributed")
 
 LIMIT = 60  # seconds; nothing here may take longer
+
+
+@pytest.fixture(autouse=True)
+def _workers_take_every_round(monkeypatch):
+    monkeypatch.setattr(rounds, "FEW_STEPS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -125,12 +130,22 @@ def test_workers_that_are_killed_change_nothing(name, n, board, scheduler):
         np.testing.assert_array_equal(array, expected[part])
 
 
+def test_rounds_of_a_few_steps_do_not_travel(board, scheduler, monkeypatch):
+    monkeypatch.setattr(rounds, "FEW_STEPS", 300)
+    expected, told = learn("here:2", board, tc.LowRankRanker(n_components=4))
+    found, cluster = learn(scheduler, board, tc.LowRankRanker(n_components=4), n_workers=2)
+    np.testing.assert_array_equal(found["U"], expected["U"])
+    assert {facts.steps <= 300 for facts in told.rounds} == {True, False}
+    assert all((facts.bytes_down == 0) == (facts.steps <= 300) for facts in cluster.rounds)
+
+
 _DRIVER = """
 import sys, os, signal
 import numpy as np
 import tercet as tc
 from scipy import sparse
-from tercet.scale import Cluster
+from tercet.scale import Cluster, rounds
+rounds.FEW_STEPS = 0
 X, y = sparse.csr_array(sparse.load_npz(sys.argv[1])), np.arange(300) % 2
 def say(event):
     if event.step >= 2000:

@@ -26,6 +26,7 @@ from tercet.scale.mixing import Mixer, Pace, mixer_of
 from tercet.scale.shares import LaidOut, Share, bytes_of, give_room_back, run_share
 
 MOST_STEPS = 1 << 18  # of a share
+FEW_STEPS = 1 << 13  # of a round that is over here before it would have reached the workers
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,23 @@ class RoundFacts:
 
     @classmethod
     def of(
-        cls, steps: int, shares: Sequence[Any], pieces: Sequence[Piece], began: float, sent: float, back: float
+        cls,
+        steps: int,
+        shares: Sequence[Any],
+        pieces: Sequence[Piece],
+        began: float,
+        sent: float,
+        back: float,
+        *,
+        travelled: bool = True,
     ) -> RoundFacts:
         """Those of a round that ends now, by the clock's readings when it began, was sent and was back."""
         ended = time.perf_counter()
         return cls(
             steps=steps,
-            bytes_down=sum(share.n_bytes for share in shares),
-            bytes_up=sum(piece.n_bytes for piece in pieces),
-            bytes_between=sum(piece.moved for piece in pieces),
+            bytes_down=sum(share.n_bytes for share in shares) if travelled else 0,
+            bytes_up=sum(piece.n_bytes for piece in pieces) if travelled else 0,
+            bytes_between=sum(piece.moved for piece in pieces) if travelled else 0,
             worker_seconds=max(piece.seconds for piece in pieces),
             driver_seconds=(sent - began) + (ended - back),
             seconds=ended - began,
@@ -148,6 +157,8 @@ class Rounds(Stepper):
             self._texts = self._mixer.lay_out(run.Q, run.D)
             self._diary.bytes_broadcast += self._executor.n_shares * bytes_of(self._texts)
         self._executor.broadcast(self._texts)
+        self._here = InProcess(self._executor.n_shares)
+        self._here.broadcast(self._texts)
 
     def step(self, limit: int) -> tuple[float, float]:
         run, began = self._run, time.perf_counter()
@@ -158,7 +169,10 @@ class Rounds(Stepper):
         total_rate = float(rate.astype(np.float64).sum())
         shares = [self._share(prefs, rate, total_rate, at) for at in range(self._executor.n_shares)]
         sent = time.perf_counter()
-        pieces = self._executor.run(shares)
+        # The way to the workers and back takes longer than a few steps, and the bits are the same here.
+        is_few = self._schedule.fixed is None and 0 < len(prefs) <= FEW_STEPS
+        here = is_few and not isinstance(self._executor, InProcess)
+        pieces = (self._here if here else self._executor).run(shares)
         back = time.perf_counter()
         tally = sum((piece.tally for piece in pieces), np.zeros(2))
         if limit and np.isfinite(tally).all():
@@ -166,7 +180,7 @@ class Rounds(Stepper):
             self._mixer.mix(found, total_rate)
             run.state.step += len(prefs)
         if limit:
-            self._diary.rounds.append(RoundFacts.of(len(prefs), shares, pieces, began, sent, back))
+            self._diary.rounds.append(RoundFacts.of(len(prefs), shares, pieces, began, sent, back, travelled=not here))
         return run.note(tally, len(prefs))
 
     def _draw(self, limit: int) -> tuple[Preferences, NDArray[np.float32]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,16 @@ class LaidOut:
     D: KernelRows | None  # None: the same as Q
     identity: tuple[sparse.csr_array, sparse.csr_array] | None = None
 
+    @cached_property
+    def own(self) -> tuple[KernelRows, KernelRows]:
+        """Both in memory of our own, once for all rounds: what lies in a buffer of the network is slower to read."""
+        queries = owned(self.Q)
+        return queries, queries if self.D is None else owned(self.D)
+
     def problem(self, Q: KernelRows | None = None) -> Problem:
-        queries = aligned(self.Q if Q is None else Q)
-        docs = queries if self.D is None else aligned(self.D)
+        queries, docs = self.own
+        if Q is not None:
+            queries = Q
         room = 2 * int(np.diff(docs[0]).max(initial=0))
         ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
         return Problem(queries, docs, (ints[0], floats[0], ints[1], floats[1]))
@@ -179,7 +187,7 @@ class SparseShare(Share):
             frozen=self.frozen,
         )
         # Rows of W are numbered as they were sent, so the query's words are, too.
-        words, place = aligned(texts.Q), np.zeros(self.shape[0], dtype=np.int32)
+        words, place = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
         place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         problem = texts.problem((words[0], place[words[1]], words[2]))
         state.make_ready(problem, texts.identity)
@@ -251,6 +259,15 @@ def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
     whole = np.empty((height, *values.shape[1:]), dtype=values.dtype)
     whole[rows] = values
     return whole
+
+
+def owned(rows: KernelRows) -> KernelRows:
+    """The same rows as a kernel was compiled for, not in somebody's buffer."""
+    return _owned(rows[0]), _owned(rows[1]), _owned(rows[2])
+
+
+def _owned(array: NDArray[Any]) -> NDArray[Any]:
+    return array if array.flags.owndata and array.flags.writeable else array.copy()
 
 
 def found_in(whole: NDArray[np.float32], before: SomeRows) -> DenseChange:
