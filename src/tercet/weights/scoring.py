@@ -35,7 +35,18 @@ def product(X: Matrix, M: Any) -> Any:
         return X.astype(np.float64) @ M.astype(np.float64)
     used, place = np.unique(X.indices, return_inverse=True)
     narrow = sparse.csr_array((X.data.astype(np.float64), place, X.indptr), shape=(X.shape[0], used.size))
-    return narrow @ M[used].astype(np.float64)
+    return narrow @ _some_rows(M, used).astype(np.float64)
+
+
+def _some_rows(M: Any, rows: NDArray[Any]) -> Any:
+    """``M[rows]``. SciPy copies all columns of M for it where they and the row ends are integers of different sizes."""
+    if not sparse.issparse(M):
+        return M[rows]
+    starts = M.indptr[rows].astype(np.int64)
+    lengths = M.indptr[rows + np.int64(1)] - starts
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+    return sparse.csr_array((M.data[places], M.indices[places], indptr), shape=(rows.size, M.shape[1]))
 
 
 def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDArray[np.float64]:
