@@ -130,6 +130,21 @@ def test_workers_that_are_killed_change_nothing(name, n, board, scheduler):
         np.testing.assert_array_equal(array, expected[part])
 
 
+def test_a_worker_that_left_since_the_last_look_changes_nothing(board, scheduler, monkeypatch):
+    there = Workers._workers
+    looks: list[int] = []
+
+    def outdated(self) -> list[str]:
+        looks.append(1)
+        return ["tcp://127.0.0.1:9", *there(self)[1:]] if len(looks) == 2 else there(self)
+
+    monkeypatch.setattr(Workers, "_workers", outdated)
+    found, _ = learn(scheduler, board, tc.LowRankRanker(n_components=4), n_workers=2)
+    expected, _ = learn("here:2", board, tc.LowRankRanker(n_components=4))
+    np.testing.assert_array_equal(found["U"], expected["U"])
+    assert len(looks) > 2
+
+
 def test_rounds_of_a_few_steps_do_not_travel(board, scheduler, monkeypatch):
     monkeypatch.setattr(rounds, "FEW_STEPS", 300)
     expected, told = learn("here:2", board, tc.LowRankRanker(n_components=4))

@@ -81,7 +81,11 @@ class Workers(Executor):
             )
 
         def send(at: int) -> Any:
-            return client.scatter([shares[at]], workers=[workers[at % len(workers)]], hash=False)[0]
+            where = workers[at % len(workers)]
+            try:
+                return client.scatter([shares[at]], workers=[where], hash=False)[0]
+            except KeyError as error:  # how the scheduler says that it does not know a worker
+                raise ConnectionError(f"the worker {where} is gone") from error
 
         def total(parts: Sequence[Any], block: int) -> Any:
             numbers = itertools.count()
