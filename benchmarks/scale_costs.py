@@ -2,7 +2,7 @@
 
 Documents are made up: 120 words each, drawn by Zipf's law from 200,000, in 50 classes that share words. Every cell is a
 process of its own, so that its peak memory is its own. Then simulations of what these sizes do not show: a vocabulary
-of 2.5 million words, documents that are no longer in the system's memory, rounds of training with up to 64 workers, and
+of 2.5 million words, documents that are no longer in the system's memory, rounds of training with up to 32 workers, and
 an index in ten pieces whose answers are merged.
 
 ``scale_projection.py`` reads the JSON of this and says what larger collections would take.
@@ -484,7 +484,7 @@ def main() -> None:
             for n in ((10_000, 30_000) if arguments.quick else (30_000, 200_000, 2_500_000))
         }
         results["workers"] = {
-            str(n): run_job("workers", n, scratch, arguments.seed) for n in ((2, 4) if arguments.quick else (2, 8, 64))
+            str(n): run_job("workers", n, scratch, arguments.seed) for n in ((2, 4) if arguments.quick else (2, 8, 32))
         }
     finally:
         shutil.rmtree(scratch)
