@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 
 def main() -> None:
-    from killing import kill_again_and_again
+    from support.killing import kill_again_and_again
 
     arguments = parse_arguments(__doc__, needs_data=False)
     facts = machine_facts()

@@ -1,0 +1,250 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tercet as tc
+from support.commands import run
+from tercet.data import read_run, write_beir
+
+PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory) -> Path:
+    """Queries use one word of a pair, their documents the other; only learning can bring them together."""
+    rng = np.random.default_rng(0)
+    fillers = [f"filler{i}" for i in range(60)]
+    docs, queries, qrels = {}, {}, {"train": {}, "dev": {}, "test": {}}
+    for i in range(300):
+        word = list(PAIRS.values())[i % 6]
+        docs[f"{i:03}"] = f"{word} " + " ".join(rng.choice(fillers, 8))
+    for i in range(180):
+        word = list(PAIRS)[i % 6]
+        queries[f"q{i}"] = f"{word} " + " ".join(rng.choice(fillers, 2))
+        split = "train" if i < 120 else "dev" if i < 150 else "test"
+        relevant = [d for d, text in docs.items() if text.startswith(PAIRS[word])]
+        qrels[split][f"q{i}"] = dict.fromkeys(relevant, 1)
+    folder = tmp_path_factory.mktemp("data") / "pairs"
+    write_beir(folder, docs, queries, qrels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(beir, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model"
+    result = run("fit", beir, "-o", path)
+    assert result.exit_code == 0, result.output
+    assert "a BEIR folder, 300 documents, 180 queries (judged: dev 30, test 30, train 120)" in result.output
+    assert "Learning was accepted" in result.output
+    assert "learned" in result.output
+    assert "BM25" in result.output
+    return path
+
+
+def test_fit_writes_a_model_that_learned(model):
+    loaded = tc.load(model)
+    assert loaded.report.accepted
+    learned, start = (dict(loaded.report.systems[i].values.items())["nDCG@10"][0] for i in (-1, -2))
+    assert learned > start + 0.1
+
+
+def test_related_words(model):
+    result = run("related", model, "car", "Doctor", "-k", 3)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert "automobile" in lines[0]
+    assert "physician" in lines[1]
+    assert run("related", model, "zebra").exit_code == 1
+
+
+def test_rank_writes_a_run_and_eval_measures_it(beir, model, tmp_path):
+    out = tmp_path / "run.trec.gz"
+    result = run("rank", beir, "--model", model, "-o", out, "-k", 20, "--split", "test")
+    assert result.exit_code == 0, result.output
+    ranked = read_run(out)
+    assert len(ranked) == 30
+    assert {len(docs) for docs in ranked.values()} == {20}
+    by_model = run("eval", beir, "--model", model, "-m", "nDCG@10", "-k", 20)
+    by_run = run("eval", "--qrels", beir / "qrels" / "test.tsv", "--run", out, "-m", "nDCG@10")
+    assert by_model.exit_code == by_run.exit_code == 0, by_model.output + by_run.output
+
+    def figures(result):
+        return [line.split("│")[2].strip() for line in result.output.splitlines() if line.startswith("│")]
+
+    assert figures(by_model) == figures(by_run)
+    expected = tc.evaluate(read_qrels_of(beir), ranked, "nDCG@10").mean("nDCG@10")
+    assert f"{expected:.4f}" in figures(by_run)[0]
+
+
+def read_qrels_of(beir):
+    return tc.data.read_beir(beir).qrels["test"]
+
+
+def test_explain_adds_up(beir, model):
+    result = run("explain", beir, "--model", model, "--query", "q150", "--doc", "000", "-k", 3)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()[2:]
+    numbers = [float(line.split()[0]) for line in lines]
+    assert numbers[0] == pytest.approx(sum(numbers[1:]), abs=5e-4)
+    free = run("explain", beir, "--model", model, "--query", "car zebra", "--doc", "000")
+    assert "the model does not know: zebra" in free.output
+
+
+def test_fit_from_named_files_holds_out_a_tenth(beir, tmp_path):
+    result = run(
+        *("fit", "--corpus", beir / "corpus.jsonl", "--queries", beir / "queries.jsonl"),
+        *("--qrels", beir / "qrels" / "train.tsv", "-o", tmp_path / "m"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "96 training queries, 12 for validation, 12 untouched" in result.output
+    assert "A tenth of the queries was held out for validation and another for testing." in result.output
+
+
+def test_a_split_plays_one_part_and_models_are_many(beir, tmp_path):
+    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev", "--models", 2)
+    assert result.exit_code == 0, result.output
+    assert "Learning (the mean of 2 models) was accepted" in result.output
+    assert "108 training queries, 12 for validation, 30 untouched" in result.output
+    assert "A tenth of the queries was held out for validation." in result.output
+
+
+def test_fit_labelled_folder(tmp_path):
+    rng = np.random.default_rng(1)
+    for label in ("space", "sport", "food"):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for i in range(40):
+            words = [f"{label}{w}" for w in rng.integers(0, 30, 6)] + [f"common{w}" for w in rng.integers(0, 9, 6)]
+            (tmp_path / "data" / label / f"{i}.txt").write_text(" ".join(words))
+    result = run("fit", tmp_path / "data", "-o", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    assert "120 texts in 3 labelled folders" in result.output
+    assert "12 for validation, 12 untouched" in result.output
+    assert tc.load(tmp_path / "m").report.measure == "AP"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit"], "Missing option '-o'"),
+        (["fit", "nowhere", "-o", "m"], "does not exist"),
+        (["fit", "-o", "m"], "name DATA, or --corpus and --queries"),
+        (["frobnicate"], "No such command"),
+        (["rank", ".", "--model", "."], "Missing option '-o'"),
+        (["eval", "."], "name --model, or --run and --qrels"),
+        (["related", "."], "Missing argument 'WORDS"),
+        (["eval", ".", "--model", ".", "--qrels", __file__, "--split", "dev"], "name one or the other"),
+        (["eval", "--qrels", __file__, "--run", __file__, "--split", "dev"], "--run needs --qrels, and none of"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_failures_are_one_line_and_exit_code_1(beir, model, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "qrels").mkdir()
+    (tmp_path / "broken" / "corpus.jsonl").write_text('{"_id": "1", "text": "a"}\n{"_id": "2", text}\n')
+    (tmp_path / "broken" / "queries.jsonl").write_text('{"_id": "1", "text": "a"}\n')
+    (tmp_path / "broken" / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n1\t1\t1\n")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for path in model.iterdir():
+        (damaged / path.name).write_bytes(path.read_bytes().replace(b"tercet", b"terzet"))
+    (tmp_path / "foreign.qrels").write_text("unknown 0 000 1\n")
+    for arguments, message in (
+        (("eval", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels"), "judges query 'unknown'"),
+        (
+            ("rank", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels", "--split", "train", "-o", "x"),
+            "judges query 'unknown'",
+        ),
+        (("fit", tmp_path / "broken", "-o", tmp_path / "m"), "corpus.jsonl:2: "),
+        (("fit", beir, "-o", tmp_path / "m", "--validation", "nope"), "no judgements for the split 'nope'"),
+        (("fit", beir, "-o", tmp_path / "m", "--measure", "nDCG@x"), "nDCG@x"),
+        (("related", damaged, "car"), "manifest.json"),
+        (("related", tmp_path, "car"), str(tmp_path)),
+        (("explain", beir, "--model", model, "--query", "car", "--doc", "x"), "no document 'x'"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 1, arguments
+        assert message in result.output
+        assert result.output.splitlines()[-1].startswith("error: ")
+        assert "Traceback" not in result.output
+    assert not (tmp_path / "m").exists(), "something half-written was left"
+
+
+def test_where_no_model_can_be_written_nothing_is_read_or_learned(beir, tmp_path):
+    for output in (beir, beir / "corpus.jsonl", beir / "corpus.jsonl" / "model"):
+        result = run("fit", beir, "-o", output)
+        assert result.exit_code == 1
+        assert len(result.output.splitlines()) == 1, "the folder was read first"
+        assert "nothing was written" in result.output
+    (tmp_path / "model").write_text("a file")
+    assert run("demo", "-o", tmp_path).output == f"error: {tmp_path / 'model'} exists and is not a folder; " + (
+        "nothing was written\n"
+    )
+
+
+def test_a_single_query_has_no_interval(beir, model, tmp_path):
+    (tmp_path / "one.qrels").write_text("q0 0 000 1\n")
+    result = run("eval", beir, "--model", model, "--qrels", tmp_path / "one.qrels", "-m", "P@1")
+    assert result.exit_code == 0, result.output
+    assert "nan" not in result.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX pipes")
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word(model):
+    command = Path(sys.executable).with_name("tercet")
+    with subprocess.Popen(
+        [command, "related", model, *["car"] * 5000], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_letters_the_output_cannot_hold_are_written_as_numbers(beir, model):
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tercet"), "explain", beir, "--model", model, "--query", "car", "--doc", "000"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        check=True,
+        timeout=60,
+    )
+    assert rb"car \u2192 automobile" in done.stdout
+
+
+def test_a_traceback_when_asked_for(tmp_path):
+    result = run("--traceback", "related", tmp_path, "car")
+    assert result.exit_code == 1
+    assert "Traceback" in result.output
+
+
+def test_the_installed_command_says_its_version():
+    command = Path(sys.executable).with_name("tercet")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == f"tercet, version {tc.__version__}"
+
+
+def test_the_demo_shows_a_real_gain_and_keeps_its_model(tmp_path):
+    result = run("demo", "-o", tmp_path / "demo")
+    assert result.exit_code == 0, result.output
+    for heading in ("held-out queries", "Strongest learned pairs", "helped most", "hurt most", "why"):
+        assert heading in result.output
+    report = tc.load(tmp_path / "demo" / "model").report
+    manifest = json.loads((tmp_path / "demo" / "model" / "manifest.json").read_text())
+    assert manifest["kind"] == "text-model"
+    assert report.accepted
+    difference, low, _, _ = report.change
+    assert 0 < low < difference, "the gain on untouched queries is within chance"

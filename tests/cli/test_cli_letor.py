@@ -1,0 +1,332 @@
+"""The command line with LETOR files, as a user types it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+import tercet as tc
+from support.commands import run
+from support.letor_data import made_up
+from tercet.cli import letor
+from tercet.cli.letor import RANKERS
+from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
+from tercet.features.model import FeatureModel
+from tercet.learn.linear import FTRLRanker
+from tercet.learn.rls import RankRLS, choose_rls
+from tercet.measure import Evaluation, measure_rows
+from tercet.model import TextModel
+from tercet.report import shown_interval
+from tercet.text import Vectoriser
+from tercet.weights import Identity, Weights
+
+NAMES = [f"name {j}" for j in range(1, 11)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("letor")
+    write_letor(folder / "train.txt", made_up(0))
+    write_letor(folder / "vali.txt", made_up(1, 20, first_query=100))
+    write_letor(folder / "test.txt", made_up(2, 25, first_query=200, comments=True))
+    write_letor(folder / "wide.txt", made_up(3, 5, n_features=12, first_query=300))
+    (folder / "names.txt").write_text("\n".join(f"{j} {name}" for j, name in enumerate(NAMES, 1)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(files, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model"
+    result = run(
+        *("fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
+        *("--names", files / "names.txt", "-o", path),
+    )
+    assert result.exit_code == 0, result.output
+    assert f"{path}: written after" in result.output
+    return path
+
+
+def test_fit_prints_the_table_and_the_features_by_name_and_writes_nothing_unasked(files, model, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    result = run(
+        *("fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
+        *("--names", files / "names.txt"),
+    )
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == f"{files / 'train.txt'}: a LETOR file, 30 queries, 360 rows, 10 features"
+    report = tc.load(model).report
+    assert str(report) in result.output
+    assert f"sparsity ratio {report.sparsity_ratio:.4f}" in result.output
+    shown = [re.fullmatch(r" +(\d+)  (name \d+) +([+-]\S+) +(█+)", line) for line in lines]
+    rows = [(int(m[1]), m[2], float(m[3]), len(m[4])) for m in shown if m]
+    expected = tc.load(model).features()
+    assert [row[:2] for row in rows] == [(e.feature, e.name) for e in expected]
+    assert [row[2] for row in rows] == pytest.approx([e.weight for e in expected], rel=1e-3)
+    assert rows[0][3] == 24
+    assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
+    assert lines[-1].endswith("nothing was written, as no -o was given")
+    assert "s of learning" in lines[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fit_cross_validates_and_shows_the_path(files):
+    result = run("fit", files / "train.txt", "--folds", 3, "--choose", "sparsest", "--path", "--measure", "AP")
+    assert result.exit_code == 0, result.output
+    assert "Cross-validation by query in 3 folds chose" in result.output
+    assert "the sparsest within one standard error of the best on AP" in result.output
+    assert len([line for line in result.output.splitlines() if line.startswith("→")]) == 1
+    assert "AP on the queries that chose" in result.output
+
+
+def test_a_given_penalty(files, tmp_path):
+    result = run("fit", files / "train.txt", "--test", files / "test.txt", "--l1", 2, "-o", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    data = read_letor(files / "train.txt")
+    expected = FTRLRanker(l1=2.0).fit(data.X, data.y, data.qid).coef_
+    assert (tc.load(tmp_path / "m").ranker.coef_ == expected).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", RANKERS)
+def test_every_ranker_can_be_asked_for(name, files, tmp_path):
+    result = run("fit", files / "train.txt", "--test", files / "test.txt", "--ranker", name, "-o", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    found = tc.load(tmp_path / "m")
+    assert type(found.ranker) is type(RANKERS[name]())
+    assert bool(found.report.path) == name.endswith("ftrl")
+
+
+def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp_path, monkeypatch):
+    arguments = ("fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "rankrls-gaussian")
+    result = run(*arguments, "-o", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    data = read_letor(files / "train.txt")
+    whole = tc.load(tmp_path / "m").ranker
+    expected = choose_rls(data.X, data.y, data.qid, l2s=letor.L2S, ranker=RankRLS(kernel="gaussian")).ranker
+    assert (whole.l2, whole.n_basis) == (expected.l2, None)
+    assert f"RankRLS, gaussian, l2={expected.l2:g}: no weights of features." in result.output
+    monkeypatch.setattr(letor, "MANY_ROWS", 359)
+    monkeypatch.setattr(letor, "N_BASIS", 50)
+    assert run(*arguments, "-o", tmp_path / "m").exit_code == 0
+    assert tc.load(tmp_path / "m").ranker.basis_.shape == (50, 10)
+    result = run("rank", tmp_path / "m", files / "test.txt")
+    assert len(result.stdout.splitlines()) == 300
+    result = run(*arguments[:-1], "rankrls")
+    assert "RankRLS, l2=" in result.output
+    assert "10 of 10 features" in result.output
+    assert run(*arguments, "--l1", 1).exit_code == 1
+
+
+def write_folds(folder: Path, data: LetorData) -> None:
+    parts = [left for _, left in query_folds(data.qid, 3)]
+    for k in range(3):
+        (folder / f"Fold{k + 1}").mkdir(parents=True)
+        for place, name in enumerate(("train", "vali", "test")):
+            rows = parts[(k + place) % 3]
+            write_letor(folder / f"Fold{k + 1}" / f"{name}.txt", LetorData(data.X[rows], data.y[rows], data.qid[rows]))
+
+
+def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
+    write_folds(tmp_path / "set", made_up(5, 24))
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "set", "set")
+    outputs = []
+    for name in ("set", "set.tar.gz"):
+        result = run("fit", tmp_path / name, "-o", tmp_path / "m")
+        assert result.exit_code == 0, result.output
+        assert f"{tmp_path / name}: a LETOR set of 3 folds, 10 features" in result.output
+        outputs.append(tc.load(tmp_path / "m"))
+    assert "24 test queries of 3 folds" in str(outputs[0].report)
+    assert (outputs[0].ranker.coef_ == outputs[1].ranker.coef_).all()
+    assert run("fit", tmp_path / "set", "--vali", "x").exit_code == 2
+    assert "has its own three parts" in run("fit", tmp_path / "set", "--folds", 2).output
+
+
+# -- rank -------------------------------------------------------------------------------------------------------------
+
+
+def test_rank_writes_a_score_for_each_row(files, model, tmp_path):
+    expected = tc.load(model).predict(read_letor(files / "test.txt").X)
+    for arguments in (("rank", model, files / "test.txt"), ("rank", files / "test.txt", "--model", model)):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+        assert [float(line) for line in result.stdout.splitlines()] == expected.tolist()
+        assert "a LETOR file, 25 queries" in result.stderr
+        result = run(*arguments, "-o", tmp_path / "scores.txt.gz")
+        assert result.exit_code == 0, result.output
+        packed = gzip.decompress((tmp_path / "scores.txt.gz").read_bytes()).decode()
+        assert [float(line) for line in packed.splitlines()] == expected.tolist()
+
+
+def test_rank_writes_a_run(files, model, tmp_path):
+    result = run("rank", model, files / "test.txt", "--format", "trec", "-o", tmp_path / "run.trec")
+    assert result.exit_code == 0, result.output
+    assert "25 queries, ids from the comments" in result.output
+    found = read_run(tmp_path / "run.trec")
+    assert {len(docs) for docs in found.values()} == {12}
+    data = read_letor(files / "test.txt")
+    scores = tc.load(model).predict(data.X)
+    assert found["q200"]["d3"] == scores[3]
+    run("rank", model, files / "test.txt", "--format", "trec", "-o", tmp_path / "few.trec", "-k", 2)
+    few = read_run(tmp_path / "few.trec")
+    assert {len(docs) for docs in few.values()} == {2}
+    best = np.argsort(-scores[:12], kind="stable")[:2]
+    assert list(few["q200"]) == [f"d{row}" for row in best]
+    result = run("rank", model, files / "vali.txt", "--format", "trec", "-o", tmp_path / "run.trec")
+    assert "rows counted from 1 as ids" in result.output
+    assert "13" in read_run(tmp_path / "run.trec")["q101"]
+
+
+def test_a_ranker_saved_by_itself_ranks_too(files, tmp_path):
+    data = read_letor(files / "train.txt")
+    rows = read_letor(files / "vali.txt").X
+    for ranker in (FTRLRanker(l1=1.0), RankRLS(), RankRLS(kernel="gaussian", n_basis=20)):
+        ranker.fit(data.X, data.y, data.qid).save(tmp_path / "ranker")
+        result = run("rank", tmp_path / "ranker", files / "vali.txt")
+        assert result.exit_code == 0, result.output
+        assert [float(line) for line in result.stdout.splitlines()] == ranker.predict(rows).tolist()
+    RankRLS(kernel="precomputed").fit(data.X @ data.X.T, data.y, data.qid).save(tmp_path / "ranker")
+    result = run("rank", tmp_path / "ranker", files / "vali.txt")
+    assert result.exit_code == 1
+    assert "ranks by a kernel matrix that is given to it" in result.output
+
+
+def test_features_that_training_never_saw_are_left_out_and_told_of(files, model):
+    result = run("rank", model, files / "wide.txt")
+    assert result.exit_code == 0, result.output
+    assert "features up to 12, training up to 10: the others are left out" in result.stderr
+    assert [float(line) for line in result.stdout.splitlines()] == tc.load(model).predict(
+        read_letor(files / "wide.txt").X[:, :10]
+    ).tolist()
+
+
+# -- eval and picture -------------------------------------------------------------------------------------------------
+
+
+def test_eval_measures_as_measure_rows_does(files, model):
+    data = read_letor(files / "test.txt")
+    scores = tc.load(model).predict(data.X)
+    result = run("eval", files / "test.txt", "--model", model)
+    assert result.exit_code == 0, result.output
+    names = [f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)] + ["AP"]
+    assert table_of(result) == expected_table(measure_rows(scores, data.y, data.qid, names))
+    result = run("eval", files / "test.txt", "--model", model, "-m", "AP(rel=2)", "-m", "P@5")
+    assert table_of(result) == expected_table(measure_rows(scores, data.y, data.qid, ["AP(rel=2)", "P@5"]))
+
+
+def table_of(result: Result) -> dict[str, str]:
+    """Measure -> mean and interval of the one system shown; cells may take several lines."""
+    heading, body = (
+        [line.strip(edge).split(edge)[1:] for line in result.stdout.splitlines() if line.startswith(edge)]
+        for edge in ("┃", "│")
+    )
+    names, cells = (
+        ["".join(part.strip() for part in column).replace(" ", "") for column in zip(*rows, strict=True)]
+        for rows in (heading, body)
+    )
+    return dict(zip(names, cells, strict=True))
+
+
+def expected_table(evaluation: Evaluation) -> dict[str, str]:
+    return {
+        str(m): shown_interval(evaluation.mean(m), *evaluation.interval(m), digits=4).replace(" ", "")
+        for m in evaluation.measures
+    }
+
+
+def test_picture_draws_the_path(model, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = run("picture", model, "-o", tmp_path / "path.svg")
+    assert result.exit_code == 0, result.output
+    assert result.output == f"{tmp_path / 'path.svg'}: 30 penalties\n"
+    assert (tmp_path / "path.svg").read_bytes().startswith(b"<?xml")
+    assert run("picture", model, "-o", tmp_path / "x.svg", "--words", 3).exit_code == 2
+
+
+# -- what does not fit ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "beir"
+    docs = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
+    queries = {str(i): text for i, text in enumerate(["purr", "bark", "swim"] * 4)}
+    write_beir(folder, docs, queries, {"train": {q: {"abc"[int(q) % 3]: 1} for q in queries}})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "{train}", "--cut", "words"], "--cut is for texts; "),
+        (["fit", "{train}", "--models", "2"], "--models is for texts; "),
+        (["fit", "{train}", "--train", "x"], "--train is for texts; "),
+        (["fit", "{train}", "--qrels", "{train}"], "--qrels is for texts; "),
+        (["fit", "{train}", "--vali", "{vali}", "--folds", "3"], "name one"),
+        (["fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
+        (["fit", "{beir}"], "Missing option '-o'"),
+        (["fit", "{beir}", "-o", "{out}", "--folds", "3"], "--folds is for LETOR files only"),
+        (["fit", "{beir}", "-o", "{out}", "--path"], "--path is for LETOR files only"),
+        (["rank", "{model}", "{train}", "--model", "{model}"], "two models are named"),
+        (["rank", "{train}"], "Missing option '--model'"),
+        (["rank", "{train}", "{model}"], "the first is the model, which is a folder"),
+        (["rank", "{model}", "{train}", "-k", "3"], "-k is for --format trec"),
+        (["rank", "{model}", "{train}", "--split", "x"], "--split is for texts; "),
+        (["rank", "{model}", "{train}", "--format", "trec"], "--format trec needs -o"),
+        (["rank", "{beir}", "--model", "{model}", "-o", "{out}", "--format", "trec"], "--format is for LETOR files"),
+        (["eval", "{train}", "--model", "{model}", "--split", "x"], "--split is for texts; "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage(arguments, message, files, beir, model, tmp_path):
+    places = {"train": files / "train.txt", "vali": files / "vali.txt", "beir": beir, "model": model}
+    result = run(*(a.format(**places, out=tmp_path / "out") for a in arguments))
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_path):
+    (tmp_path / "broken.txt").write_text("1 qid:1 1:0.5\n0 qid:1 0:2\n")
+    (tmp_path / "flat.txt").write_text("1 qid:1 1:0.5\n1 qid:1 1:2\n")
+    (tmp_path / "plain.txt").write_text("1 1:0.5\n0 1:2\n")
+    (tmp_path / "names.txt").write_text("1 a\n1 b\n")
+    text_model = tmp_path / "texts"
+    words = Vectoriser().fit(["cats purr"])
+    TextModel(words, words, Weights([Identity(n_terms=2)])).save(text_model)
+    for arguments, message in (
+        (("fit", tmp_path / "broken.txt"), "broken.txt:2: feature id 0; ids start at 1"),
+        (("fit", tmp_path / "flat.txt"), "nothing to learn from"),
+        (("fit", tmp_path / "plain.txt", "-o", tmp_path / "m"), "a LETOR file, which has qid:id on every line"),
+        (("fit", files / "train.txt", "--vali", "dev"), "--validation names 'dev'; next to a LETOR file"),
+        (("fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
+        (("fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: feature 1 again"),
+        (("fit", files / "train.txt", "--ranker", "adarank", "--l1", 1), "AdaRankRanker has no penalty"),
+        (("fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
+        (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "no judgements for the split"),
+        (("rank", text_model, files / "test.txt"), "a LETOR file needs a model that was fitted to one"),
+        (("rank", beir, "--model", model, "-o", tmp_path / "m"), "a text model is needed here"),
+        (("eval", files / "test.txt", "--model", text_model), "a LETOR file needs a model that was fitted to one"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 1, (arguments, result.output)
+        assert message in result.output, result.output
+        assert result.output.splitlines()[-1].startswith("error: ")
+    assert not (tmp_path / "m").exists(), "something was written"
+
+
+def test_a_model_of_a_ranker_without_weights_prints_none(capsys):
+    from tercet.cli.letor import print_features
+
+    class Other:
+        n_features_in_ = 3
+
+    print_features(FeatureModel(Other()))
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,159 @@
+"""``tercet index``, ``tercet search`` and ``tercet explain`` of an index, as a user types them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from support.commands import ok, run
+from support.indexes import DOCS, small_model
+from tercet.data import read_run, write_beir
+from tercet.search import Index
+
+TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    small_model(TEXTS, latent=True).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    queries = {"q1": "green avocado", "q2": "sky", "q3": "guava"}
+    write_beir(tmp_path / "data", TEXTS, queries, {"train": {"q1": {"a": 1}}})
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def index(model: Path, data: Path, tmp_path: Path) -> Path:
+    assert "4 documents, 7 words" in ok("index", data, "--model", model, "-o", tmp_path / "index")
+    return tmp_path / "index"
+
+
+def corpus(path: Path, docs: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"_id": d, "text": text}) + "\n" for d, text in docs.items()))
+    return path
+
+
+def test_search_with_reasons(index: Path) -> None:
+    plain = ok("search", index, "green avocado guava", "-k", 2)
+    assert "the model does not know: guava" in plain
+    best = Index.open(index).search("green avocado")[0]
+    assert f"  1  {best.score:.4f}  {best.doc_id}  {best.text}" in plain
+    assert "  2  " in plain
+    assert "  3  " not in plain
+    why = ok("search", index, "green avocado", "-k", 1, "--why")
+    word, _, contribution = best.why.pairs[0]
+    assert f"{contribution:+.4f}  {word}" in why
+    assert "nothing found" in ok("search", index, "guava")
+    assert "not exact" in ok("search", index, "green avocado eyes", "--max-terms", 1)
+
+
+def test_many_queries_become_a_run(index: Path, data: Path, tmp_path: Path) -> None:
+    output = ok("search", index, "--queries", data / "queries.jsonl", "-o", tmp_path / "run.trec", "-k", 3)
+    assert "3 queries, up to 3 documents each" in output
+    assert "1 queries found nothing" in output
+    found = read_run(tmp_path / "run.trec")
+    assert found == {qid: best for qid, best in Index.open(index).search_many(queries_of(data), 3).items() if best}
+
+
+def queries_of(data: Path) -> dict[str, str]:
+    lines = (data / "queries.jsonl").read_text().splitlines()
+    return {record["_id"]: record["text"] for record in map(json.loads, lines)}
+
+
+def test_explain_of_an_index(index: Path, data: Path, model: Path) -> None:
+    opened = Index.open(index)
+    assert opened.explain("green avocado", "a").table(20) in ok("explain", index, "green avocado", "a")
+    difference = ok("explain", index, "green avocado", "a", "--versus", "b")
+    assert "a over b for 'green avocado'" in difference
+    assert opened.versus("green avocado", "a", "b").table(20) in difference
+    same = ok("explain", data, "--model", model, "--query", "q1", "--doc", "a")
+    assert opened.explain("green avocado", "a").table(20) in same
+    stranger = run("explain", index, "green", "nobody")
+    assert (stranger.exit_code, stranger.stdout) == (1, "")
+    assert run("explain", index, "green").exit_code == 2
+    assert run("explain", data, "--model", model, "--query", "q1", "--doc", "a", "--versus", "b").exit_code == 2
+    assert run("explain", data, "--query", "q1", "--doc", "a").exit_code == 2
+
+
+def test_documents_come_and_go(index: Path, tmp_path: Path) -> None:
+    more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
+    assert "4 documents before, 6 now, in 2 segments" in ok("index", "--corpus", more, "-o", index, "--add")
+    again = run("index", "--corpus", more, "-o", index, "--add")
+    assert again.exit_code == 1
+    assert "'x' is in the index already" in again.output
+    ok("index", "--corpus", corpus(tmp_path / "new.jsonl", {"x": "eyes"}), "-o", index, "--replace")
+    assert Index.open(index).text("x") == "eyes"
+    (tmp_path / "ids.txt").write_text("y\n\nx\n")
+    assert "6 documents before, 3 now" in ok(
+        "index", "-o", index, "--remove", "a", "--remove-listed", tmp_path / "ids.txt", "--merge"
+    )
+    assert list(Index.open(index)) == ["b", "c", "é"]
+
+
+def test_wrong_usage(index: Path, model: Path, data: Path, tmp_path: Path) -> None:
+    for arguments in (
+        ("index", "--model", model, "-o", tmp_path / "new"),
+        ("index", data, "-o", tmp_path / "new"),
+        ("index", data, "--model", model),
+        ("index", data, "--model", model, "-o", index, "--add"),
+        ("index", data, "-o", index, "--add", "--replace"),
+        ("index", data, "-o", index, "--merge"),
+        ("search", index),
+        ("search", index, "green", "--queries", data / "queries.jsonl"),
+        ("search", index, "green", "-o", tmp_path / "run"),
+        ("search", index, "--queries", data / "queries.jsonl", "-o", tmp_path / "run", "--why"),
+    ):
+        assert run(*arguments).exit_code == 2, arguments
+    assert not (tmp_path / "new").exists()
+    refused = run("index", data, "--model", model, "-o", model)
+    assert refused.exit_code == 1
+    assert "expected 'index'" in refused.output
+    no_texts = tmp_path / "no-texts"
+    ok("index", data, "--model", model, "-o", no_texts, "--no-texts")
+    assert "green avocado" not in ok("search", no_texts, "avocado")
+
+
+def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> None:
+    small_model(TEXTS).save(tmp_path / "plain")
+    assert "  4  " not in ok("search", index, "sky", "--model", tmp_path / "plain")
+    assert "  4  " in ok("search", index, "sky")
+    small_model({"z": "other words"}).save(tmp_path / "other")
+    assert "another vectoriser" in run("search", index, "sky", "--model", tmp_path / "other").output
+
+
+def test_a_long_build_says_how_far_it_is(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("index", data, "--model", model, "-o", tmp_path / "index")
+    assert "so far" not in run(*command).stderr
+    monkeypatch.setattr(importlib.import_module("tercet.cli.reading"), "SAY_EVERY_SECONDS", 0.0)
+    assert run(*command).stderr == "4 documents so far\n"
+    assert run(*command, "--quiet").stderr == ""
+    more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
+    assert run("index", "--corpus", more, "-o", tmp_path / "index", "--add").stderr == "2 documents so far\n"
+
+
+def test_ids_are_taken_as_they_are(index: Path, tmp_path: Path) -> None:
+    names = ["007", "1e5", " blank before", "x" * 5000]
+    ok("index", "--corpus", corpus(tmp_path / "more.jsonl", dict.fromkeys(names, "green")), "-o", index, "--add")
+    assert list(Index.open(index))[-4:] == names
+    refused = run("search", index, "--queries", corpus(tmp_path / "q.jsonl", {"q": "green"}), "-o", tmp_path / "run")
+    assert refused.exit_code == 1
+    assert "document id ' blank before' holds a blank" in refused.output
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "ids.txt").write_text(f"007\n blank before\r\n{names[3]}", encoding="utf-8")
+    assert "8 documents before, 5 now, in" in ok("index", "-o", index, "--remove-listed", tmp_path / "ids.txt")
+    assert "1e5" in Index.open(index)
+    (tmp_path / "ids.txt").write_bytes(b"1e5\n\xff\n")
+    refused = run("index", "-o", index, "--remove-listed", tmp_path / "ids.txt")
+    assert refused.exit_code == 1
+    assert "ids.txt:2" in refused.output
+    assert "1e5" in Index.open(index)
+    assert "1 segment\n" in ok("index", "-o", index, "--merge")

@@ -1,0 +1,197 @@
+"""``tercet index --backend qdrant`` and what follows: searching, explaining, serving and learning on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.commands import ok, run
+from support.indexes import DOCS, small_model
+from support.qdrant_server import fake_qdrant
+from support.serving import made_docs, made_index, preferred, served
+from tercet.data import read_run, write_beir
+from tercet.search import Index, open_index
+from tercet.search.backends.qdrant import QdrantIndex, retrying
+from tercet.serve import learner
+
+TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
+
+
+def filled(tmp_path: Path) -> Path:
+    """Data, a model, and an index of each kind."""
+    small_model(TEXTS, latent=True).save(tmp_path / "model")
+    write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
+    common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
+    told = ok(*common, tmp_path / "index", "--backend", "qdrant", "--url", f"edge:{tmp_path / 'qdrant'}")
+    assert told == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
+    ok(*common, tmp_path / "embedded")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(tmp_path_factory.mktemp("filled"))
+
+
+def corpus(path: Path, docs: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"_id": d, "text": text}) + "\n" for d, text in docs.items()))
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("search", "", "green avocado guava", "--why"),
+        ("search", "", "green sky", "-k", 2),
+        ("search", "", "green sky", "--max-terms", 50),
+        ("explain", "", "green avocado", "a"),
+        ("explain", "", "green avocado", "a", "--versus", "b"),
+    ],
+    ids=str,
+)
+def test_the_same_commands_say_the_same(folder: Path, command: tuple[Any, ...]) -> None:
+    said = [ok(command[0], folder / name, *command[2:]) for name in ("index", "embedded")]
+    assert said[0] == said[1]
+    assert len(said[0].splitlines()) > 1
+
+
+def test_runs(folder: Path) -> None:
+    for name in ("index", "embedded"):
+        ok("search", folder / name, "--queries", folder / "data" / "queries.jsonl", "-o", folder / f"{name}.trec")
+    assert read_run(folder / "index.trec") == read_run(folder / "embedded.trec")
+
+
+def test_another_model(folder: Path) -> None:
+    small_model(TEXTS).save(folder / "plain")
+    said = [ok("search", folder / name, "green sky", "--model", folder / "plain") for name in ("index", "embedded")]
+    assert said[0] == said[1]
+    small_model(TEXTS, latent=True, seed=4).save(folder / "other")
+    assert "Index the documents again" in run("search", folder / "index", "sky", "--model", folder / "other").output
+
+
+def test_changes(tmp_path: Path) -> None:
+    folder = filled(tmp_path)
+    more = corpus(folder / "more.jsonl", {"x": "green green", "y": "sky"})
+    assert "4 documents before, 6 now\n" in ok("index", "--corpus", more, "-o", folder / "index", "--add")
+    corpus(more, {"x": "blue sky"})
+    told = ok("index", "--corpus", more, "-o", folder / "index", "--replace", "--remove", "a")
+    assert told == f"{folder / 'index'}: 6 documents before, 5 now\n"
+    assert list(open_index(folder / "index")) == ["b", "c", "é", "y", "x"]
+    result = run("index", "-o", folder / "index", "--merge")
+    assert result.exit_code == 1
+    assert "which merges by itself" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--backend", "qdrant"), "--backend qdrant and --url go together"),
+        (("--url", "http://localhost"), "--backend qdrant and --url go together"),
+        (("--backend", "embedded", "--url", "http://localhost"), "--backend qdrant and --url go together"),
+        (("--collection", "x"), "--collection is for them"),
+        (("--backend", "other"), "'other' is not one of"),
+    ],
+)
+def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> None:
+    result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *options)
+    assert result.exit_code == 2
+    assert problem in result.output
+    result = run("index", folder / "data", "-o", folder / "index", "--add", "--backend", "qdrant")
+    assert result.exit_code == 2
+    assert "are for a new index" in result.output
+
+
+def test_a_server_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "pause", lambda _: None)
+    place = ("--backend", "qdrant", "--url", "http://127.0.0.1:9", "--collection", "c")
+    result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *place)
+    assert result.exit_code == 1
+    assert result.output.startswith("error: http://127.0.0.1:9 does not answer: asking for its version was tried 3")
+    assert len(result.output.splitlines()) == 1
+
+
+def test_no_texts(folder: Path) -> None:
+    place = ("--backend", "qdrant", "--url", f"edge:{folder / 'qdrant'}", "--no-texts")
+    ok("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *place)
+    assert open_index(folder / "new").search("sky")[0].kept_text is None
+
+
+# -- the service ------------------------------------------------------------------------------------------------------
+
+
+def both(tmp_path: Path, latent: bool) -> tuple[QdrantIndex, Index]:
+    embedded = made_index(latent=latent)
+    url = f"edge:{tmp_path / 'qdrant'}"
+    return QdrantIndex.build(made_docs(), embedded.model, tmp_path / "index", url=url), embedded  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_the_service_searches_explains_and_learns(tmp_path: Path, latent: bool) -> None:
+    told = []
+    for at, index in enumerate(both(tmp_path, latent)):
+        with served(tmp_path / f"journal{at}" / "j.jsonl", index) as (client, service):
+
+            def ask(path: str) -> Any:
+                found = client.get(path).json()
+                found.pop("took_ms", None)
+                return found
+
+            answers = [ask("/search?q=green+avocado&k=5"), ask("/explain?q=green&doc=d3"), ask("/documents/d5")]
+            first, *_, last = answers[0]["learned"]
+            for better in (last, last):
+                said = client.post(
+                    "/prefer", json={"query": "green avocado", "better": better["id"], "worse": first["id"]}
+                )
+                assert said.status_code == 202, said.text
+            answers += [ask("/search?q=green+avocado&k=5"), ask("/explain?q=green+avocado&doc=d3&versus=d4")]
+            assert answers[3]["version"] == "v2"
+            assert answers[3]["learned"] != answers[0]["learned"]
+            missing = {"query": "green", "better": "nobody", "worse": "d1"}
+            assert client.post("/prefer", json=missing).status_code == 404
+            told.append((answers, service.version.digest))
+    assert told[0] == told[1]
+
+
+def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(retrying, "pause", lambda _: None)
+    model = made_index().model
+    with fake_qdrant(tmp_path / "server") as server:
+        index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
+        with served(tmp_path / "journal" / "j.jsonl", index) as (client, _):
+            server.fault = lambda method, path: 503
+            for said in (
+                client.get("/search?q=red+toast"),
+                client.post("/prefer", json={"query": "red", "better": "d1", "worse": "d2"}),
+            ):
+                assert said.status_code == 503
+                assert said.json()["type"] == "urn:tercet:problem:engine"
+                assert server.url not in said.text  # where it is, is for the log
+                assert int(said.headers["Retry-After"]) >= 1
+            assert server.url in caplog.text
+            server.fault = None
+            assert client.get("/search?q=red+toast").status_code == 200
+
+
+def test_learning_waits_for_qdrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(retrying, "pause", lambda _: None)
+    monkeypatch.setattr(learner, "_ENGINE_AWAY_SECONDS", 0.02)
+    model = made_index().model
+    with fake_qdrant(tmp_path / "server") as server:
+        index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
+        entries = [preferred(1, "green", "d1", "d2"), preferred(2, "sky", "d3", "d4")]
+        started = learner.Learner(index, [])
+        server.fault = lambda method, path: 503
+        futures = [started.tell(entry) for entry in entries]
+        with pytest.raises(TimeoutError):
+            futures[0].result(timeout=0.2)
+        assert "entry 1 waits to be learned" in caplog.text
+        assert started.failure is None
+        server.fault = None
+        assert futures[1].result(timeout=20).digest == learner.replay(made_index(), entries).digest
+        server.fault = lambda method, path: 503
+        started.tell(preferred(3, "sky", "d5", "d6"))
+        started.close()  # what it cannot learn is in the journal
+        assert started.current.number == 2

@@ -1,0 +1,227 @@
+"""``tercet vectorise`` and ``tercet fit`` on vectors, as a user types them, and the recipe behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tercet as tc
+from support.commands import ok, run
+from support.corpora import synonyms
+from support.learners import Killed, kill_at, same_bits
+from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_beir, write_preferences
+from tercet.errors import InputError
+from tercet.recipe.streaming import evaluate_vectors, fit_vectors, judgement_sampler
+from tercet.text.vectors import Vectors, vectorise
+from tercet.weights import Identity, Weights
+
+CORPUS = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
+
+
+def refused(*arguments: object) -> str:
+    result = run(*arguments)
+    assert result.exit_code in (1, 2), result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BEIR folder, its vectors, and judgements for learning and for measuring."""
+    folder = tmp_path_factory.mktemp("home")
+    parts = {"train": CORPUS.part(0, 40), "test": CORPUS.part(40)}
+    write_beir(folder / "data", CORPUS.docs, CORPUS.queries, parts)
+    output = ok("vectorise", folder / "data", "-o", folder / "vectors")
+    assert "81 documents, 60 queries, 70 words" in output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vectors(home: Path) -> Vectors:
+    return Vectors.open(home / "vectors", verify=True)
+
+
+# -- vectorise ------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_are_those_of_the_vectoriser(home, vectors):
+    vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"))
+    D = vectoriser.fit_transform_docs(CORPUS.docs.values(), queries=CORPUS.queries.values())
+    assert (vectors.docs.rows(np.arange(81)) != D).nnz == 0
+    assert (vectors.queries.rows(np.arange(60)) != vectoriser.transform_queries(CORPUS.queries.values())).nnz == 0
+    assert recognise(home / "vectors") == "vectors"
+
+
+def test_the_last_line_says_what_there_is(home, tmp_path):
+    output = ok("vectorise", home / "data", "-o", tmp_path / "vectors", "--weighting", "bm25", "--quiet")
+    found = Vectors.open(tmp_path / "vectors")
+    n_bytes = sum(file.stat().st_size for file in (tmp_path / "vectors").rglob("*") if file.is_file())
+    n = found.docs.n_entries
+    assert output.endswith(f"{n:,} entries ({n / 81:.1f} a document), {n_bytes:,} bytes\n")
+    assert found.vectoriser.weighting == "bm25"
+
+
+def test_files_by_name_and_fewer_words(home, tmp_path):
+    corpus, queries = home / "data" / "corpus.jsonl", home / "data" / "queries.jsonl"
+    ok("vectorise", "--corpus", corpus, "-o", tmp_path / "docs", "--max-words", 10, "--min-df", 2, "--cut", "words")
+    without = Vectors.open(tmp_path / "docs")
+    assert without.queries is None
+    assert without.docs.shape == (81, 10)
+    output = ok("vectorise", "--corpus", corpus, "--queries", queries, "-o", tmp_path / "both")
+    assert "60 queries" in output
+
+
+def test_a_model_brings_its_words(home, vectors, tmp_path):
+    words = tc.Vectoriser(weighting="bm25").fit(["say01 say02", "common03 say02"])
+    tc.TextModel(words, words, Weights([Identity(n_terms=3)])).save(tmp_path / "model")
+    ok("vectorise", home / "data", "--model", tmp_path / "model", "-o", tmp_path / "vectors")
+    assert Vectors.open(tmp_path / "vectors").vectoriser.words_ == words.words_
+    output = refused("vectorise", home / "data", "--model", tmp_path / "model", "-o", tmp_path / "x", "--min-df", 2)
+    assert "--min-df is for words that are learned" in output
+
+
+def test_what_cannot_be_vectorised(home, tmp_path):
+    assert "name DATA or --corpus" in refused("vectorise", "-o", tmp_path / "x")
+    assert "holds vectors already" in refused("vectorise", home / "data", "-o", home / "vectors")
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"_id": "a", "text": "cats"}\n{"_id": "b", "text": "dogs"}\n{"_id": "a", "text": "fish"}\n')
+    assert "'a' belongs to row 0 and to row 2" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    corpus.write_text("")
+    assert "corpus.jsonl: the file holds no documents" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
+    corpus.write_text('{"_id": "a", "text": "cats"}\n{"_id": "b"}\n')
+    assert "corpus.jsonl:2" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
+    for label in ("one", "two"):
+        (tmp_path / "labelled" / label).mkdir(parents=True)
+        for name in ("a.txt", "b.txt"):
+            (tmp_path / "labelled" / label / name).write_text("words")
+    assert "tercet fit takes them" in refused("vectorise", tmp_path / "labelled", "-o", tmp_path / "x")
+
+
+# -- fit ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_learned_from_judgements_and_measured(home, tmp_path):
+    output = ok(
+        *("fit", home / "vectors", "--qrels", home / "data" / "qrels" / "train.tsv", "-o", tmp_path / "model"),
+        *("--validation-qrels", home / "data" / "qrels" / "test.tsv", "--steps", 20_000, "--quiet"),
+    )
+    assert "vectors of 81 documents and 60 queries" in output
+    assert "40 training queries, 0 for validation, 20 untouched" in output
+    assert "nothing was held out to choose by" in output
+    assert "written after 20,000 steps" in output
+    model = tc.load(tmp_path / "model")
+    start, learned = (system.values["nDCG@10"][0] for system in model.report.systems)
+    assert learned > start + 0.1
+    test = CORPUS.part(40)
+    ranked = model.rank({qid: CORPUS.queries[qid] for qid in test}, CORPUS.docs, k=81)
+    assert learned == pytest.approx(tc.evaluate(test, ranked, ["nDCG@10"]).mean("nDCG@10"))
+    assert "written" in ok("report", tmp_path / "model", "-o", tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal"])
+def test_preferences_are_read_as_they_are_learned_from(ranker, home, vectors, tmp_path):
+    sampler = judgement_sampler(vectors, CORPUS.part(0, 40))
+    drawn = sampler.draw(np.random.default_rng(0), 3000)
+    prefs = tc.Preferences(*drawn)
+    ids = (vectors.query_ids, vectors.doc_ids, vectors.doc_ids)
+    names = [tuple(side.many(rows)) for side, rows in zip(ids, drawn, strict=True)]
+    write_preferences(tmp_path / "preferences.tsv", PreferenceTriples(*names))
+    output = ok(
+        *("fit", home / "vectors", "--preferences", tmp_path / "preferences.tsv", "-o", tmp_path / "model"),
+        *("--ranker", ranker, "--quiet"),
+    )
+    assert "3,000 preferences, read as they are learned from" in output
+    assert "Nothing was held out" in output
+    model = tc.load(tmp_path / "model")
+    assert model.report is None
+    assert same_bits(model.weights, fit_vectors(vectors, prefs, ranker, verbose=False).weights)
+
+
+def test_a_fit_goes_on_from_its_checkpoint(home, vectors, tmp_path):
+    qrels = CORPUS.part(0, 40)
+    expected = fit_vectors(vectors, qrels, "diagonal", n_steps=20_000, verbose=False)
+    callbacks = [tc.Checkpoint(tmp_path / "kept", every=1), kill_at(9000)]
+    with pytest.raises(Killed):
+        fit_vectors(vectors, qrels, "diagonal", n_steps=20_000, verbose=False, callbacks=callbacks)
+    ok(
+        *("fit", home / "vectors", "--qrels", home / "data" / "qrels" / "train.tsv", "-o", tmp_path / "model"),
+        *("--ranker", "diagonal", "--steps", 20_000, "--checkpoint", tmp_path / "kept", "--quiet"),
+    )
+    assert same_bits(tc.load(tmp_path / "model").weights, expected.weights)
+
+
+def test_wrong_usage_of_vectors_says_what_is_right(home, tmp_path):
+    qrels = ("--qrels", home / "data" / "qrels" / "train.tsv")
+    fit = ("fit", home / "vectors", "-o", tmp_path / "model")
+    assert "with --qrels or with --preferences" in refused(*fit)
+    assert "with --qrels or with --preferences" in refused(*fit, *qrels, "--preferences", qrels[1])
+    assert "--stem is not for vectors" in refused(*fit, *qrels, "--stem", "english")
+    assert "low-rank, sparse, diagonal" in refused(*fit, *qrels, "--ranker", "ftrl")
+    assert "Missing option '-o'" in refused("fit", home / "vectors", *qrels)
+    data = ("fit", home / "data", "-o", tmp_path / "model")
+    assert "--steps is for vectors" in refused(*data, "--steps", 10)
+    assert "--ranker sparse is for vectors" in refused(*data, "--ranker", "sparse")
+    words = tc.Vectoriser().fit(["cats purr"])
+    tc.TextModel(words, words, Weights([Identity(n_terms=2)])).save(tmp_path / "words")
+    assert "recognised as 'vectors'" in refused(
+        "index", home / "vectors", "--model", tmp_path / "words", "-o", tmp_path / "x"
+    )
+
+
+# -- the recipe -----------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_has_the_bits_of_one_in_memory(vectors):
+    qrels = CORPUS.part(0, 40)
+    D, Q = vectors.docs.rows(np.arange(81)), vectors.queries.rows(np.arange(60))
+    rows = [{name: at for at, name in enumerate(names)} for names in (CORPUS.queries, CORPUS.docs)]
+    sampler = JudgementSampler.from_qrels(qrels, n_docs=81, query_rows=rows[0], doc_rows=rows[1])
+    source = tc.SampledSource(sampler, 5000, random_state=3)
+    expected = tc.SparseRanker(random_state=3, verbose=False).fit(Q, source, D)
+    found = fit_vectors(vectors, qrels, "sparse", n_steps=5000, random_state=3, verbose=False)
+    assert same_bits(found.weights, expected.weights_)
+
+
+def test_two_vocabularies_are_learned_and_measured(tmp_path):
+    queries, docs = (tc.Vectoriser().fit(side.values()) for side in (CORPUS.queries, CORPUS.docs))
+    two = vectorise(CORPUS.docs, CORPUS.queries, tmp_path / "two", vectoriser=docs, query_vectoriser=queries)
+    model = fit_vectors(two, CORPUS.part(0, 40), n_steps=2000, test=CORPUS.part(40), verbose=False)
+    assert model.weights.shape == (len(queries.words_), len(docs.words_))
+    assert [system.name for system in model.report.systems] == ["learned"]
+    assert "nothing to compare it with" in str(model.report)
+
+
+def test_measuring_by_blocks_is_measuring_the_whole(vectors, monkeypatch):
+    weights = Weights([Identity(n_terms=vectors.docs.shape[1])])
+    test = CORPUS.part(40)
+    whole = evaluate_vectors(vectors, weights, test, ["nDCG@10", "AP"])
+    monkeypatch.setattr("tercet.data.mapped_rows.BLOCK_ENTRIES", 20)
+    monkeypatch.setattr("tercet.recipe.streaming._QUERIES_AT_ONCE", 3)
+    parted = evaluate_vectors(vectors, weights, test, ["nDCG@10", "AP"])
+    np.testing.assert_array_equal(parted.values, whole.values)
+    assert parted.qids == whole.qids == tuple(test)
+    asked = {qid: CORPUS.queries[qid] for qid in test}
+    everything = tc.TextModel(vectors.vectoriser, vectors.vectoriser, weights).rank(asked, CORPUS.docs, k=81)
+    np.testing.assert_allclose(parted.values, tc.evaluate(test, everything, ["nDCG@10", "AP"]).values)
+
+
+def test_what_cannot_be_learned_says_why(vectors, tmp_path):
+    with pytest.raises(InputError, match="qrels judge query 'nobody'"):
+        fit_vectors(vectors, {"nobody": {"d1": 1}})
+    with pytest.raises(InputError, match="qrels judge document 'nothing' for query 'q1'"):
+        fit_vectors(vectors, {"q1": {"nothing": 1}})
+    with pytest.raises(InputError, match="test have no query with a relevant document"):
+        fit_vectors(vectors, CORPUS.part(0, 40), test={"q1": {"d1": 0}})
+    with pytest.raises(InputError, match="test judge query 'q39', which is learned from"):
+        fit_vectors(vectors, CORPUS.part(0, 40), test=CORPUS.part(39))
+    with pytest.raises(InputError, match="n_steps"):
+        fit_vectors(vectors, CORPUS.part(0, 40), n_steps=0)
+    with pytest.raises(InputError, match="expected a term-pair ranker, or one of low-rank"):
+        fit_vectors(vectors, CORPUS.part(0, 40), "best")
+    with pytest.raises(InputError, match="n_steps is for preferences drawn"):
+        fit_vectors(vectors, tc.Preferences([0], [1], [2]), n_steps=10)
+    without = vectorise(CORPUS.docs, None, tmp_path / "vectors")
+    with pytest.raises(InputError, match="has no queries"):
+        fit_vectors(without, CORPUS.part(0, 40))

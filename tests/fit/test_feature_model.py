@@ -1,0 +1,272 @@
+"""Models of feature vectors: the file, names, ids and the picture."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tercet as tc
+from support.bundles import arrays_file, reseal
+from support.letor_data import made_up
+from tercet.data import LetorData, read_feature_names
+from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
+from tercet.features.model import FeatureModel, as_run, document_ids
+from tercet.features.recipe import fit_letor
+from tercet.features.report import PathPoint
+from tercet.learn.linear import (
+    FTRLRanker,
+)
+from tercet.pictures.path import draw_path, pareto_front
+
+NAMES = tuple(f"name {j}" for j in range(1, 11))
+
+
+@pytest.fixture(scope="module")
+def train() -> LetorData:
+    return made_up(0)
+
+
+@pytest.fixture(scope="module")
+def vali() -> LetorData:
+    return made_up(1, 20, first_query=100)
+
+
+@pytest.fixture(scope="module")
+def held() -> LetorData:
+    return made_up(2, 25, first_query=200)
+
+
+@pytest.fixture(scope="module")
+def model(train, vali, held) -> FeatureModel:
+    return fit_letor(train, validation=vali, test=held, feature_names=NAMES)
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_saved_model_comes_back(model, held, tmp_path):
+    model.save(tmp_path / "m")
+    again = tc.load(tmp_path / "m")
+    assert isinstance(again, FeatureModel)
+    assert (again.predict(held.X) == model.predict(held.X)).all()
+    assert again.features() == model.features()
+    assert again.report == model.report
+    assert str(again.report) == str(model.report)
+    assert again.report.path_table() == model.report.path_table()
+    # The ranker inside learns on, to the bit.
+    for each in (again, model):
+        each.save(tmp_path / "copy")
+    more = [tc.load(tmp_path / name).ranker.partial_fit(held.X, held.y, held.qid).coef_ for name in ("m", "copy")]
+    assert (more[0] == more[1]).all()
+
+
+def test_a_model_without_names_and_report_comes_back(train, tmp_path):
+    FeatureModel(FTRLRanker(l1=0.0).fit(train.X, train.y, train.qid)).save(tmp_path / "m")
+    again = tc.load(tmp_path / "m")
+    assert (again.feature_names, again.report) == (None, None)
+    assert again.features()[0].name is None
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Path:
+    data = made_up(3, 4, 4, 3)
+    path = tmp_path_factory.mktemp("small") / "m"
+    fit_letor(data, folds=2, l1s=[1.0, 0.0], feature_names=["é", "b", "c"]).save(path)
+    return path
+
+
+@pytest.mark.parametrize("which", ["manifest", "arrays"])
+def test_every_damaged_byte_is_a_typed_error(small, tmp_path, which):
+    shutil.copytree(small, tmp_path / "m")
+    path = tmp_path / "m" / "manifest.json" if which == "manifest" else arrays_file(tmp_path / "m")
+    original = path.read_bytes()
+    for position in range(0, len(original), 7 if which == "manifest" else 3):
+        changed = bytearray(original)
+        changed[position] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(BundleError):
+            tc.load(tmp_path / "m")
+    path.write_bytes(original[:-1])
+    with pytest.raises(BundleError):
+        tc.load(tmp_path / "m")
+    path.write_bytes(original)
+    assert tc.load(tmp_path / "m").n_features == 3
+
+
+def at(*keys, to):
+    def change(manifest):
+        for key in keys[:-1]:
+            manifest = manifest[key]
+        manifest[keys[-1]] = to
+
+    return change
+
+
+REPORT = ("meta", "report")
+FORGERIES = {
+    "no ranker": (lambda m: m["meta"].pop("ranker"), "has no 'ranker'"),
+    "another ranker": (at("meta", "ranker", "class", to="Weights"), "unknown class 'Weights'"),
+    "a class that scores pairs of terms": (at("meta", "ranker", "class", to="SparseRanker"), "unknown class"),
+    "a wrong parameter": (at("meta", "ranker", "params", "rate", to=-1), "rate"),
+    "an unknown field": (at("meta", "extra", to=1), "unknown fields: 'extra'"),
+    "names of numbers": (at("meta", "feature_names", to=[1, 2, 3]), "must be strings"),
+    "too few names": (at("meta", "feature_names", to=["a"]), "1 feature names and 3 features"),
+    "a report of another model": (at(*REPORT, "n_features", to=4), "the report is of 4 features"),
+    "a report with more": (at(*REPORT, "extra", to=4), "unknown fields: 'extra'"),
+    "a report with less": (lambda m: m["meta"]["report"].pop("split"), "has no 'split'"),
+    "one system": (lambda m: m["meta"]["report"]["systems"].pop(), "two systems"),
+    "systems of other measures": (lambda m: m["meta"]["report"]["systems"][0]["values"].pop(), "the same measures"),
+    "a system of words": (at(*REPORT, "systems", 0, "values", 0, to=["AP", "a", 1, 1]), "expected 3 numbers"),
+    "a choice there is not": (at(*REPORT, "chosen", to=2), "2 penalties, and chose number 2"),
+    "a negative choice": (at(*REPORT, "chosen", to=-1), "2 penalties, and chose number -1"),
+    "no choice": (at(*REPORT, "chosen", to=None), "2 penalties, and chose number None"),
+    "a path without choice": (at(*REPORT, "path", to=[]), "0 penalties, and chose number"),
+    "a rule there is not": (at(*REPORT, "choose", to="worst"), "the choice 'worst'"),
+    "a point of three": (at(*REPORT, "path", 0, to=[1.0, 2, 0.5]), "expected a penalty, features used"),
+    "half a feature": (at(*REPORT, "path", 0, to=[1.0, 0.5, 0.5, 0.0]), "expected a penalty, features used"),
+    "a point of words": (at(*REPORT, "path", 0, to=["a", 2, 0.5, 0.0]), "expected 2 numbers"),
+    "too large a number": (at(*REPORT, "path", 0, to=[10**400, 2, 0.5, 0.0]), "no float holds"),
+    "too few differences": (lambda m: m["meta"]["report"]["changes"].pop(), "one difference for each measure"),
+    "a difference of two": (at(*REPORT, "changes", 0, to=[1.0, 2.0]), "expected 4 numbers"),
+    "notes of numbers": (at(*REPORT, "notes", to=[1]), "expected values of type str"),
+    "folds of truth": (at(*REPORT, "used_by_fold", to=[True]), "expected values of type int"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_models_are_refused(name, small, tmp_path):
+    change, message = FORGERIES[name]
+    shutil.copytree(small, tmp_path / "m")
+    reseal(tmp_path / "m", change)
+    with pytest.raises(BundleError, match=message):
+        tc.load(tmp_path / "m")
+
+
+def test_an_array_too_many_is_refused(small, tmp_path):
+    from tercet.store import read_bundle, write_bundle
+
+    bundle = read_bundle(small)
+    write_bundle(tmp_path / "m", kind=bundle.kind, meta=bundle.meta, arrays={**bundle.arrays, "other": np.zeros(1)})
+    with pytest.raises(DamagedBundleError, match="unexpected array 'other'"):
+        tc.load(tmp_path / "m")
+
+
+def test_what_is_not_fitted_is_no_model():
+    with pytest.raises(InputError, match="FTRLRanker is not fitted"):
+        FeatureModel(FTRLRanker())
+    failed = FTRLRanker()
+    with pytest.raises(InputError, match="nothing to learn from"):
+        failed.fit([[1.0], [2.0]], [1, 1])
+    with pytest.raises(InputError, match="FTRLRanker is not fitted"):
+        FeatureModel(failed)
+
+
+def test_a_model_takes_only_what_is_of_its_kind(model, held):
+    with pytest.raises(InputError, match="data must be LetorData, as read_letor gives it; got ndarray"):
+        model.evaluate(held.X)
+    with pytest.raises(InputError, match="the report must be a FeatureReport; got str"):
+        FeatureModel(model.ranker, report="good")
+
+
+# -- names and ids ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["a b\nc\n\nd", "2 c\n1\ta b\n 3  d \n", "﻿1 a b\r\n2 c\r\n3 d"], ids=["in order", "by id", "a mark"]
+)
+def test_feature_names_in_both_forms(text, tmp_path):
+    (tmp_path / "names.txt").write_text(text, newline="")
+    assert read_feature_names(tmp_path / "names.txt", 3) == ("a b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names.txt: the file holds no names"),
+        ("a\nb", "names.txt: 2 names for 3 features; feature 3 has none"),
+        ("1 a\n3 c", "feature 2 has none"),
+        ("a\nb\nc\nd", "names.txt:4: name 'd' of feature 4; there are features 1 to 3"),
+        ("0 a", "names.txt:1: name 'a' of feature 0; there are features 1 to 3"),
+        ("1 a\n1 b", "names.txt:2: feature 1 again; line 1 names it already"),
+        ("1 a\n2 a", "names.txt:2: name 'a' again; line 1 has it already"),
+        ("1 a\nb", "names.txt:2: 'b'; the first line has an id and a name, so every line needs both"),
+        ("9" * 30 + " a", "within 64 bits"),
+    ],
+)
+def test_wrong_names_are_refused_with_their_line(text, message, tmp_path):
+    (tmp_path / "names.txt").write_text(text)
+    with pytest.raises(FormatError) as caught:
+        read_feature_names(tmp_path / "names.txt", 3)
+    assert message in str(caught.value)
+
+
+def test_documents_are_named_by_comments_only_when_all_have_one():
+    data = made_up(0, 2, 6, comments=True)
+    ids, from_comments = document_ids(data)
+    assert from_comments
+    assert ids[:2] == ["d0", "d1"]
+    scores = np.arange(12.0)
+    assert as_run(data, scores)["q1"]["d2"] == 8.0
+    partly = LetorData(data.X, data.y, data.qid, ("", *data.comments[1:]))
+    assert document_ids(partly) == ([str(row) for row in range(1, 13)], False)
+    twice = LetorData(data.X, data.y, data.qid, ("docid = x",) * 12)
+    with pytest.raises(InputError, match="query 'q0' has document 'x' in two rows"):
+        as_run(twice, scores)
+
+
+# -- the picture ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1, max_size=15), st.booleans())
+def test_no_point_is_as_sparse_and_better_than_one_of_the_front(points, higher):
+    path = tuple(PathPoint(1.0, n_used, value / 20, None) for n_used, value in points)
+    front = pareto_front(path, higher_is_better=higher)
+    sign = 1 if higher else -1
+    for place in range(len(path)):
+        beaten = any(
+            other.n_used <= path[place].n_used
+            and sign * other.value >= sign * path[place].value
+            and (other.n_used, other.value) != (path[place].n_used, path[place].value)
+            for other in path
+        )
+        same = [i for i in front if (path[i].n_used, path[i].value) == (path[place].n_used, path[place].value)]
+        assert beaten != (len(same) == 1)
+
+
+def test_the_picture_shows_the_path_the_choice_and_the_weights(model, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in ("path.png", "path.svg", "path.pdf"):
+        assert tc.picture(model, tmp_path / name) is model
+        assert (tmp_path / name).stat().st_size > 1000
+    tc.picture(model, tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "path.svg").read_bytes()
+    left, right = draw_path(model, n_features=2).axes
+    chosen = model.report.path[model.report.chosen]
+    assert [text.get_text() for text in left.texts] == [f"{chosen.n_used} of 10: {chosen.value:.4f}"]
+    dots = next(line for line in left.lines if line.get_label() == "one penalty each")
+    assert dots.get_xdata().tolist() == [point.n_used for point in model.report.path]
+    assert dots.get_ydata().tolist() == [point.value for point in model.report.path]
+    assert [label.get_text() for label in right.get_yticklabels()] == [row.label for row in model.features()[:2]]
+    assert [bar.get_width() for bar in right.patches] == [row.weight for row in model.features()[:2]]
+
+
+def test_pictures_of_little(train, vali, tmp_path):
+    pytest.importorskip("matplotlib")
+    fixed = fit_letor(train, validation=vali, l1s=[1.0])
+    assert draw_path(fixed).axes[0].texts[0].get_text() == "no penalty was chosen: there is no path"
+    nothing = fit_letor(LetorData(np.zeros((8, 4)), [1, 0] * 4, np.repeat(list("abcd"), 2)))
+    assert draw_path(nothing).axes[1].texts[0].get_text() == "no feature has a weight"
+    tc.picture(fit_letor(train, validation=vali, measure="RankLoss"), tmp_path / "loss.png")
+    with pytest.raises(InputError, match="no report"):
+        draw_path(FeatureModel(nothing.ranker))
+    for wrong in (0, 2.5, "all"):
+        with pytest.raises(InputError, match="at least 1"):
+            draw_path(fixed, n_features=wrong)
+    with pytest.raises(InputError, match="of a FeatureModel; got FTRLRanker"):
+        draw_path(nothing.ranker)

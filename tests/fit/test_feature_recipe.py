@@ -1,0 +1,543 @@
+"""Learning from feature vectors: folds, the recipe, the choice and the report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+import tercet as tc
+from support.letor_data import RELEVANT, made_up
+from tercet.data import LetorData, LetorFold, query_folds
+from tercet.errors import InputError, ParameterError
+from tercet.features import choice
+from tercet.features.choice import Plan, mixed_rows
+from tercet.features.model import FeatureModel, fit_width
+from tercet.features.recipe import MEASURE, fit_letor, fit_letor_folds
+from tercet.learn.linear import (
+    AdaRankRanker,
+    FenchelRanker,
+    FTRLRanker,
+    ListNetRanker,
+    ProximalRanker,
+    RSRanker,
+    l1_path,
+)
+from tercet.learn.rls import RankRLS, RLSRegressor, choose_rls
+from tercet.measure import measure_rows, paired_test
+from tercet.measure.orders import compare_orders
+
+NAMES = tuple(f"name {j}" for j in range(1, 11))
+
+
+@pytest.fixture(scope="module")
+def train() -> LetorData:
+    return made_up(0)
+
+
+@pytest.fixture(scope="module")
+def vali() -> LetorData:
+    return made_up(1, 20, first_query=100)
+
+
+@pytest.fixture(scope="module")
+def held() -> LetorData:
+    return made_up(2, 25, first_query=200)
+
+
+@pytest.fixture(scope="module")
+def model(train, vali, held) -> FeatureModel:
+    return fit_letor(train, validation=vali, test=held, feature_names=NAMES)
+
+
+# -- folds by query ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(
+    qid=st.lists(st.integers(0, 12), min_size=1, max_size=60),
+    n_folds=st.integers(2, 5),
+    seed=st.integers(0, 9),
+    as_text=st.booleans(),
+)
+def test_folds_cover_every_row_once_split_no_query_and_are_balanced(qid, n_folds, seed, as_text):
+    ids = np.array(qid).astype(str) if as_text else np.array(qid)
+    n_queries = len(set(qid))
+    if n_folds > n_queries:
+        with pytest.raises(InputError, match=f"from 2 to the {n_queries} queries"):
+            query_folds(ids, n_folds, seed)
+        return
+    folds = query_folds(ids, n_folds, seed)
+    assert sorted(np.concatenate([test for _, test in folds]).tolist()) == list(range(len(qid)))
+    sizes = []
+    for learned, left in folds:
+        assert not set(ids[learned].tolist()) & set(ids[left].tolist())
+        assert len(learned) + len(left) == len(qid)
+        assert (np.diff(left) > 0).all()
+        sizes.append(len(set(ids[left].tolist())))
+    assert max(sizes) - min(sizes) <= 1
+    again = query_folds(ids, n_folds, seed)
+    assert all((a[1] == b[1]).all() for a, b in zip(folds, again, strict=True))
+
+
+def test_another_seed_deals_otherwise(train):
+    assert (query_folds(train.qid, 5, 0)[0][1].tolist()) != (query_folds(train.qid, 5, 1)[0][1].tolist())
+
+
+@pytest.mark.parametrize("wrong", [1, 0, 2.5, True, None])
+def test_a_number_of_folds_that_is_none_is_refused(train, wrong):
+    with pytest.raises(InputError, match="n_folds must be a whole number"):
+        query_folds(train.qid, wrong)
+    with pytest.raises(InputError, match="qid must hold strings or integers"):
+        query_folds(np.array([0.5, 1.5]))
+
+
+def test_scikit_learn_takes_the_folds(train):
+    def top_grade(ranker, X, y):
+        return float(y[ranker.predict(X).argmax()])
+
+    found = cross_val_score(
+        FTRLRanker(rate=1.0),
+        train.X,
+        train.y,
+        params={"qid": train.qid},
+        cv=query_folds(train.qid, 3),
+        scoring=top_grade,
+        error_score="raise",
+    )
+    assert found.shape == (3,)
+    assert found.mean() > train.y.mean()
+
+
+# -- learning and choosing --------------------------------------------------------------------------------------------
+
+
+def test_the_known_answer_is_found(model, held):
+    strongest = model.features()[:2]
+    assert {row.feature - 1: np.sign(row.weight) for row in strongest} == {
+        column: np.sign(weight) for column, weight in RELEVANT.items()
+    }
+    assert strongest[0].name == NAMES[strongest[0].feature - 1]
+    assert [abs(row.weight) for row in model.features()] == sorted(
+        (abs(row.weight) for row in model.features()), reverse=True
+    )
+    report = model.report
+    assert report.n_used == len(model.features()) == np.count_nonzero(model.ranker.coef_)
+    assert report.sparsity_ratio == report.n_used / 10
+    baseline, learned = report.systems
+    assert baseline.name == "best feature: 2 name 2"
+    assert learned.values[MEASURE][0] > baseline.values[MEASURE][0] + 0.05
+
+
+def test_the_table_is_what_measuring_gives(model, held):
+    baseline, learned = model.report.systems
+    evaluation = model.evaluate(held)
+    single = measure_rows(held.X[:, 1], held.y, held.qid, evaluation.measures)
+    for place, measure in enumerate(evaluation.measures):
+        assert learned.values[str(measure)] == (evaluation.mean(measure), *evaluation.interval(measure))
+        assert baseline.values[str(measure)] == (single.mean(measure), *single.interval(measure))
+        test = paired_test(evaluation, single, measure=measure)
+        assert model.report.changes[place] == (test.difference, test.low, test.high, test.p_value)
+    assert "25 test queries, which nothing was chosen on" in str(model.report)
+
+
+def test_validation_chooses_the_best_of_the_path(model, train, vali):
+    path = l1_path(train.X, train.y, train.qid)
+    means = [measure_rows(s, vali.y, vali.qid, MEASURE).mean(MEASURE) for s in path.predict(vali.X).T]
+    assert [point.l1 for point in model.report.path] == path.l1s.tolist()
+    assert [point.n_used for point in model.report.path] == path.n_used.tolist()
+    # Only where all weights are zero do the rows' places matter, and there the two may differ.
+    assert [p.value for p in model.report.path if p.n_used] == pytest.approx(
+        [m for m, n in zip(means, path.n_used, strict=True) if n]
+    )
+    chosen = model.report.path[model.report.chosen]
+    assert chosen.value == max(means[1:])
+    assert (model.ranker.coef_ == path.coefs[model.report.chosen]).all()
+    assert model.report.path[model.report.chosen].error == 0
+
+
+def test_the_sparsest_is_within_one_standard_error_of_the_best(train, vali, model):
+    sparsest = fit_letor(train, validation=vali, choose="sparsest").report
+    best = model.report.path[model.report.chosen]
+    point = sparsest.path[sparsest.chosen]
+    assert point.value >= best.value - point.error
+    assert point.n_used <= best.n_used
+    sparser = [each for each in sparsest.path if each.n_used < point.n_used]
+    assert sparser, "the rule had nothing to reject"
+    assert all(each.value < best.value - each.error for each in sparser)
+    assert "the sparsest within one standard error" in str(sparsest)
+
+
+def test_cross_validation_by_query_then_all_rows(train):
+    model = fit_letor(train, folds=3, random_state=4)
+    whole = l1_path(train.X, train.y, train.qid)
+    scores = np.empty((len(train), len(whole)))
+    for learned, left in query_folds(train.qid, 3, 4):
+        share = len(set(train.qid[learned])) / train.n_queries
+        own = l1_path(train.X[learned], train.y[learned], train.qid[learned], l1s=whole.l1s * share)
+        scores[left] = own.predict(train.X[left])
+    best = max(
+        (measure_rows(scores[:, i], train.y, train.qid, MEASURE).mean(MEASURE), -int(whole.n_used[i]), -i)
+        for i in range(1, len(whole))
+    )
+    assert model.report.chosen == -best[2]
+    assert (model.ranker.coef_ == whole.coefs[model.report.chosen]).all()
+    assert model.report.systems[1].values[MEASURE][0] == pytest.approx(best[0])
+    text = str(model.report)
+    assert "Cross-validation by query in 3 folds chose" in text
+    assert "30 queries, each held out in one of 3 folds" in text
+    assert "which flatters it" in text
+
+
+def test_without_test_rows_the_report_is_on_validation_and_says_so(train, vali):
+    text = str(fit_letor(train, validation=vali).report)
+    assert "Means over 20 validation queries, with" in text
+    assert "which flatters it" in text
+
+
+def test_rows_sorted_by_grade_do_not_make_a_ranker_without_features_the_best(train, vali):
+    order = np.lexsort((-vali.y, np.repeat(np.arange(20), 12)))
+    sorted_rows = LetorData(vali.X[order], vali.y[order], vali.qid[order])
+    model = fit_letor(train, validation=sorted_rows)
+    assert model.report.n_used >= 2
+    assert model.report.path[0].n_used == 0
+    assert model.report.path[0].value < model.report.path[model.report.chosen].value
+    assert any("sorted by grade" in note for note in model.report.notes)
+
+
+def test_the_same_call_gives_the_same_bits_and_sparse_rows_the_same_model(train, vali):
+    one, two = (fit_letor(train, validation=vali).ranker.coef_ for _ in range(2))
+    assert (one == two).all()
+    as_sparse = [LetorData(sparse.csr_array(part.X), part.y, part.qid) for part in (train, vali)]
+    model = fit_letor(as_sparse[0], validation=as_sparse[1])
+    np.testing.assert_allclose(model.ranker.coef_, one, rtol=1e-6, atol=1e-9)
+    assert model.report.systems[0].name == "best feature: 2"
+
+
+@pytest.mark.parametrize(
+    ("ranker", "l1s", "name"),
+    [
+        (FTRLRanker(loss="listnet"), None, "FTRLRanker, listnet"),
+        (ProximalRanker(), None, "ProximalRanker"),
+        (ProximalRanker(), [0.3, 0.003, 0.03], "ProximalRanker"),
+        (RSRanker(epochs=5), [0.01, 0.1], "RSRanker"),
+        (AdaRankRanker(), None, "AdaRankRanker"),
+        (ListNetRanker(), None, "ListNetRanker"),
+    ],
+    ids=str,
+)
+def test_other_rankers(ranker, l1s, name, train, vali, held, tmp_path):
+    model = fit_letor(train, validation=vali, test=held, ranker=ranker, l1s=l1s)
+    assert model.report.ranker == name
+    has_path = isinstance(ranker, FTRLRanker) or l1s is not None
+    assert bool(model.report.path) == has_path
+    if l1s is not None:
+        assert [point.l1 for point in model.report.path] == sorted(l1s, reverse=True)
+    assert ("Nothing was chosen" in str(model.report)) != has_path
+    model.save(tmp_path / "m")
+    assert (tc.load(tmp_path / "m").predict(held.X) == model.predict(held.X)).all()
+
+
+def test_one_penalty_is_exactly_that_ranker_and_nothing_is_chosen(train, held):
+    model = fit_letor(train, test=held, l1s=[2.0])
+    assert (model.ranker.coef_ == FTRLRanker(l1=2.0).fit(train.X, train.y, qid=train.qid).coef_).all()
+    assert model.report.path == ()
+    assert "FTRLRanker, l1=2: " in str(model.report)
+    fenchel = fit_letor(train, test=held, l1s=[2.0], ranker=FenchelRanker())
+    assert "FenchelRanker, radius=2: " in str(fenchel.report)
+    assert "There is no path" in model.report.path_table()
+    measured = fit_letor(train, l1s=[2.0])
+    assert (measured.ranker.coef_ == model.ranker.coef_).all()
+    assert "flatters" not in str(measured.report), "what was not chosen is not flattered"
+
+
+L2S = [1e-2, 1.0, 1e2, 1e4]
+
+
+@pytest.mark.parametrize(
+    "ranker", [RankRLS(), RankRLS(kernel="gaussian", n_basis=60), RLSRegressor(kernel="gaussian")], ids=str
+)
+def test_training_queries_left_out_choose_the_penalty_of_a_kernel_ranker(ranker, train, vali, held, tmp_path):
+    model = fit_letor(train, validation=vali, test=held, ranker=ranker, l2s=L2S)
+    fitted = clone(ranker).fit(train.X, train.y, train.qid)
+    left_out = fitted.leave_query_out(L2S)
+    errors = [compare_orders(column, train.y, train.qid).mean_disagreement for column in left_out.T]
+    best = min(range(4), key=lambda i: (errors[i], -L2S[i]))
+    assert model.ranker.l2 == L2S[best]
+    np.testing.assert_array_equal(
+        model.predict(held.X), clone(ranker).set_params(l2=L2S[best]).fit(train.X, train.y, train.qid).predict(held.X)
+    )
+    text = str(model.report)
+    assert "Training queries, left out one after another, chose l2 from 4." in text
+    kernel = "" if ranker.kernel == "linear" else ", gaussian"
+    used = "10 of 10 features (sparsity ratio 1.0000)" if ranker.kernel == "linear" else "no weights of features"
+    assert f"{type(ranker).__name__}{kernel}, l2={L2S[best]:g}: {used}." in text
+    assert model.report.path == ()
+    model.save(tmp_path / "m")
+    again = tc.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(held.X), model.predict(held.X))
+    assert again.report == model.report
+    # What validation rows say changes nothing, as they do not choose.
+    other = fit_letor(train, validation=held, test=held, ranker=ranker, l2s=L2S)
+    np.testing.assert_array_equal(other.predict(held.X), model.predict(held.X))
+
+
+def test_every_fold_chooses_the_penalty_of_a_kernel_ranker_for_itself(train):
+    pattern = RankRLS(kernel="gaussian", n_basis=40)
+    model = fit_letor(train, folds=3, ranker=pattern, l2s=L2S)
+    scores = np.empty(len(train))
+    for learned, left in query_folds(train.qid, 3):
+        rows = train.X[learned], train.y[learned], train.qid[learned]
+        scores[left] = choose_rls(*rows, l2s=L2S, ranker=pattern).ranker.predict(train.X[left])
+    expected = measure_rows(scores, train.y, train.qid, MEASURE).mean(MEASURE)
+    assert model.report.systems[1].values[MEASURE][0] == pytest.approx(expected)
+    assert model.ranker.l2 == choose_rls(train.X, train.y, train.qid, l2s=L2S, ranker=pattern).ranker.l2
+    folds = made_folds(made_up(5, 24))
+    whole = fit_letor_folds(folds, ranker=RankRLS(), l2s=L2S)
+    assert "chose l2 from 4" in str(whole.report)
+    assert "the rows of all folds; the table is" in str(whole.report)
+
+
+def test_a_measure_of_another_form_and_one_where_less_is_better(train, vali):
+    letor = fit_letor(train, validation=vali, measure="nDCG(dcg='letor')@3").report
+    assert list(letor.systems[0].values) == [f"nDCG(dcg='letor')@{k}" for k in (1, 3, 5, 10)] + ["AP"]
+    loss = fit_letor(train, validation=vali, measure="RankLoss").report
+    assert loss.path[loss.chosen].value == min(point.value for point in loss.path)
+    assert list(loss.systems[0].values)[-1] == "RankLoss"
+
+
+# -- data that is thin or odd -----------------------------------------------------------------------------------------
+
+
+def rows_of(y, qid, n_features=3) -> LetorData:
+    return LetorData(np.random.default_rng(0).random((len(y), n_features)), y, qid)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [rows_of([1, 0, 2], ["a", "b", "c"]), rows_of([1, 1, 0, 0], ["a", "a", "b", "b"])],
+    ids=["one document a query", "one grade a query"],
+)
+def test_training_data_without_pairs_is_refused(data, vali):
+    with pytest.raises(InputError, match=r"the training data: none of its \d queries has two documents of different"):
+        fit_letor(data)
+
+
+def test_a_fold_without_pairs_is_named():
+    data = rows_of([1, 0, 1, 1, 0, 0], ["a", "a", "b", "b", "c", "c"])
+    with pytest.raises(InputError, match=r"fold \d of 3, training part: none of its 2 queries"):
+        fit_letor(data)
+    assert fit_letor(data, validation=rows_of([1, 0], ["x", "x"])).n_features == 3
+
+
+def test_held_out_queries_of_one_document_or_grade_are_measured(train):
+    vali = rows_of([0, 2, 1], ["x", "y", "z"], 10)
+    report = fit_letor(train, validation=vali).report
+    assert report.systems[1].values["AP"][0] == pytest.approx(2 / 3)
+    assert any("1 of 3 validation queries have no relevant document and count 0" in note for note in report.notes)
+
+
+def test_features_that_are_all_zero():
+    data = LetorData(np.zeros((8, 4)), [1, 0] * 4, np.repeat(list("abcd"), 2))
+    model = fit_letor(data)
+    assert model.features() == []
+    assert model.predict(np.ones((2, 4))).tolist() == [0, 0]
+    assert any("no feature has a weight" in note for note in model.report.notes)
+    assert model.report.systems[0].values == {**model.report.systems[1].values}
+
+
+def test_one_query_cannot_be_cross_validated_but_can_be_learned_from(vali):
+    one = rows_of([1, 0, 2], ["a"] * 3, 10)
+    with pytest.raises(InputError, match="one query cannot be cross-validated"):
+        fit_letor(one)
+    assert fit_letor(one, validation=vali).report.n_train == 1
+    with pytest.raises(InputError, match="two or more queries"):
+        fit_letor(vali, validation=one, choose="sparsest")
+    report = fit_letor(vali, validation=one).report
+    assert report.changes is None
+    assert report.path[0].error is None
+    assert "nan" not in str(report)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("width", [7, 13])
+def test_rows_of_another_width_are_cut_or_filled(train, width, is_sparse):
+    other = made_up(3, 10, n_features=width, first_query=300, is_sparse=is_sparse)
+    model = fit_letor(train, validation=other, test=other)
+    dense = other.X.toarray() if is_sparse else other.X
+    by_hand = np.zeros((len(other), 10))
+    by_hand[:, : min(width, 10)] = dense[:, :10]
+    expected = measure_rows(by_hand @ model.ranker.coef_, other.y, other.qid, MEASURE).mean(MEASURE)
+    assert model.report.systems[1].values[MEASURE][0] == pytest.approx(expected)
+    assert model.evaluate(other).mean(MEASURE) == pytest.approx(expected)
+    what = "the others are left out" if width > 10 else "the missing ones are taken as 0"
+    assert f"the test data has features up to {width}, training up to 10: {what}." in model.report.notes
+    with pytest.raises(InputError, match=f"{width} features"):
+        model.predict(other.X)
+    assert fit_width(train, 10, "x") == (train, None)
+
+
+def test_queries_in_two_parts_are_noted(train, vali):
+    notes = fit_letor(train, validation=vali, test=made_up(9, 40, first_query=110)).report.notes
+    assert any("10 query ids are in both the validation and the test data" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"choose": "worst"}, InputError, "choose must be 'best' or 'sparsest'"),
+        ({"l1s": []}, InputError, "l1s must be one or more finite numbers"),
+        ({"l1s": [-1.0]}, InputError, "none below 0"),
+        ({"l1s": [1.0], "ranker": AdaRankRanker()}, ParameterError, "AdaRankRanker has no penalty l1"),
+        ({"l1s": "many"}, InputError, "l1s must be one or more finite numbers"),
+        ({"l1s": [[1.0], [1.0, 2.0]]}, InputError, "l1s must be one or more finite numbers"),
+        ({"l2s": [1.0]}, ParameterError, "FTRLRanker has no penalty l2 to choose"),
+        ({"l2s": [1.0, 0.0], "ranker": RankRLS()}, InputError, r"l2s\[1\] is 0.0"),
+        ({"l1s": [1.0], "ranker": RankRLS()}, ParameterError, "RankRLS has no penalty l1"),
+        ({"ranker": "ftrl"}, ParameterError, "ranker must be a ranker of feature vectors, as FTRLRanker.*; got 'ftrl'"),
+        ({"ranker": FTRLRanker}, ParameterError, "ranker must be a ranker of feature vectors"),
+        ({"ranker": tc.SparseRanker()}, ParameterError, "ranker must be a ranker of feature vectors"),
+        ({"measure": "nDCG@x"}, InputError, "nDCG@x"),
+        ({"random_state": -1}, InputError, "random_state"),
+        ({"folds": 1}, InputError, "n_folds must be"),
+        ({"folds": 3, "validation": made_up(1)}, InputError, "not both"),
+        ({"feature_names": ["a"]}, InputError, "1 feature names and 10 features"),
+        ({"feature_names": ["a"] * 10}, InputError, "'a' is there twice"),
+        ({"feature_names": ["a", " "] * 5}, InputError, "none of them blank"),
+        ({"validation": np.zeros((3, 3))}, InputError, "the validation data must be LetorData"),
+        ({"test": LetorData(np.zeros((0, 3)), [], [])}, InputError, "the test data have no rows"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(more, error, message, train):
+    with pytest.raises(error, match=message):
+        fit_letor(train, **more)
+
+
+def test_progress_is_told_when_asked_for(train, monkeypatch, capsys):
+    monkeypatch.setattr("tercet.features.choice.SHOW_AFTER_SECONDS", 0.0)
+    fit_letor(train, folds=2, verbose=True)
+    assert "FTRLRanker: fold 2 of 2" in capsys.readouterr().err
+    fit_letor(train, folds=2, verbose=False)
+    assert capsys.readouterr().err == ""
+
+
+# -- the best single feature ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1000), n_features=st.integers(1, 4), is_sparse=st.booleans())
+def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features, is_sparse):
+    data = made_up(seed, 4, 6, n_features, is_sparse=is_sparse)
+    plan = Plan.checked(MEASURE, None, None, "best", 0, False)
+    found = plan.best_feature(data)
+    dense = data.X.toarray() if is_sparse else data.X
+    mixed = np.random.default_rng(1).permutation(len(data))
+    assert (found.scores(data.X) == found.sign * dense[:, found.column]).all()
+    rows = mixed_rows(np.repeat(np.arange(4), 6), 0)
+    values = {
+        (column, sign): measure_rows(sign * dense[rows, column], data.y[rows], data.qid[rows], MEASURE).mean(MEASURE)
+        for column in range(n_features)
+        for sign in (1, -1)
+        if dense[:, column].any()
+    }
+    assert values[found.column, found.sign] == max(values.values())
+    assert sorted(mixed_rows(data.qid[mixed], 3).tolist()) == list(range(len(data)))
+
+
+def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
+    monkeypatch.setattr("tercet.features.choice.CELLS_LOOKED_AT", 10 * 12 * 8)
+    seen = []
+    monkeypatch.setattr(
+        "tercet.features.choice.measure_rows",
+        lambda s, y, qid, m: seen.append(len(set(qid))) or measure_rows(s, y, qid, m),
+    )
+    assert Plan.checked(MEASURE, None, None, "best", 0, False).best_feature(train).column in RELEVANT
+    assert set(seen) == {8}
+
+
+def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatch):
+    data = made_up(0, 10, 12, 40, is_sparse=True)
+    X = data.X.toarray()
+    X[:, 5:30] = 0
+    X[::30, 30:] = 0
+    wide = LetorData(sparse.csr_array(X), data.y, data.qid)
+    looked_at = []
+    column_of = choice._column
+    monkeypatch.setattr(choice, "_column", lambda X, column: looked_at.append(column) or column_of(X, column))
+    for part in (wide, LetorData(X, data.y, data.qid)):
+        monkeypatch.setattr(choice, "FEATURES_LOOKED_AT", 40)
+        Plan.checked(MEASURE, None, None, "best", 0, False).best_feature(part)
+        assert looked_at == [*range(5), *range(30, 40)], "all zeros are not looked at"
+        looked_at.clear()
+        monkeypatch.setattr(choice, "FEATURES_LOOKED_AT", 6)
+        Plan.checked(MEASURE, None, None, "best", 0, False).best_feature(part)
+        n_values = np.count_nonzero(X, axis=0)
+        assert len(looked_at) == 6
+        assert min(n_values[looked_at]) >= max(np.delete(n_values, looked_at))
+        looked_at.clear()
+
+
+# -- folds that come with the data ------------------------------------------------------------------------------------
+
+
+def made_folds(data: LetorData, n_folds: int = 3) -> tuple[LetorFold, ...]:
+    parts = [left for _, left in query_folds(data.qid, n_folds)]
+
+    def take(places) -> LetorData:
+        rows = np.sort(np.concatenate([parts[place % n_folds] for place in places]))
+        return LetorData(data.X[rows], data.y[rows], data.qid[rows])
+
+    return tuple(
+        LetorFold(f"Fold{k + 1}", take(range(k, k + n_folds - 2)), take([k + n_folds - 2]), take([k + n_folds - 1]))
+        for k in range(n_folds)
+    )
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_folds_are_learned_each_for_itself_and_the_model_on_all_rows(is_sparse):
+    data = made_up(5, 24, is_sparse=is_sparse)
+    folds = made_folds(data)
+    model = fit_letor_folds(folds, feature_names=NAMES)
+    report = model.report
+    values = []
+    for fold in folds:
+        whole = l1_path(*(getattr(everything_of(folds), name) for name in ("X", "y", "qid")))
+        own = l1_path(fold.train.X, fold.train.y, fold.train.qid, l1s=whole.l1s * fold.train.n_queries / 24)
+        mixed = mixed_rows(np.array([f"{fold.name}/{qid}" for qid in fold.vali.qid]), 0)
+        table = [
+            measure_rows(s[mixed], fold.vali.y[mixed], fold.vali.qid[mixed], MEASURE)[MEASURE]
+            for s in own.predict(fold.vali.X).T
+        ]
+        place = own.best(np.stack(table))
+        values.append(measure_rows(own.predict(fold.test.X)[:, place], fold.test.y, fold.test.qid, MEASURE)[MEASURE])
+    assert report.systems[1].values[MEASURE][0] == pytest.approx(np.concatenate(values).mean())
+    assert report.n_train == 24
+    assert len(report.used_by_fold) == 3
+    assert "24 test queries of 3 folds, each by the model of its fold" in str(report)
+    assert "the model is learned on the rows of all folds" in str(report)
+    assert (model.ranker.coef_ == whole.coefs[report.chosen]).all()
+
+
+def everything_of(folds) -> LetorData:
+    parts = [part for fold in folds[:1] for part in (fold.train, fold.vali, fold.test)]
+    stack = sparse.vstack if sparse.issparse(parts[0].X) else np.vstack
+    return LetorData(
+        stack([p.X for p in parts]), np.concatenate([p.y for p in parts]), np.concatenate([p.qid for p in parts])
+    )
+
+
+def test_folds_that_cannot_be_learned_from_are_named(train):
+    flat = rows_of([1, 1], ["a", "a"], 10)
+    with pytest.raises(InputError, match="the training part of Fold1: none of its 1 queries"):
+        fit_letor_folds([LetorFold("Fold1", flat, train, train)])
+    with pytest.raises(InputError, match="one or more LetorFold"):
+        fit_letor_folds([])
+    with pytest.raises(InputError, match="one or more LetorFold"):
+        fit_letor_folds(3)
+    with pytest.raises(InputError, match="all the same number of features"):
+        fit_letor_folds([LetorFold("Fold1", train, train, made_up(1, n_features=9))])

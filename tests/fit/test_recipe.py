@@ -1,0 +1,478 @@
+"""The recipe of tc.fit and tc.fit_labelled, on made-up corpora whose answers are known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+import oracles
+import tercet as tc
+from support.corpora import TINY, Corpus, Qrels, bits, learned_scores, matching, synonyms, with_random_answers
+from tercet.errors import InputError
+from tercet.recipe import fitting as recipe
+from tercet.weights import Identity
+
+# -- measures and scores, written again in the plainest way -----------------------------------------------------------
+
+
+def ndcg_at_10(grades: list[int]) -> float:
+    gain = [sum(g / np.log2(rank + 2) for rank, g in enumerate(order[:10])) for order in (grades, sorted(grades)[::-1])]
+    return gain[0] / gain[1]
+
+
+def average_precision(grades: list[int]) -> float:
+    at = [rank for rank, g in enumerate(grades) if g > 0]
+    return float(np.mean([(i + 1) / (rank + 1) for i, rank in enumerate(at)]))
+
+
+def reciprocal_rank(grades: list[int]) -> float:
+    return 1 / (1 + next(rank for rank, g in enumerate(grades) if g > 0))
+
+
+MEASURES = {"nDCG@10": ndcg_at_10, "AP": average_precision, "RR": reciprocal_rank}
+
+
+def measured(scores: np.ndarray, qrels: Qrels, doc_ids: list[str]) -> dict[str, np.ndarray]:
+    """Every measure of every query, from dense scores."""
+    ranked = [
+        [judged.get(doc_ids[d], 0) for d in oracles.ranking(row.tolist())]
+        for row, judged in zip(scores, qrels.values(), strict=True)
+    ]
+    return {name: np.array([formula(grades) for grades in ranked]) for name, formula in MEASURES.items()}
+
+
+def tfidf_scores(docs: list[str], queries: list[str]) -> np.ndarray:
+    vectoriser = TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32).fit(docs)
+    return (vectoriser.transform(queries) @ vectoriser.transform(docs).T).toarray()
+
+
+def bm25_scores(docs: list[str], queries: list[str], k1: float = 0.9, b: float = 0.4) -> np.ndarray:
+    counter = CountVectorizer(stop_words="english")
+    tf = counter.fit_transform(docs).toarray().astype(float)
+    asked = counter.transform(queries).toarray()
+    df = (tf > 0).sum(axis=0)
+    idf = np.log(1 + (len(docs) - df + 0.5) / (df + 0.5))
+    length = tf.sum(axis=1, keepdims=True) / tf.sum(axis=1).mean()
+    return asked @ (idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length))).T
+
+
+def all_scores(model: tc.TextModel, corpus: Corpus, qrels: Qrels) -> dict[str, dict[str, np.ndarray]]:
+    docs, queries = list(corpus.docs.values()), [corpus.queries[q] for q in qrels]
+    return {
+        "tf-idf": measured(tfidf_scores(docs, queries), qrels, list(corpus.docs)),
+        "BM25": measured(bm25_scores(docs, queries), qrels, list(corpus.docs)),
+        "learned": measured(learned_scores(model, docs, queries), qrels, list(corpus.docs)),
+    }
+
+
+# -- learning where there is something to learn -----------------------------------------------------------------------
+
+
+def test_synonyms_are_learned_and_the_gain_is_real(model, corpus):
+    report = model.report
+    assert report.accepted
+    assert report.chosen["start"] == "lsi"
+    assert "Learning was accepted" in report.decision
+    assert report.change[1] > 0.2  # the low end of the interval
+    # Queries that no part of the fit has seen.
+    unseen = corpus.part(280)
+    run = model.rank({q: corpus.queries[q] for q in unseen}, corpus.docs, k=len(corpus.docs))
+    start = replace(model, weights=tc.Weights([Identity(n_terms=model.weights.shape[0])]))
+    before = start.rank({q: corpus.queries[q] for q in unseen}, corpus.docs, k=len(corpus.docs))
+    assert tc.evaluate(unseen, run).mean("nDCG@10") > 0.7
+    assert tc.evaluate(unseen, before).mean("nDCG@10") < 0.4
+    assert sum(model.related(f"ask{j:02d}", 1)[0][0] == f"say{j:02d}" for j in range(80)) > 60
+
+
+def test_the_report_is_what_anyone_would_compute(model, corpus):
+    report = model.report
+    expected = all_scores(model, corpus, corpus.part(240, 280))
+    assert [system.name for system in report.systems][-1] == "learned"
+    assert {system.name for system in report.systems} == set(expected)
+    for system in report.systems:
+        assert list(system.values) == ["nDCG@10", "AP", "RR"]
+        for name, (mean, low, high) in system.values.items():
+            values = expected[system.name][name]
+            interval = stats.t.interval(0.95, 39, values.mean(), stats.sem(values)) if values.std() else [mean] * 2
+            assert (mean, low, high) == pytest.approx((values.mean(), *interval), abs=1e-9), (system.name, name)
+    start = report.systems[-2].name
+    paired = stats.ttest_rel(expected["learned"]["nDCG@10"], expected[start]["nDCG@10"])
+    interval = paired.confidence_interval()
+    difference = (expected["learned"]["nDCG@10"] - expected[start]["nDCG@10"]).mean()
+    assert report.change[:3] == pytest.approx((difference, interval.low, interval.high), abs=1e-9)
+    assert report.change[3] == pytest.approx(paired.pvalue, rel=1e-6)
+    assert (report.n_train, report.n_validation, report.n_test) == (200, 40, 40)
+
+
+def test_the_decision_is_made_on_validation(model, corpus):
+    expected = {name: m["nDCG@10"] for name, m in all_scores(model, corpus, corpus.part(200, 240)).items()}
+    start = max(("tf-idf", "BM25"), key=lambda name: expected[name].mean())
+    assert (model.report.systems[-2].name, model.report.chosen["vectors"]) == (start, start)
+    gain = expected["learned"] - expected[start]
+    assert (
+        f"on 40 validation queries nDCG@10 changed by {gain.mean():+.3f} from {start}'s {expected[start].mean():.3f}, "
+        f"with a standard error of {stats.sem(gain):.3f}."
+    ) in model.report.decision
+
+
+def test_the_report_prints_its_numbers(model):
+    text = str(model.report)
+    for system in model.report.systems:
+        row = next(line for line in text.splitlines() if line.startswith(system.name))
+        for mean, low, high in system.values.values():
+            assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in row
+    assert "200 training queries, 40 for validation, 40 untouched" in text
+    assert text.endswith(model.report.decision)
+
+
+def test_a_measure_where_lower_is_better_is_lowered():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss").report
+    assert report.accepted
+    assert report.change[2] < 0
+    assert re.search(r"RankLoss changed by -0\.\d+", report.decision)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_another_split():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    fitted = [tc.fit(small.docs, small.queries, small.qrels, random_state=s) for s in (4, 4, 5)]
+    assert bits(fitted[0].weights) == bits(fitted[1].weights)
+    assert str(fitted[0].report) == str(fitted[1].report)
+    assert str(fitted[0].report) != str(fitted[2].report)
+
+
+def test_several_models_are_their_mean_and_the_blend_is_chosen_for_it():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    parts = {"validation": small.part(40, 50), "test": small.part(50)}
+
+    def fit(**options):
+        return tc.fit(small.docs, small.queries, small.part(0, 40), **parts, **options)
+
+    mean = fit(n_models=3, random_state=4)
+    n = mean.weights.shape[0]
+
+    def learned(model):
+        return model.weights.rows(np.arange(n)) - model.report.chosen["blend"] * np.eye(n)
+
+    expected = np.mean([learned(fit(random_state=seed)) for seed in (4, 5, 6)], axis=0)
+    np.testing.assert_allclose(learned(mean), expected, atol=1e-5)
+    assert mean.report.chosen["models"] == 3
+    assert "Learning (the mean of 3 models) was accepted" in str(mean.report)
+    assert sum(isinstance(part, Identity) for part in mean.weights.parts) == 1
+
+
+# -- and where there is not -------------------------------------------------------------------------------------------
+
+
+def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
+    report = model.report
+    name = report.systems[-1].name
+    assert not report.accepted
+    assert f"Learning was declined; the model is {name}" in report.decision
+    assert report.change is None
+    assert {system.name for system in report.systems} == {"tf-idf", "BM25"}
+    assert bits(model.weights) == bits(tc.Weights([Identity(n_terms=model.weights.shape[0])]))
+    queries = list(corpus.queries.values())[:10]
+    scores = {"tf-idf": tfidf_scores, "BM25": bm25_scores}[name](list(corpus.docs.values()), queries)
+    ours = model.weights.score(model.queries(queries), model.docs(list(corpus.docs.values())))
+    # BM25 scores are ours times a factor of the query.
+    np.testing.assert_allclose(ours / ours.max(axis=1)[:, None], scores / scores.max(axis=1)[:, None], atol=1e-6)
+
+
+def test_noise_is_declined_about_as_often_as_one_standard_error_promises():
+    declined = 0
+    for seed in range(16):
+        noise = with_random_answers(matching(seed), seed)
+        parts = {"validation": noise.part(50, 75), "test": noise.part(75)}
+        model = tc.fit(noise.docs, noise.queries, noise.part(0, 50), **parts, random_state=seed)
+        if model.report.accepted:
+            assert model.report.change[1] <= 0  # the interval on untouched queries then claims nothing
+        else:
+            declined += 1
+            assert_is_its_start(model, noise)
+    assert declined >= 11  # five in six are expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_to_learn_from_is_declined_where_words_match(seed):
+    true = matching(seed)
+    noise = with_random_answers(true, seed)
+    model = tc.fit(
+        true.docs, true.queries, noise.part(0, 60), validation=true.part(60, 80), test=true.part(80), random_state=seed
+    )
+    assert_is_its_start(model, true)
+
+
+def test_a_start_that_cannot_be_beaten_stays():
+    true = matching(1)
+    model = tc.fit(true.docs, true.queries, true.qrels, measure="Success@10")
+    assert "changed by +0.000 from" in model.report.decision
+    assert_is_its_start(model, true)
+
+
+# -- what is held out -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spied(monkeypatch) -> dict[str, list]:
+    """Query rows of every preference that was drawn, and the judgements of each held-out part."""
+    seen: dict[str, list] = {"queries": [], "held_out": []}
+
+    class SpyingSource(recipe.SampledSource):
+        def draw(self, step, weights):
+            prefs = super().draw(step, weights)
+            seen["queries"].append(np.unique(prefs.query))
+            return prefs
+
+    class SpyingHeldOut(recipe.HeldOutQueries):
+        @classmethod
+        def from_qrels(cls, qrels, *rest):
+            seen["held_out"].append(qrels)
+            return super().from_qrels(qrels, *rest)
+
+    monkeypatch.setattr(recipe, "SampledSource", SpyingSource)
+    monkeypatch.setattr(recipe, "HeldOutQueries", SpyingHeldOut)
+    return seen
+
+
+@pytest.mark.parametrize("given", [(), ("validation",), ("test",), ("validation", "test")])
+def test_held_out_queries_are_never_trained_on(spied, given):
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    parts = {"validation": small.part(0, 10), "test": small.part(10, 20)}
+    train = small.part(20)
+    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}).report
+    validation, test = spied["held_out"][:2]
+    qids = list(small.queries)
+    trained = {qids[row] for row in np.unique(np.concatenate(spied["queries"]))}
+    assert not trained & (validation.keys() | test.keys())
+    assert not validation.keys() & test.keys()
+    for name, held_out in (("validation", validation), ("test", test)):
+        if name in given:
+            assert held_out == parts[name]
+        else:
+            assert held_out.items() <= train.items()
+            assert len(held_out) == 4
+    assert trained == train.keys() - validation.keys() - test.keys()
+    assert (report.n_train, report.n_validation, report.n_test) == (len(trained), len(validation), len(test))
+
+
+def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():
+    small = matching(0)
+    queries = {q: f"{text} only{q}" for q, text in small.queries.items()}
+    model = tc.fit(small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80))
+    own = {word for word in model.query_vectoriser.words_ if word.startswith("only")}
+    assert own == {f"only{q}" for q in small.part(0, 60)}
+
+
+# -- input that is wrong, or nearly -----------------------------------------------------------------------------------
+
+
+def tiny(**changes):
+    given = {"docs": TINY.docs, "queries": TINY.queries, "qrels": TINY.qrels} | changes
+    return tc.fit(given.pop("docs"), given.pop("queries"), given.pop("qrels"), **given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"docs": {}}, "there are 0 documents and 30 queries; both are needed"),
+        ({"queries": {}}, "there are 3 documents and 0 queries; both are needed"),
+        ({"qrels": {"q99": {"a": 1}}}, "qrels judge query 'q99', which is not among the queries"),
+        ({"qrels": {"q1": {"z": 1}}}, "qrels judge document 'z' for query 'q1'; there is no such document"),
+        ({"test": {"q1": {"z": 1}}}, "test judge document 'z' for query 'q1'; there is no such document"),
+        ({"validation": {"q99": {"a": 1}}}, "validation judge query 'q99', which is not among the queries"),
+        ({"qrels": {}}, "qrels have no query with a relevant document"),
+        ({"qrels": {"q1": {"a": 0}, "q2": {}}}, "qrels have no query with a relevant document"),
+        ({"validation": {}}, "validation have no query with a relevant document"),
+        ({"test": {"q1": {"a": -1}}}, "test have no query with a relevant document"),
+        ({"validation": TINY.part(3, 6)}, "query 'q3' is judged in both qrels and"),
+        ({"docs": list(TINY.docs.values())}, "docs must be a mapping, id -> text; got list"),
+        ({"qrels": [("q0", "a", 1)]}, "qrels must be a mapping, qid -> {doc_id: grade}; got list"),
+        ({"qrels": {q: list(j) for q, j in TINY.qrels.items()}}, "qrels of query 'q0' must be doc_id -> grade"),
+        ({"test": TINY.part(29)}, "query 'q29' is judged in both qrels and"),
+        ({"qrels": TINY.part(0, 9)}, "9 judged queries are too few to hold any out for validation and testing; give"),
+        ({"qrels": TINY.part(0, 9), "test": TINY.part(20)}, "9 judged queries are too few to hold any out for valid"),
+        ({"qrels": {q: {"a": 0.5} for q in TINY.qrels}}, "the grade of document 'a' for query 'q.*' is 0.5; grades"),
+        ({"docs": dict.fromkeys("abc", "")}, "fitting needs words, but .* found none in the 3 texts"),
+        ({"docs": dict.fromkeys("abc", "the and of")}, "fitting needs words, but .* found none in the 3 texts"),
+        ({"docs": {**TINY.docs, "d": None}}, r"texts\[3\] must be a string, found NoneType"),
+        ({"measure": "glory"}, "Measure 'glory' is not known"),
+        ({"n_models": 0}, "n_models must be an integer of at least 1; got 0"),
+        ({"n_models": 1.5}, r"n_models must be an integer of at least 1; got 1\.5"),
+        ({"analyser": "english"}, "The 'analyser' parameter of Vectoriser must be None or an Analyser"),
+        ({"qrels": {q: {"a": 1, "b": 1, "c": 1} for q in TINY.qrels}}, "no judgement can be the better side"),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(changes, message):
+    with pytest.raises(InputError, match=message):
+        tiny(**changes)
+
+
+def test_queries_without_a_relevant_document_are_left_out():
+    report = tiny(qrels={**TINY.part(0, 20), "q25": {"a": 0}, "q26": {}}).report
+    assert report.n_train + report.n_validation + report.n_test == 20
+
+
+def test_empty_texts_and_queries_of_unknown_words_are_no_trouble():
+    model = tiny(docs={**TINY.docs, "empty": "", "stop words": "the of and"})
+    assert model.rank({"q": "bark"}, {"empty": "", "b": "dogs bark"})["q"]["empty"] == 0.0
+    unknown = tiny(queries=dict.fromkeys(TINY.queries, "the"))
+    assert not unknown.report.accepted
+
+
+def test_a_model_of_few_queries_can_be_saved(tmp_path):
+    model = tiny(qrels=TINY.part(0, 12))
+    model.save(tmp_path / "model")
+    assert tc.load(tmp_path / "model").report.n_test == 2
+
+
+def test_one_untouched_query_is_enough_to_fit():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    model = tc.fit(small.docs, small.queries, small.part(0, 40), validation=small.part(40, 59), test=small.part(59))
+    assert model.report.accepted
+
+
+def test_the_report_of_one_untouched_query_can_be_saved(tmp_path):
+    model = tiny(qrels=TINY.part(0, 20), validation=TINY.part(20, 28), test=TINY.part(28, 29))
+    assert np.isnan(model.report.systems[0].values["RR"][1]), "one query has no interval"
+    model.save(tmp_path / "model")
+    assert str(tc.load(tmp_path / "model").report) == str(model.report)
+
+
+def test_a_query_cannot_be_in_validation_and_test():
+    with pytest.raises(InputError, match="q25"):
+        tiny(qrels=TINY.part(0, 20), validation=TINY.part(20, 26), test=TINY.part(25))
+
+
+def test_held_out_grades_are_integers_too():
+    halves = {q: dict.fromkeys(judged, 0.5) for q, judged in TINY.part(20, 25).items()}
+    with pytest.raises(InputError, match="grades are integers"):
+        tiny(qrels=TINY.part(0, 20), validation=halves, test=TINY.part(25))
+
+
+def test_the_measure_of_the_report_is_a_column_of_its_table():
+    report = tiny(measure="MAP").report
+    assert report.measure in report.systems[0].values
+
+
+# -- labelled texts ---------------------------------------------------------------------------------------------------
+
+
+def labelled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], list[str]]:
+    """Texts of a class share a vocabulary of thirty words, of which each text has three."""
+    rng = np.random.default_rng(seed)
+    y = [f"class {i % n_classes}" for i in range(n)]
+    texts = [
+        " ".join(
+            [f"c{i % n_classes}w{j}" for j in rng.choice(30, 3, replace=False)]
+            + [f"noise{j}" for j in rng.choice(20, int(rng.integers(1, 5)), replace=False)]
+        )
+        for i in range(n)
+    ]
+    return texts, y
+
+
+def test_classes_are_learned_and_reported_as_anyone_would_compute():
+    texts, labels = labelled(1, 80)
+    model = tc.fit_labelled(*labelled(0), test=(texts, labels))
+    report = model.report
+    assert report.accepted
+    assert report.change[1] > 0.2
+    assert (report.n_train, report.n_validation, report.n_test) == (216, 24, 80)
+    start = tc.Weights([Identity(n_terms=model.weights.shape[0])])
+    for system, weights in zip(report.systems[-2:], (start, model.weights), strict=True):
+        precision = []
+        for i, row in enumerate(weights.score(model.queries(texts), model.docs(texts)).tolist()):
+            ranked = [j for j in oracles.ranking(row) if j != i]  # a text is no answer to itself
+            precision.append(average_precision([int(labels[j] == labels[i]) for j in ranked]))
+        assert system.values["AP"][0] == pytest.approx(np.mean(precision), abs=1e-9)
+
+
+def test_held_out_texts_give_no_words():
+    texts, labels = labelled(0, 100)
+    model = tc.fit_labelled([f"{text} own{i}" for i, text in enumerate(texts)], labels)
+    own = [word for word in model.query_vectoriser.words_ if word.startswith("own")]
+    assert len(own) == model.report.n_train == 80
+    assert (model.report.n_validation, model.report.n_test) == (10, 10)
+
+
+def test_shuffled_labels_are_declined():
+    accepted = 0
+    for seed in range(5):
+        texts, labels = labelled(seed, 300)
+        shuffled = np.random.default_rng(seed).permutation(labels).tolist()
+        accepted += tc.fit_labelled(texts, shuffled, random_state=seed).report.accepted
+    assert accepted <= 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "options", "message"),
+    [
+        (["a"] * 30, ["x"] * 29, {}, "there are 30 texts and 29 labels; each text has one"),
+        (["word"] * 11, ["x", "y"] * 5 + ["x"], {}, "11 labelled texts are too few"),
+        ([], [], {}, "training texts and labels: there are no texts"),
+        (["word"] * 30, ["x"] * 30, {}, "y has the single class .*x"),
+        (["word"] * 30, list(map(str, range(30))), {}, "every class in y has one member"),
+        ([""] * 30, ["x", "y"] * 15, {}, "fitting needs words"),
+        (["word"] * 30, ["x", "y"] * 15, {"measure": "glory"}, "Measure 'glory' is not known"),
+        ([None] * 30, ["x", "y"] * 15, {}, r"texts\[0\] must be a string, found NoneType"),
+    ],
+)
+def test_labelled_texts_that_cannot_be_fitted_are_named(texts, labels, options, message):
+    with pytest.raises(InputError, match=message):
+        tc.fit_labelled(texts, labels, **options)
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ((["word"] * 3, ["x"] * 2), "3 .*texts and 2 labels"),
+        (([], []), "test texts and labels: there are no texts"),
+    ],
+    ids=["lengths differ", "empty"],
+)
+def test_test_texts_are_checked_as_well(test, message):
+    with pytest.raises(InputError, match=message):
+        tc.fit_labelled(["red apple", "blue sky"] * 15, ["x", "y"] * 15, test=test)
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+def test_links_are_learned_and_no_document_finds_itself():
+    # An odd document links to the even one after it, which shares no word with it but belongs to the same topic.
+    rng = np.random.default_rng(0)
+    docs, links = {}, {}
+    for i in range(120):
+        topic = i // 2 % 6
+        words = rng.integers(8, size=4)
+        side = "ab"[i % 2]
+        docs[f"d{i}"] = " ".join(f"topic{topic}{side}{word}" for word in words)
+    for i in range(0, 120, 2):
+        links[f"d{i}"] = [f"d{j}" for j in range(1, 120, 2) if j // 2 % 6 == i // 2 % 6]
+    model = tc.fit_linked(docs, links, analyser=tc.Analyser())
+    assert model.report.accepted
+    start, learned = model.report.systems[-2], model.report.systems[-1]
+    assert learned.values["AP"][0] > start.values["AP"][0] + 0.3
+    again = tc.fit_linked(
+        docs, {source: [source, *targets] for source, targets in links.items()}, analyser=tc.Analyser()
+    )
+    assert bits(again.weights) == bits(model.weights)  # a link to itself says nothing
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ([("a", "b")], "links must be a mapping"),
+        ({"a": "b"}, "links of 'a' must be a list of ids"),
+        ({"a": ["nowhere"]}, "'nowhere' for query 'a'; there is no such document"),
+    ],
+)
+def test_links_that_are_none_are_refused(links, message):
+    with pytest.raises(InputError, match=message):
+        tc.fit_linked({"a": "one", "b": "two"}, links)

@@ -1,0 +1,313 @@
+"""FTRLRanker from chunks of a set that is never all in memory."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import tercet as tc
+from support.forking import changed, kill_while
+from support.memory import growth_of
+from tercet.cli.main import cli
+from tercet.data import LetorData, write_chunks, write_letor
+from tercet.data.letor_stream import LetorStream
+from tercet.errors import InputError, ParameterError
+from tercet.features.streaming import fit_letor_stream
+
+
+def made(n_queries: int, seed: int = 0, n_features: int = 6, dense: bool = True) -> LetorData:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 6, n_queries)
+    X = (rng.random((sizes.sum(), n_features)) * (rng.random((sizes.sum(), n_features)) < 0.6)).astype(np.float32)
+    X[0] = 1
+    y = rng.integers(0, 3, sizes.sum())
+    return LetorData(X if dense else sparse.csr_array(X), y, np.repeat([f"q{q}" for q in range(n_queries)], sizes))
+
+
+def cut(data: LetorData, at: list[int]) -> list[LetorData]:
+    """Chunks of whole queries that begin at these queries."""
+    bounds = [0, *sorted({place for place in at if 0 < place < data.n_queries}), data.n_queries]
+    rows = [(data.starts[first], data.starts[last]) for first, last in pairwise(bounds)]
+    return [LetorData(data.X[a:b], data.y[a:b], data.qid[a:b]) for a, b in rows]
+
+
+def bits(ranker: tc.FTRLRanker) -> list[bytes]:
+    state = ranker._state
+    return [array.tobytes() for array in (ranker.coef_, state.z, state.G, state.w)] + [str(ranker.n_steps_).encode()]
+
+
+RULES = [
+    {},
+    {"epochs": 3},
+    {"per_feature": False, "epochs": 2},
+    {"batch_size": 2, "epochs": 2},
+    {"loss": "listnet"},
+    {"weight_pairs": "ndcg", "l1": 0.01},
+    {"normalise_pairs": True, "l1": 0.01},
+]
+
+
+@given(
+    st.integers(3, 25),
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 25), max_size=5),
+    st.booleans(),
+    st.sampled_from(RULES),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_stream_gives_the_bits_of_all_rows_at_once(n_queries, seed, at, dense, rules):
+    data = made(n_queries, seed, dense=dense)
+    whole = tc.FTRLRanker(**{"l1": 0.1} | rules)
+    chunks = cut(data, at)
+    try:
+        whole.fit(data.X, data.y, data.qid)
+    except InputError:
+        with pytest.raises(InputError, match="nothing to learn from"):
+            tc.FTRLRanker(**rules).fit_stream(chunks)
+        return
+    streamed = tc.FTRLRanker(**{"l1": 0.1} | rules).fit_stream(chunks)
+    assert bits(streamed) == bits(whole)
+    assert streamed.loss_ == pytest.approx(whole.loss_, rel=1e-12)
+    partly = tc.FTRLRanker(**{"l1": 0.1} | rules)
+    for _ in range(partly.epochs):
+        for chunk in chunks:
+            partly.partial_fit(chunk.X, chunk.y, chunk.qid)
+    assert bits(partly) == bits(whole)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_files_chunks_on_disk_and_tuples_are_streams(dense, tmp_path):
+    data = made(40, dense=dense)
+    write_letor(tmp_path / "train.txt", data)
+    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
+    on_disk = write_chunks(tmp_path / "chunks", cut(data, [7, 20]))
+    for chunks in (
+        LetorStream(tmp_path / "train.txt", chunk_bytes=300, dense=dense),
+        on_disk,
+        [(chunk.X, chunk.y, chunk.qid) for chunk in cut(data, [5])],
+    ):
+        told = []
+        ranker = tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, progress=told.append)
+        assert bits(ranker) == bits(whole)
+        assert [one.n_rows for one in told if one.epoch == 1][-1] == len(data)
+        assert np.array_equal(ranker.predict(data.X), whole.predict(data.X))
+
+
+def test_a_learned_ranker_is_saved_and_learns_on(tmp_path):
+    data = made(30)
+    tc.FTRLRanker(l1=0.1).fit_stream(cut(data, [10])).save(tmp_path / "m")
+    again = tc.load(tmp_path / "m").partial_fit(data.X, data.y, data.qid)
+    assert bits(again) == bits(tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
+
+
+def test_what_cannot_be_learned_from_is_refused():
+    data = made(10)
+    wide = made(10, n_features=7)
+    for ranker, chunks, error, message in (
+        (tc.FTRLRanker(shuffle=True), [data], ParameterError, "shuffle=True needs all queries in memory"),
+        (tc.FTRLRanker(epochs=2), iter([data]), InputError, "an iterator can be used once"),
+        (tc.FTRLRanker(), [], InputError, "the stream has no chunks"),
+        (tc.FTRLRanker(), [data, wide], InputError, "chunk 1 has 7 features, those before have 6"),
+        (tc.FTRLRanker(), [data, cut(data, [9])[1]], InputError, "begins with query 'q9', in which chunk 0 ends"),
+        (tc.FTRLRanker(l1=-1), [data], ParameterError, "l1"),
+        (tc.FTRLRanker(), data, InputError, "chunks is a LetorData; expected an iterable of chunks"),
+        (tc.FTRLRanker(), (data.X, data.y, data.qid), InputError, "chunk 0 is a ndarray; expected an iterable"),
+        (tc.FTRLRanker(), [(data.X, data.y)], InputError, "chunk 0 is a tuple; expected an iterable of chunks"),
+        (tc.FTRLRanker(), {"train": data}, InputError, "chunk 0 is a str; expected an iterable of chunks"),
+    ):
+        with pytest.raises(error, match=message):
+            ranker.fit_stream(chunks)
+    assert bits(tc.FTRLRanker().fit_stream(iter([data]))) == bits(tc.FTRLRanker().fit(data.X, data.y, data.qid))
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["text", "chunks", "list"])
+@pytest.mark.parametrize("stop", [1, 4, 5, 7])
+def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
+    data = made(40)
+    parts = cut(data, [8, 16, 24, 32])
+    write_letor(tmp_path / "train.txt", data)
+    streams = {
+        "text": lambda: LetorStream(tmp_path / "train.txt", chunk_bytes=400),
+        "chunks": lambda: write_chunks(tmp_path / f"{stop}", parts),
+        "list": lambda: parts,
+    }
+    chunks = streams[kind]()
+    seen = []
+
+    def interrupt(progress) -> None:
+        seen.append(progress)
+        if len(seen) == stop:
+            raise Stop
+
+    checkpoint = tc.Checkpoint(tmp_path / "c", every=1)
+    with pytest.raises(Stop):
+        tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=interrupt)
+    resumed = []
+    ranker = tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=resumed.append)
+    assert bits(ranker) == bits(tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
+    assert resumed[0].learned > seen[-1].learned, "what was learned from before is not learned from again"
+    told = []
+    again = tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=told.append)
+    assert bits(again) == bits(ranker)
+    assert [one.finished for one in told] == [True], "a finished run has nothing more to learn"
+
+
+def test_checkpoints_are_as_rare_as_asked_and_only_for_their_own_run(tmp_path):
+    data = made(60)
+    parts = cut(data, list(range(0, 60, 5)))
+    written = []
+
+    manifest = tmp_path / "c" / "manifest.json"
+    checkpoint = tc.Checkpoint(tmp_path / "c", every=10)
+
+    def note(progress) -> None:
+        if manifest.exists():
+            written.append(manifest.read_bytes())
+
+    tc.FTRLRanker(l1=0.1).fit_stream(parts, checkpoint=checkpoint, progress=note)
+    assert 2 <= len(set(written)) <= 4
+    for ranker, chunks in ((tc.FTRLRanker(l1=0.2), parts), (tc.FTRLRanker(l1=0.1), cut(made(60, seed=1), [30]))):
+        with pytest.raises(InputError, match="a checkpoint of another run"):
+            ranker.fit_stream(chunks, checkpoint=checkpoint)
+
+
+def test_a_killed_stream_goes_on_to_the_same_bits(tmp_path):
+    data = made(400)
+    write_letor(tmp_path / "train.txt", data)
+    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
+
+    def learn(every: int, wait: float) -> tc.FTRLRanker:
+        stream = LetorStream(tmp_path / "train.txt", chunk_bytes=2000)
+        saved = tc.Checkpoint(tmp_path / "c", every=every)
+        return tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(stream, checkpoint=saved, progress=lambda _: time.sleep(wait))
+
+    learned = 0
+    for after in (0.0, 0.004, 0.02):
+        kill_while(lambda: learn(1, 0.01), changed(tmp_path / "c" / "manifest.json"), after)
+        now = tc.store.read_bundle(tmp_path / "c").meta["progress"]
+        assert now["learned"] > learned
+        assert not now["finished"]
+        learned = now["learned"]
+    assert bits(learn(1000, 0)) == bits(whole)
+
+
+# -- the model and the command ----------------------------------------------------------------------------------------
+
+
+def test_a_streamed_model_says_what_was_held_out(tmp_path):
+    data, other = made(60), made(20, seed=1)
+    for name, part in (("train.txt", data), ("test.txt", other)):
+        write_letor(tmp_path / name, part)
+    model, report = fit_letor_stream(tmp_path / "train.txt", ranker=tc.FTRLRanker(l1=0.1))
+    assert "Nothing was held out" in str(report)
+    assert report.n_rows == len(data)
+    model, report = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "test.txt", ranker=tc.FTRLRanker(l1=0.1))
+    assert "Nothing was held out" not in str(report)
+    assert report.held_out["test"].mean("AP") == pytest.approx(model.evaluate(other).mean("AP"))
+    assert report.notes == ()
+    write_letor(tmp_path / "wide.txt", made(20, seed=1, n_features=7))
+    _, report = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "wide.txt", ranker=tc.FTRLRanker(l1=0.1))
+    assert str(report).endswith("wide.txt has features up to 7, training up to 6: the others are left out.")
+    with pytest.raises(InputError, match="only an FTRLRanker learns from a stream"):
+        fit_letor_stream(tmp_path / "train.txt", ranker=tc.ProximalRanker())
+
+
+def test_what_is_wrong_is_told_before_the_work_and_not_after_it(tmp_path):
+    for name, part in (("train.txt", made(60)), ("test.txt", made(20, seed=1))):
+        write_letor(tmp_path / name, part)
+    with open(tmp_path / "test.txt", "a") as file:
+        file.write("1 qid:99 no feature\n")
+    (tmp_path / "names").write_text("one\ntwo\n")
+    chunks = []
+    train = LetorStream(tmp_path / "train.txt", chunk_bytes=400)
+    for wrong, message in (
+        ({"measures": "nDGC@10"}, "nDGC"),
+        ({"test": tmp_path / "test.txt"}, r"test\.txt:\d+: "),
+        ({"validation": tmp_path / "none.txt"}, "there is no such file"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit_letor_stream(train, ranker=tc.FTRLRanker(l1=0.1), progress=chunks.append, **wrong)
+    assert chunks == []
+    common = ["fit", str(tmp_path / "train.txt"), "--stream", "--l1", "0.1", "-o", str(tmp_path / "m")]
+    common += ["--checkpoint", str(tmp_path / "c"), "--names", str(tmp_path / "names")]
+    short = CliRunner().invoke(cli, common)
+    assert short.exit_code == 1
+    assert "2 names for 6 features" in short.output
+    (tmp_path / "names").write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
+    for _ in range(2):  # the second has nothing more to learn
+        done = CliRunner().invoke(cli, common)
+        assert done.exit_code == 0, done.output
+        assert tc.load(tmp_path / "m").feature_names == ("one", "two", "three", "four", "five", "six")
+
+
+def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
+    data = made(60)
+    for name, part in (("train.txt", data), ("test.txt", made(20, seed=1))):
+        write_letor(tmp_path / name, part)
+    common = ["fit", str(tmp_path / "train.txt"), "--stream", "--l1", "0.1", "--epochs", "2"]
+
+    def run(*given: str):
+        return CliRunner().invoke(cli, [*common, *given])
+
+    done = run("-o", str(tmp_path / "m"), "--checkpoint", str(tmp_path / "c"))
+    assert done.exit_code == 0, done.output
+    assert "Nothing was held out" in done.output
+    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
+    assert np.array_equal(tc.load(tmp_path / "m").ranker.coef_, whole.coef_)
+    again = run(
+        "-o", str(tmp_path / "again"), "--checkpoint", str(tmp_path / "c"), "--test", str(tmp_path / "test.txt")
+    )
+    assert again.exit_code == 0, again.output
+    assert "On test queries, which were not learned from" in again.output
+    assert np.array_equal(tc.load(tmp_path / "again").ranker.coef_, whole.coef_)
+    for wrong, message in (
+        (["--folds", "3"], "--folds needs all rows in memory"),
+        (["--ranker", "proximal"], "--stream learns with --ranker ftrl"),
+        (["--path"], "--path needs all rows in memory"),
+    ):
+        refused = run(*wrong)
+        assert refused.exit_code == 2
+        assert message in refused.output
+    plain = CliRunner().invoke(cli, ["fit", str(tmp_path / "train.txt"), "--epochs", "2"])
+    assert plain.exit_code == 2
+    assert "--epochs is for --stream" in plain.output
+
+
+MEMORY = """
+import tercet as tc
+from tercet.data.letor_stream import LetorStream
+def work(path):
+    tc.FTRLRanker(l1=0.1).fit_stream(LetorStream(path, chunk_bytes=1 << 19))
+work(sys.argv[1])
+with Measured():
+    work(sys.argv[2])
+"""
+
+
+def test_memory_is_that_of_a_chunk_however_long_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{n % 3} qid:{{}} " + " ".join(f"{j}:{value:.3f}" for j, value in enumerate(rng.random(40), start=1)) + "\n"
+        for n in range(100)
+    ]
+    text = "".join(lines)
+    for name, n in (("small", 30), ("large", 2_000)):
+        with open(tmp_path / name, "w") as file:
+            for query in range(n):
+                file.write(text.replace("{}", str(query)))
+    # All 200,000 rows of 40 features are 32 MB.
+    assert growth_of(MEMORY, tmp_path / "small", tmp_path / "large") < 12_000_000

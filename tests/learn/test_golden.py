@@ -1,0 +1,177 @@
+"""Models written by released versions are read by this one and answer as they did."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import tercet as tc
+from support import make_golden
+from support.make_golden import GOLDEN, feature_answers, ranker_answers, text_answers
+
+VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+NAMES = [*make_golden.RANKERS, "text", *make_golden.FEATURE_RANKERS, make_golden.FEATURE_MODEL]
+every_version = pytest.mark.parametrize("version", VERSIONS)
+every_ranker = pytest.mark.parametrize("name", make_golden.RANKERS)
+every_feature_ranker = pytest.mark.parametrize("name", make_golden.FEATURE_RANKERS)
+
+
+@cache
+def expected(version: str, file: str = make_golden.EXPECTED) -> dict[str, Any]:
+    return json.loads((GOLDEN / version / file).read_text(encoding="utf-8"))
+
+
+def expected_features(version: str) -> dict[str, Any]:
+    return expected(version, make_golden.EXPECTED_FEATURES)
+
+
+def matrices(version: str) -> tuple[sparse.csr_array, sparse.csr_array]:
+    data = expected(version)["data"]
+    return tuple(sparse.csr_array(np.array(data[name], dtype=np.float32)) for name in ("Q", "D"))
+
+
+def assert_same(found: Any, stored: Any, where: str) -> None:
+    """The same structure, numbers to 1e-6, everything else exactly."""
+    if isinstance(stored, dict):
+        assert isinstance(found, dict), where
+        assert set(found) == set(stored), where
+        for key, value in stored.items():
+            assert_same(found[key], value, f"{where}.{key}")
+    elif isinstance(stored, list):
+        assert isinstance(found, (list, tuple)), where
+        assert len(found) == len(stored), where
+        for at, (one, other) in enumerate(zip(found, stored, strict=True)):
+            assert_same(one, other, f"{where}[{at}]")
+    elif isinstance(stored, float):
+        assert found == pytest.approx(stored, rel=1e-6, abs=1e-6), where
+    else:
+        assert found == stored, where
+        assert type(found) is type(stored), where
+
+
+def test_there_are_golden_files_of_this_version():
+    assert tc.__version__ in VERSIONS
+    assert sorted(p.name for p in (GOLDEN / tc.__version__).iterdir()) == sorted(
+        [*NAMES, "expected.json", "features.json"]
+    )
+
+
+@every_version
+@every_ranker
+def test_a_ranker_scores_as_it_did(version, name):
+    stored = expected(version)["rankers"][name]
+    ranker = tc.load(GOLDEN / version / name)
+    assert type(ranker).__name__ == stored["class"]
+    params = ranker.get_params()
+    for added, value in type(ranker)._added_parameters.items():
+        if added not in stored["params"]:
+            assert params.pop(added) == value
+    found = {"class": type(ranker).__name__, "params": params}
+    found |= ranker_answers(ranker, *matrices(version))
+    assert_same(found, {key: value for key, value in stored.items() if key != "after_more"}, name)
+
+
+@every_version
+@every_ranker
+def test_a_ranker_learns_on_as_it_did(version, name):
+    stored = expected(version)["rankers"][name]
+    Q, D = matrices(version)
+    ranker = tc.load(GOLDEN / version / name)
+    ranker.partial_fit(Q, tc.Preferences(*expected(version)["more"]), D)
+    found = ranker_answers(ranker, Q, D)
+    assert_same(found, stored["after_more"], name)
+    if name != "cosine":
+        assert found["scores"] != stored["scores"]
+
+
+@every_version
+def test_a_text_model_answers_as_it_did(version):
+    stored = expected(version)["text"]
+    model = tc.load(GOLDEN / version / "text")
+    answers = text_answers(model, stored)
+    assert_same(answers, {key: stored[key] for key in answers}, "text")
+    # What was learned shows: the word that counts most is the synonym nobody told it.
+    assert {(word, related[0][0]) for word, related in stored["related"].items()} == set(make_golden.SYNONYMS)
+
+
+@every_version
+@every_feature_ranker
+def test_a_ranker_of_feature_vectors_scores_as_it_did(version, name):
+    stored = expected_features(version)["rankers"][name]
+    ranker = tc.load(GOLDEN / version / name)
+    params = ranker.get_params()
+    for added, value in type(ranker)._added_parameters.items():
+        if added not in stored["params"]:
+            assert params.pop(added) == value
+    found = {"class": type(ranker).__name__, "params": params}
+    found |= feature_answers(ranker, expected_features(version)["test"])
+    assert_same(found, {key: value for key, value in stored.items() if key != "after_more"}, name)
+
+
+@every_version
+def test_a_ranker_of_feature_vectors_learns_on_as_it_did(version):
+    answers = expected_features(version)
+    more, stored = answers["more"], answers["rankers"]["ftrl"]
+    ranker = tc.load(GOLDEN / version / "ftrl").partial_fit(np.array(more["X"]), more["y"], more["qid"])
+    found = feature_answers(ranker, answers["test"])
+    assert_same(found, stored["after_more"], "ftrl")
+    assert found["scores"] != stored["scores"]
+
+
+@every_version
+def test_a_feature_model_answers_as_it_did(version):
+    answers = expected_features(version)
+    model = tc.load(GOLDEN / version / make_golden.FEATURE_MODEL)
+    assert_same(feature_answers(model, answers["test"]), answers["model"], "model")
+    # What was learned shows: the two features that the grades were made of.
+    assert {name for _, name, _ in answers["model"]["features"][:2]} == {"BM25", "age"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_written_again_it_has_the_same_bytes(name, tmp_path):
+    folder = GOLDEN / tc.__version__ / name
+    tc.load(folder).save(tmp_path / "again")
+    again = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+    assert again == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@every_version
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_files_stay_small(version, name):
+    assert sum(path.stat().st_size for path in (GOLDEN / version / name).iterdir()) < 20_000
+
+
+def test_golden_files_are_not_overwritten_unless_forced(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(make_golden, "GOLDEN", tmp_path)
+    folder: Path = tmp_path / tc.__version__
+    make_golden.main([])
+    made = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit, match="Use --force to replace them"):
+        make_golden.main([])
+    (folder / "expected.json").write_text("{}")
+    make_golden.main(["--force"])
+    assert (folder / "expected.json").read_bytes() == made[folder / "expected.json"]
+    assert capsys.readouterr().out.count("wrote") == 4
+
+
+def test_missing_golden_files_are_added_and_no_other_is_touched(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(make_golden, "GOLDEN", tmp_path)
+    folder: Path = tmp_path / tc.__version__
+    folder.mkdir()
+    (folder / "expected.json").write_text("{}")
+    make_golden.main(["--missing"])
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["expected.json", "features.json", *make_golden.FEATURE_RANKERS, make_golden.FEATURE_MODEL]
+    )
+    assert kept[folder / "expected.json"] == b"{}"
+    assert capsys.readouterr().out.count("wrote") == 1
+    make_golden.main(["--missing"])
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
+    assert capsys.readouterr().out == ""

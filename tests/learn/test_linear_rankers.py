@@ -1,0 +1,362 @@
+"""What every linear ranker of feature vectors must do, and the path of penalties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import tercet as tc
+from support.bundles import reseal
+from tercet.errors import BundleError, InputError
+from tercet.learn.linear import (
+    LINEAR_RANKERS,
+    FenchelRanker,
+    FTRLRanker,
+    L1Path,
+    NonconvexRanker,
+    ProximalRanker,
+    RSRanker,
+    l1_path,
+)
+
+every_ranker = pytest.mark.parametrize("make", LINEAR_RANKERS.values(), ids=LINEAR_RANKERS.keys())
+
+
+def made_rows(seed: int = 0, n: int = 80, d: int = 8, n_queries: int = 8):
+    """Only features 1 and 4 matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, d))
+    y = np.digitize(X[:, 1] - X[:, 4] + 0.2 * rng.normal(size=n), [-0.3, 0.3])
+    return X, y, rng.integers(0, n_queries, n)
+
+
+def share_in_order(scores, y, qid) -> float:
+    better = (y[:, None] > y) & (qid[:, None] == qid)
+    return float(((scores[:, None] > scores) & better).sum() / better.sum())
+
+
+@parametrize_with_checks([make() for make in LINEAR_RANKERS.values()])
+def test_scikit_learn_agrees(estimator, check):
+    check(estimator)  # every one of them: no exceptions are listed, as there are none
+
+
+@every_ranker
+def test_it_learns_what_matters(make):
+    X, y, qid = made_rows()
+    ranker = make().fit(X, y, qid=qid)
+    assert share_in_order(ranker.predict(X), y, qid) > 0.85
+    assert ranker.coef_.argmax() == 1
+    assert ranker.coef_.argmin() == 4
+    assert ranker.n_features_in_ == 8
+
+
+# A rounding error decides on which side of a kink the hinge is looked at, or which of two features is the steepest;
+# both ways end within the tolerance.
+HOW_EQUAL = {"RankSVMRanker": 1e-3, "FenchelRanker": 5e-3}
+
+
+@every_ranker
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, np.asfortranarray, list])
+def test_every_form_of_the_rows_gives_the_same(make, form):
+    X, y, qid = made_rows(1)
+    X[X < 0.3] = 0
+    dense, other = make().fit(X, y, qid=qid), make().fit(form(X), y, qid=qid)
+    atol = HOW_EQUAL.get(make.__name__, 1e-8)
+    np.testing.assert_allclose(other.coef_, dense.coef_, rtol=1e-6, atol=atol)
+    np.testing.assert_allclose(other.predict(form(X)), dense.predict(X), rtol=1e-6, atol=atol)
+
+
+def test_single_precision_rows_are_scored_in_double(monkeypatch):
+    X, y, qid = made_rows(1)
+    ranker = FTRLRanker().fit(X, y, qid=qid)
+    single = X.astype(np.float32)
+    monkeypatch.setattr("tercet.learn.linear.base._BYTES_AT_ONCE", 7 * 8 * 8)  # seven rows
+    np.testing.assert_allclose(ranker.predict(single), single.astype(np.float64) @ ranker.coef_, rtol=1e-13)
+    assert l1_path(X, y, qid, n_l1s=3).predict(single).shape == (80, 3)
+
+
+# These look at labels as gains or as scores.
+BY_VALUE = {"ListNetRanker", "AdaRankRanker", "RSRanker"}
+
+
+@pytest.mark.parametrize("make", [LINEAR_RANKERS[name] for name in sorted(LINEAR_RANKERS.keys() - BY_VALUE)])
+def test_grades_count_by_their_order_alone(make):
+    X, y, qid = made_rows(2)
+    spread = np.array([-3.5, 0.25, 1000.0])[y]
+    np.testing.assert_allclose(make().fit(X, spread, qid=qid).coef_, make().fit(X, y, qid=qid).coef_, rtol=1e-9)
+
+
+@every_ranker
+def test_ids_count_by_which_are_equal_alone(make):
+    X, y, qid = made_rows(3)
+    names = [("query", int(i)) for i in qid]
+    np.testing.assert_array_equal(make().fit(X, y, qid=names).coef_, make().fit(X, y, qid=qid).coef_)
+
+
+@every_ranker
+def test_rows_that_are_no_pairs_are_an_error(make):
+    X, y, _ = made_rows()
+    for labels, ids in ((y, np.arange(len(y))), (np.ones(len(y)), np.zeros(len(y)))):
+        with pytest.raises(InputError, match="no query has two documents of different grades"):
+            make().fit(X, labels, qid=ids)
+
+
+@every_ranker
+def test_a_failed_fit_leaves_nothing_behind(make):
+    X, y, qid = made_rows()
+    ranker = make().fit(X, y, qid=qid)
+    with pytest.raises(InputError):
+        ranker.fit(X[:, :3], np.ones(len(y)), qid=qid)
+    with pytest.raises(NotFittedError):
+        ranker.predict(X)
+
+
+@every_ranker
+def test_wrong_rows_are_refused(make):
+    X, y, qid = made_rows()
+    with pytest.raises(NotFittedError):
+        make().predict(X)
+    ranker = make().fit(X, y, qid=qid)
+    with pytest.raises(InputError, match="8 features"):
+        ranker.predict(X[:, :3])
+    with pytest.raises(InputError, match="inconsistent numbers of samples"):
+        make().fit(X[:5], y, qid=qid)
+    X[3, 2] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        make().fit(X, y, qid=qid)
+
+
+@every_ranker
+def test_saved_and_loaded_it_is_the_same(make, tmp_path):
+    X, y, qid = made_rows()
+    ranker = make().fit(X, y, qid=qid)
+    ranker.save(tmp_path / "ranker")
+    loaded = tc.load(tmp_path / "ranker")
+    assert type(loaded) is make
+    assert loaded.get_params() == ranker.get_params()
+    np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
+    learned = {name for name in vars(ranker) if name.endswith("_")}
+    assert {name for name in vars(loaded) if name.endswith("_")} == learned
+    assert clone(loaded).get_params() == ranker.get_params()
+    with pytest.raises(NotFittedError):
+        make().save(tmp_path / "other")
+
+
+class Frame:
+    """As much of a data frame's column as we look at."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+
+def test_a_column_of_a_data_frame_is_taken_for_ids():
+    X, y, qid = made_rows()
+    np.testing.assert_array_equal(FTRLRanker().fit(X, y, qid=Frame(qid)).coef_, FTRLRanker().fit(X, y, qid=qid).coef_)
+
+
+def test_names_of_features_are_kept(tmp_path):
+    X, y, qid = made_rows()
+    names = [f"f{i}" for i in range(8)]
+    ranker = FTRLRanker().fit(X, y, qid=qid)
+    ranker.feature_names_in_ = np.array(names, dtype=object)  # as scikit-learn notes them from a data frame
+    ranker.save(tmp_path / "ranker")
+    assert tc.load(tmp_path / "ranker").feature_names_in_.tolist() == names
+
+
+@pytest.mark.parametrize("per_feature", [True, False])
+def test_a_loaded_one_learns_on_to_the_bit(per_feature, tmp_path):
+    X, y, qid = made_rows()
+    first, second = qid < 4, qid >= 4
+    ranker = FTRLRanker(per_feature=per_feature).fit(X[first], y[first], qid=qid[first])
+    ranker.save(tmp_path / "ranker")
+    loaded = tc.load(tmp_path / "ranker")
+    for each in (ranker, loaded):
+        each.partial_fit(X[second], y[second], qid=qid[second])
+    np.testing.assert_array_equal(loaded.coef_, ranker.coef_)
+    assert loaded.n_steps_ == ranker.n_steps_
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda meta: meta["state"].update(step=-1),
+        lambda meta: meta["state"].update(rate=0.0),
+        lambda meta: meta["state"].update(more=1),
+        lambda meta: meta["params"].update(rate=-1.0),
+        lambda meta: meta["params"].update(unknown=1),
+        lambda meta: meta.update(feature_names=["only", "two"]),
+        lambda meta: meta.update({"class": "FenchelRanker"}),
+    ],
+    ids=["step", "rate", "state", "parameter", "unknown", "names", "class"],
+)
+def test_a_bundle_that_is_not_one_is_refused(change, tmp_path):
+    X, y, qid = made_rows()
+    FTRLRanker().fit(X, y, qid=qid).save(tmp_path / "ranker")
+    reseal(tmp_path / "ranker", lambda manifest: change(manifest["meta"]))
+    with pytest.raises(BundleError):
+        tc.load(tmp_path / "ranker")
+
+
+# -- the path -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 10**6), params=st.sampled_from([{}, {"epochs": 3}, {"per_feature": False}, {"batch_size": 4}])
+)
+def test_a_cold_path_is_one_fit_after_another(seed, params):
+    X, y, qid = made_rows(seed)
+    path = l1_path(X, y, qid, n_l1s=5, ranker=FTRLRanker(**params), warm_start=False)
+    for l1, coef, ranker, scores in zip(path.l1s, path.coefs, path.rankers, path.predict(X).T, strict=True):
+        np.testing.assert_array_equal(coef, FTRLRanker(l1=l1, **params).fit(X, y, qid=qid).coef_)
+        np.testing.assert_allclose(ranker.predict(X), scores, atol=1e-12)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), per_feature=st.booleans())
+def test_a_warm_path_carries_z_and_G(seed, per_feature):
+    X, y, qid = made_rows(seed)
+    l1s = [0.5, 4.0, 1.0]
+    path = l1_path(X, y, qid, l1s=l1s, ranker=FTRLRanker(per_feature=per_feature))
+    assert path.l1s.tolist() == [4.0, 1.0, 0.5]
+    ranker = FTRLRanker(per_feature=per_feature)
+    for k, (l1, coef) in enumerate(zip(path.l1s, path.coefs, strict=True), start=1):
+        ranker.set_params(l1=k * l1).partial_fit(X, y, qid=qid)
+        np.testing.assert_array_equal(coef, ranker.coef_)
+        assert path.rankers[k - 1].l1 == k * l1
+        assert path.rankers[k - 1].n_steps_ == ranker.n_steps_
+    with pytest.raises(InputError, match="8 features"):
+        path.rankers[-1].predict(X[:, :3])
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), params=st.sampled_from([{}, {"epochs": 3}, {"loss": "listnet"}, {"shuffle": True}]))
+def test_the_first_penalty_is_the_weakest_that_leaves_nothing(seed, params):
+    X, y, qid = made_rows(seed)
+    path = l1_path(X, y, qid, n_l1s=3, ratio=0.01, ranker=FTRLRanker(**params))
+    assert path.n_used[0] == 0
+    assert path.density[-1] > 0
+    assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0])
+    weaker = l1_path(X, y, qid, l1s=[path.l1s[0] * (1 - 1e-9)], ranker=FTRLRanker(**params))
+    assert weaker.rankers[0]._state.w.any() or _ever_used(X, y, qid, path.l1s[0] * (1 - 1e-9), params)
+
+
+def _ever_used(X, y, qid, l1, params) -> bool:
+    """Whether a weight left zero at any step: then later steps differ from those of a ranker without weights."""
+    ranker, without = (FTRLRanker(**{**params, "l1": each}).fit(X, y, qid=qid) for each in (l1, 1e12))
+    return bool((ranker._state.z != without._state.z).any())
+
+
+@pytest.mark.parametrize("ranker", [ProximalRanker(tolerance=1e-6), NonconvexRanker(reach=3.0)], ids=str)
+def test_a_path_of_penalties_begins_where_a_feature_enters(ranker):
+    X, y, qid = made_rows()
+    path = l1_path(X, y, qid, ranker=ranker, n_l1s=6, ratio=0.01)
+    assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0])
+    assert path.n_used[0] == 0
+    assert path.n_used[-1] > 4
+    assert clone(ranker).set_params(l1=0.98 * path.l1s[0]).fit(X, y, qid=qid).coef_.any()
+
+
+def test_a_path_of_radii_rises_to_that_of_the_weakest_penalty():
+    X, y, qid = made_rows()
+    path = l1_path(X, y, qid, ranker=FenchelRanker(), n_l1s=4, ratio=0.01)
+    weakest = 0.01 * l1_path(X, y, qid, ranker=ProximalRanker(), n_l1s=1).l1s[0]
+    assert path.l1s[-1] == pytest.approx(np.abs(ProximalRanker(l1=weakest).fit(X, y, qid=qid).coef_).sum())
+    np.testing.assert_allclose(path.l1s[1:] / path.l1s[:-1], 0.01 ** (-1 / 3))
+    assert [each.radius for each in path.rankers] == path.l1s.tolist()
+    assert path.n_used[0] == 1
+    assert l1_path(X, y, qid, ranker=FenchelRanker(), l1s=[2.0, 0.5]).l1s.tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    "ranker", [ProximalRanker(tolerance=1e-6), NonconvexRanker(tolerance=1e-6), FenchelRanker(tolerance=1e-5)], ids=str
+)
+def test_a_warm_path_ends_where_a_cold_one_does_in_fewer_rounds(ranker):
+    X, y, qid = made_rows()
+    warm, cold = (l1_path(X, y, qid, ranker=ranker, n_l1s=30, ratio=0.01, warm_start=warm) for warm in (True, False))
+    np.testing.assert_allclose(warm.coefs, cold.coefs, atol=0.02)
+    assert sum(each.n_iter_ for each in warm.rankers) < sum(each.n_iter_ for each in cold.rankers)
+    for value, coef in zip(cold.l1s, cold.coefs, strict=True):
+        alone = clone(ranker).set_params(**{"radius" if hasattr(ranker, "radius") else "l1": value})
+        np.testing.assert_array_equal(alone.fit(X, y, qid=qid).coef_, coef)
+
+
+def test_a_path_where_nothing_can_be_learned_uses_nothing():
+    _, y, qid = made_rows()
+    for ranker in (FTRLRanker(), ProximalRanker(), NonconvexRanker(), FenchelRanker()):
+        assert not l1_path(np.ones((len(y), 3)), y, qid, ranker=ranker, n_l1s=3).coefs.any()
+
+
+def path_of(coefs) -> L1Path:
+    coefs = np.array(coefs, dtype=float)
+    return L1Path(np.arange(len(coefs), 0, -1.0), coefs, tuple(FTRLRanker() for _ in coefs))
+
+
+def test_the_best_is_the_sparser_of_equals():
+    path = path_of([[0, 0], [1, 1], [1, 0], [1, 1]])
+    assert path.best([0.1, 0.5, 0.5, 0.4]) == 2
+    assert path.best([0.1, 0.6, 0.5, 0.4]) == 1
+    assert path.n_used.tolist() == [0, 2, 1, 2]
+    assert path.density.tolist() == [0, 1, 0.5, 1]
+
+
+def test_the_sparsest_within_one_standard_error():
+    path = path_of([[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    queries = np.array([0.0, 0.2, 0.4, 0.6])  # their standard error is 0.129
+    values = np.stack([queries - 0.2, queries - 0.12, queries - 0.05, queries])
+    assert path.sparsest(values) == 1
+    assert path.sparsest(values, n_errors=0.5) == 2
+    assert path.sparsest(values, n_errors=0) == 3
+    # Every query is worse by the same amount, so the difference has no error at all.
+    assert path.sparsest(values, paired=True) == 3
+    values[1] += [0.3, -0.1, 0.2, 0.0]
+    assert path.sparsest(values, paired=True) == 1
+    # Of two that are as sparse, the better one.
+    assert (
+        path_of([[0, 0], [1, 0], [0, 1], [1, 1]]).sparsest(np.stack([queries - each for each in (1, 0.1, 0, 0)])) == 2
+    )
+
+
+def test_a_callable_gives_the_values():
+    X, y, qid = made_rows()
+    path = l1_path(X, y, qid, n_l1s=6)
+
+    def order_by_query(ranker):
+        scores = ranker.predict(X)
+        return [share_in_order(scores[qid == q], y[qid == q], qid[qid == q]) for q in range(8)]
+
+    values = path.values(order_by_query)
+    assert values.shape == (6, 8)
+    assert path.best(order_by_query) == path.best(values) == path.best(values.mean(axis=1))
+    chosen = path.sparsest(order_by_query)
+    assert path.n_used[chosen] <= path.n_used[path.best(values)]
+    assert values[chosen].mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda path: path.best([1.0]), "expected one row for each of 2 penalties"),
+        (lambda path: path.best([1.0, np.nan]), r"values\[1, 0\] is nan"),
+        (lambda path: path.sparsest([1.0, 2.0]), "two or more queries"),
+        (lambda path: path.predict(np.ones((3, 5))), "the path has 2 features"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[]), "one or more finite numbers"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[1.0, -1.0]), "one or more finite numbers"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], ratio=0.0), r"ratio in \(0, 1\]"),
+        (lambda path: l1_path(np.ones((2, 1)), [1, 1]), "no query has two documents"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], ranker=RSRanker()), "RSRanker has no path; expected"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[0.0], ranker=FenchelRanker()), "'radius' parameter"),
+    ],
+)
+def test_what_is_no_path_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call(path_of([[0, 0], [1, 0]]))

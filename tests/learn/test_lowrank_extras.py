@@ -1,0 +1,360 @@
+"""Rare words and averaged steps of LowRankRanker, and WarpSource."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+import tercet as tc
+from support.learners import N_TERMS, Killed, judged, kill_at, made_data, same_bits, step_rates
+from support.random_data import as_vectors, random_preferences, random_texts
+from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
+from tercet.learn.sources import BLOCK
+from tercet.store import Fields, read_bundle
+
+seeds = st.integers(0, 10**6)
+VARIANTS = [
+    {"averaged": True},
+    {"n_frequent": 5},
+    {"averaged": True, "n_frequent": 7, "diagonal": "learned"},
+    {"averaged": True, "n_frequent": 7, "tied": True, "scale_documents": True},
+    {"averaged": True, "diagonal": None},
+]
+variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+
+
+def frequent(D, n):
+    """1.0 for the n words in most documents, ties by column."""
+    count = (D.toarray() != 0).sum(axis=0)
+    kept = np.zeros(D.shape[1])
+    kept[oracles.ranking(count)[:n]] = 1.0
+    return kept
+
+
+def iterates(ranker, Q, D, prefs, kept=None):
+    plain = tc.LowRankRanker(**{k: v for k, v in ranker.get_params().items() if k not in ("n_frequent", "averaged")})
+    start = plain._start(Q, D)
+    return oracles.lowrank_iterates(
+        start.U.T.astype(float),
+        start.V.T.astype(float),
+        start.diagonal.astype(float),
+        as_vectors(prefs, Q, D),
+        step_rates(ranker, len(prefs)),
+        margin=ranker.margin,
+        learn_diagonal=ranker.diagonal == "learned",
+        kept=kept,
+    )
+
+
+# -- rare words -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(seed=seeds, n=st.integers(1, N_TERMS + 3), diagonal=st.sampled_from(["identity", "learned", None]))
+def test_rare_words_have_no_factors_and_the_rest_learns_as_written(seed, n, diagonal):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.LowRankRanker(n_components=4, n_frequent=n, rate=0.2, diagonal=diagonal, random_state=seed)
+    kept = frequent(D, n)
+    U, V, learned = iterates(ranker, Q, D, prefs, (kept, kept))[-1]
+    weights = ranker.fit(Q, prefs, D).weights_
+    np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
+    np.testing.assert_allclose(weights.doc_factors, V.T, atol=2e-5)
+    assert not weights.query_factors[kept == 0].any()
+    assert not weights.doc_factors[kept == 0].any()
+    if diagonal == "learned":
+        np.testing.assert_allclose(weights.diagonal, learned, atol=2e-5)  # of all words
+    else:
+        assert weights.identity == (1.0 if diagonal else 0.0)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_rare_words_stay_out_of_latent_directions_too(tied):
+    Q, D, prefs = made_data(1)
+    weights = tc.LowRankRanker(n_components=3, n_frequent=6, start="lsi", tied=tied).fit(Q, prefs, D).weights_
+    kept = frequent(D, 6)
+    for factors in (weights.query_factors, weights.doc_factors):
+        assert not factors[kept == 0].any()
+        assert factors[kept == 1].any(axis=1).all()
+
+
+def test_with_two_vocabularies_words_are_counted_on_their_own_side():
+    rng = np.random.default_rng(3)
+    Q, D = random_texts(rng, 9, N_TERMS), random_texts(rng, 11, 7)
+    prefs = random_preferences(rng, 40, 9, 11)
+    ranker = tc.LowRankRanker(n_components=4, n_frequent=3, diagonal=None, rate=0.2)
+    kept = frequent(Q, 3), frequent(D, 3)
+    U, V, _ = iterates(ranker, Q, D, prefs, kept)[-1]
+    weights = ranker.fit(Q, prefs, D).weights_
+    np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
+    np.testing.assert_allclose(weights.doc_factors, V.T, atol=2e-5)
+
+
+# -- averaged steps ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(
+    seed=seeds,
+    diagonal=st.sampled_from(["identity", "learned", None]),
+    n=st.sampled_from([None, 5]),
+    schedule=st.sampled_from(["constant", "inverse-sqrt"]),
+)
+def test_averaged_weights_are_the_mean_of_the_iterates(seed, diagonal, n, schedule):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.LowRankRanker(
+        n_components=4, averaged=True, n_frequent=n, rate=0.2, diagonal=diagonal, schedule=schedule, random_state=seed
+    )
+    kept = None if n is None else (frequent(D, n), frequent(D, n))
+    found = iterates(ranker, Q, D, prefs, kept)
+    U, V, learned = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+    weights = ranker.fit(Q, prefs, D).weights_
+    np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
+    np.testing.assert_allclose(weights.doc_factors, V.T, atol=2e-5)
+    if diagonal == "learned":
+        np.testing.assert_allclose(weights.diagonal, learned, atol=2e-5)
+    assert np.abs(weights.query_factors - found[-1][0].T).max() > 1e-3, "the mean and the last are told apart"
+
+
+@settings(max_examples=20)
+@given(seed=seeds)
+def test_averaged_tied_weights_are_the_mean_of_the_iterates(seed):
+    Q, D, prefs = made_data(seed)
+    ranker = tc.LowRankRanker(n_components=4, averaged=True, tied=True, rate=0.2, identity_weight=1.5)
+    start = ranker._start(Q, D).U.T.astype(float)
+    U = np.mean(oracles.tied_iterates(start, 1.5, as_vectors(prefs, Q, D), step_rates(ranker, len(prefs))), axis=0)
+    weights = ranker.fit(Q, prefs, D).weights_
+    np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
+    assert weights.parts[0].tied
+
+
+def test_the_mean_stays_exact_over_many_steps():
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 30, 20), random_texts(rng, 40, 20)
+    prefs = random_preferences(rng, 30_000, 30, 40)
+    ranker = tc.LowRankRanker(n_components=3, averaged=True, rate=0.05)
+    total, step = np.zeros((20, 3)), tc.LowRankRanker(n_components=3, rate=0.05)
+    ends = range(100, 30_001, 100)
+    for end in ends:
+        step.partial_fit(Q, prefs[end - 100 : end], D)
+        total += step.weights_.query_factors
+    # The mean of every hundredth iterate is close to that of all; the end of the path is not.
+    mean = ranker.fit(Q, prefs, D).weights_.query_factors
+    away = np.abs(mean - total / len(ends)).max()
+    assert away < 0.02 < np.abs(mean - step.weights_.query_factors).max()
+
+
+# -- what every learner must do ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(seed=seeds, diagonal=st.sampled_from(["identity", "learned", None]), tied=st.booleans())
+def test_when_no_word_is_rare_nothing_changes_to_the_bit(seed, diagonal, tied):
+    Q, D, prefs = made_data(seed)
+    same = {"n_components": 4, "rate": 0.2, "diagonal": diagonal, "tied": tied, "random_state": seed}
+    plain = tc.LowRankRanker(**same).fit(Q, prefs, D).weights_
+    assert same_bits(plain, tc.LowRankRanker(n_frequent=N_TERMS, **same).fit(Q, prefs, D).weights_)
+
+
+@variants
+@pytest.mark.parametrize("cut", [1, 30, 59])
+def test_two_halves_of_partial_fit_are_the_whole(variant, cut):
+    Q, D, prefs = made_data(4)
+    whole = tc.LowRankRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs, D)
+    halves = tc.LowRankRanker(n_components=4, rate=0.2, **variant)
+    halves.partial_fit(Q, prefs[:cut], D).partial_fit(Q, prefs[cut:], D)
+    assert same_bits(whole.weights_, halves.weights_)
+
+
+@variants
+def test_saved_and_loaded_it_learns_on_with_the_same_bits(variant, tmp_path):
+    Q, D, prefs = made_data(5)
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, **variant).partial_fit(Q, prefs[:30], D)
+    ranker.save(tmp_path / "model")
+    loaded = tc.load(tmp_path / "model")
+    assert loaded.get_params() == ranker.get_params()
+    assert same_bits(loaded.weights_, ranker.weights_)
+    assert same_bits(loaded.partial_fit(Q, prefs[30:], D).weights_, ranker.partial_fit(Q, prefs[30:], D).weights_)
+
+
+def test_a_file_from_before_these_parameters_is_read_and_one_without_them_is_written(tmp_path):
+    Q, D, prefs = made_data(5)
+    tc.LowRankRanker(n_components=4).fit(Q, prefs, D).save(tmp_path / "plain")
+    assert tc.load(tmp_path / "plain").get_params() == tc.LowRankRanker(n_components=4).get_params()
+    written = read_bundle(tmp_path / "plain", kind="ranker").meta["params"]
+    assert not {"n_frequent", "averaged"} & set(written)
+    tc.LowRankRanker(n_components=4, averaged=True).fit(Q, prefs, D).save(tmp_path / "averaged")
+    written = read_bundle(tmp_path / "averaged", kind="ranker").meta["params"]
+    assert written["averaged"] is True
+
+
+@variants
+def test_the_best_state_is_kept_whole(variant):
+    Q, D, prefs = made_data(6)
+    values = iter([0.1, 0.9, 0.5, 0.4])
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, validate_every=20, **variant)
+    ranker.fit(Q, prefs, D, validation=lambda weights: next(values))
+    upto = tc.LowRankRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs[:20], D)
+    assert ranker.n_steps_ == 20
+    assert same_bits(ranker.weights_, upto.weights_)
+    # It learns on from there, not from where training ended.
+    more = ranker.partial_fit(Q, prefs[20:], D).weights_
+    assert same_bits(more, upto.partial_fit(Q, prefs[20:], D).weights_)
+
+
+@variants
+def test_weights_do_not_change_under_a_reader(variant):
+    Q, D, prefs = made_data(2)
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, **variant).partial_fit(Q, prefs[:30], D)
+    weights = ranker.weights_
+    scores = weights.score(Q, D)
+    ranker.partial_fit(Q, prefs[30:], D)
+    assert not same_bits(weights, ranker.weights_)
+    assert np.array_equal(weights.score(Q, D), scores)
+
+
+@pytest.mark.parametrize("change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"averaged": "yes"}])
+def test_parameters_out_of_range_are_named(change):
+    Q, D, prefs = made_data(0)
+    [name] = change
+    with pytest.raises(ParameterError, match=f"The '{name}' parameter of LowRankRanker must be"):
+        tc.LowRankRanker(**change).fit(Q, prefs, D)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda a: a["U"].__setitem__(a["rare_query_words"] == 1, 1), "marked as rare has factors"),
+        (lambda a: a.pop("rare_doc_words"), "no array 'rare_doc_words'"),
+        (lambda a: a.pop("before_V"), "no array 'before_V'"),
+        (lambda a: a.__setitem__("before_U", a["before_U"][:, :2]), "'before_U' has shape"),
+    ],
+)
+def test_damaged_state_is_refused(damage, message):
+    Q, D, prefs = made_data(0)
+    state = tc.LowRankRanker(n_components=4, n_frequent=5, averaged=True).fit(Q, prefs, D)._state
+    arrays = {name: array.copy() for name, array in state.arrays().items()}
+    damage(arrays)
+    with pytest.raises(DamagedBundleError, match=message):
+        type(state).from_state(Fields(state.meta(), "state"), arrays)
+
+
+# -- WARP -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def collection():
+    rng = np.random.default_rng(0)
+    return random_texts(rng, 50, 30), random_texts(rng, 60, 30)
+
+
+def warp(collection, n_steps=3 * BLOCK, **options):
+    Q, D = collection
+    return tc.WarpSource(judged(Q, D), Q, D, n_steps, **options)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.2])
+@pytest.mark.parametrize("n_tries", [1, 2, 10])
+def test_warp_stops_at_the_first_violation_and_weighs_it_by_the_number_of_draws(collection, margin, n_tries):
+    Q, D = collection
+    weights = tc.CosineRanker().fit(Q, D=D).weights_
+    prefs = warp(collection, margin=margin, n_tries=n_tries).draw(0, lambda: weights)
+    sampler = judged(Q, D)
+    assert (sampler.grade_of(prefs.query, prefs.worse) < sampler.grade_of(prefs.query, prefs.better)).all()
+    scores = weights.score(Q, D)
+    violated = scores[prefs.query, prefs.better] - scores[prefs.query, prefs.worse] < margin
+    possible = np.array([oracles.warp_weight(60, n) for n in range(1, n_tries + 1)], dtype=np.float32)
+    n_draws = 1 + np.abs(prefs.weight[:, None] - possible).argmin(axis=1)
+    np.testing.assert_allclose(prefs.weight, possible[n_draws - 1], rtol=1e-6)
+    assert violated[n_draws < n_tries].all()  # who stopped early had found one
+    assert not violated.all()
+    uniform = tc.SampledSource(sampler, BLOCK).draw(0, lambda: weights)
+    at_random = (scores[uniform.query, uniform.better] - scores[uniform.query, uniform.worse] < margin).mean()
+    assert abs((n_draws == 1).mean() - at_random) < 0.03 or n_tries == 1
+    assert violated.mean() > at_random + (0.05 if n_tries > 1 else -0.03)
+
+
+def test_a_better_document_that_nothing_comes_near_gets_the_least_weight(collection):
+    Q, D = collection
+    weights = tc.CosineRanker().fit(Q, D=D).weights_ * 0.0
+    prefs = warp(collection, margin=0.0, n_tries=4).draw(0, lambda: weights)  # all scores are equal: no violation
+    np.testing.assert_allclose(prefs.weight, oracles.warp_weight(60, 4), rtol=1e-6)
+    prefs = warp(collection, margin=0.5, n_tries=4).draw(0, lambda: weights)  # and now all are within the margin
+    np.testing.assert_allclose(prefs.weight, 1.0)
+
+
+def test_warp_looks_at_the_weights_at_fixed_steps_only(collection):
+    Q, D = collection
+    cosine = tc.CosineRanker().fit(Q, D=D).weights_
+    asked = []
+
+    def weights():
+        asked.append(1)
+        return cosine * (1.0 if len(asked) == 1 else -1.0)
+
+    source = warp(collection, refresh_every=BLOCK + 1)
+    for step in (0, 5, BLOCK, 2 * BLOCK, 2 * BLOCK + 9, 3 * BLOCK):
+        source.draw(step, weights)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tc.DenseRanker(rate=5.0),
+        lambda: tc.LowRankRanker(n_components=4, averaged=True, n_frequent=20),
+        lambda: tc.LowRankRanker(n_components=4, averaged=True, tied=True),
+    ],
+)
+def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, collection, tmp_path):
+    Q, D = collection
+
+    def source():
+        return warp(collection, 3 * BLOCK, margin=1.0, n_tries=3, refresh_every=2 * BLOCK)
+
+    whole = make().fit(Q, source(), D)
+    for stop in (9000, 20_000):
+        with pytest.raises(Killed):
+            make().fit(Q, source(), D, callbacks=[tc.Checkpoint(tmp_path / "c", every=2000), kill_at(stop)])
+    resumed = make().fit(Q, source(), D, callbacks=[tc.Checkpoint(tmp_path / "c", every=2000)])
+    assert same_bits(whole.weights_, resumed.weights_)
+    assert resumed.history_[0].step > 9000, "nothing was resumed"
+    with pytest.raises(InputError, match="another run"):
+        make().fit(Q, warp(collection, n_tries=4), D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+
+
+def test_warp_state_is_read_strictly(collection):
+    Q, D = collection
+    source = warp(collection)
+    source.draw(0, lambda: tc.CosineRanker().fit(Q, D=D).weights_)
+    meta, arrays = source.state()
+    fresh = warp(collection)
+    fresh.restore(meta, arrays)
+
+    def never():
+        raise AssertionError("the kept weights are at hand")
+
+    assert fresh.draw(0, never) == source.draw(0, never)
+    with pytest.raises(BundleError):
+        warp(collection).restore({**meta, "extra": 1}, arrays)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_tries": 0}, "n_tries must be at least 1; got 0"),
+        ({"margin": -1}, "margin must be a finite number from 0; got -1"),
+        ({"margin": np.nan}, "margin must be a finite number from 0; got nan"),
+    ],
+)
+def test_warp_refuses_what_makes_no_sense(options, message, collection):
+    with pytest.raises(InputError, match=message):
+        warp(collection, **options)
+
+
+def test_warp_needs_to_know_all_documents(collection):
+    Q, D = collection
+    with pytest.raises(InputError, match="needs n_docs"):
+        tc.WarpSource(tc.data.sampling.JudgementSampler.from_qrels({0: {1: 1, 2: 0}}), Q, D, 9)

@@ -1,0 +1,312 @@
+"""Every term-pair ranker learns from rows on disk what it learns from the same rows in memory, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import tercet as tc
+from support.learners import Killed, kill_at, same_bits
+from support.memory import growth_of
+from support.random_data import random_preferences, random_texts
+from tercet.data.sampling import JudgementSampler
+from tercet.data.shards import MappedRows, write_shards
+from tercet.errors import InputError
+from tercet.learn import RANKERS
+from tercet.learn.loop import CHUNK
+from tercet.learn.sources import BLOCK
+
+N_TERMS = 30
+N_STEPS = 2 * CHUNK + 100
+
+Make = Callable[[], tc.learn.TermPairRanker]
+
+
+def words() -> tc.CorrelatedWords:
+    rng = np.random.default_rng(5)
+    return tc.CorrelatedWords(n_frequent=10, n_bins=3).fit(random_texts(rng, 60, N_TERMS))
+
+
+LEARNERS: dict[str, Make] = {
+    "CosineRanker": lambda: tc.CosineRanker(),
+    "DiagonalRanker": lambda: tc.DiagonalRanker(rate=0.7),
+    "DenseRanker": lambda: tc.DenseRanker(rate=3.0),
+    "DenseRanker without a diagonal": lambda: tc.DenseRanker(rate=0.4, schedule="constant", diagonal="zero"),
+    "SparseRanker": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_every=7),
+    "SparseRanker around the identity": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_towards="identity"),
+    "SparseRanker thinned": lambda: tc.SparseRanker(rate=3.0, sparsify="thin", density=0.3),
+    "GroupSparseRanker": lambda: tc.GroupSparseRanker(rate=3.0, l1=1e-4, shrink_every=7),
+    "GroupSparseRanker by columns": lambda: tc.GroupSparseRanker(rate=3.0, l1=1e-4, by="columns"),
+    "LowRankRanker": lambda: tc.LowRankRanker(n_components=5, rate=0.3),
+    "LowRankRanker scaled": lambda: tc.LowRankRanker(n_components=5, rate=0.3, scale_documents=True, tied=True),
+    "LowRankRanker averaged": lambda: tc.LowRankRanker(n_components=5, rate=0.3, averaged=True, diagonal="learned"),
+    "LowRankRanker of frequent words": lambda: tc.LowRankRanker(n_components=5, rate=0.3, n_frequent=9),
+    "MultiTaskRanker": lambda: tc.MultiTaskRanker(n_components=4, rate=0.3, n_frequent=11),
+    "MultiTaskRanker documents": lambda: tc.MultiTaskRanker(n_components=4, rate=0.3, shared="documents"),
+    "PrunedRanker": lambda: tc.PrunedRanker(n_kept=5, n_rounds=3, rate=3.0),
+    "HashedRanker": lambda: tc.HashedRanker(n_buckets=101, rate=0.5),
+    "CorrelatedRanker": lambda: tc.CorrelatedRanker(
+        words=words(), ranker=tc.LowRankRanker(n_components=4, diagonal=None)
+    ),
+    "CorrelatedRanker by place": lambda: tc.CorrelatedRanker(
+        words=words(), variant="by-place", ranker=tc.LowRankRanker(n_components=4, diagonal=None)
+    ),
+    "CorrelatedRanker sparse": lambda: tc.CorrelatedRanker(
+        words=words(), ranker=tc.SparseRanker(rate=3.0, l1=1e-4, refit=False)
+    ),
+    # The inner products of few texts are taken as a whole; of many, see below.
+    "LSIRanker": lambda: tc.LSIRanker(n_components="auto", alpha="auto"),
+}
+learners = pytest.mark.parametrize("make", LEARNERS.values(), ids=LEARNERS.keys())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory):
+    """Q, D and preferences, and the first two as rows on disk, in several shards."""
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 50, N_TERMS), random_texts(rng, 25, N_TERMS)
+    folder = tmp_path_factory.mktemp("rows")
+    stored = [write_shards(folder / name, [X], n_columns=N_TERMS, shard_entries=40) for name, X in (("q", Q), ("d", D))]
+    assert all(rows.n_shards > 3 for rows in stored)
+    return Q, D, random_preferences(rng, N_STEPS, 50, 25), *stored
+
+
+def test_every_ranker_is_tried():
+    assert {name.split()[0] for name in LEARNERS} == set(RANKERS)
+
+
+@learners
+def test_a_fit_on_stored_rows_has_the_bits_of_one_in_memory(make, data):
+    Q, D, prefs, stored_Q, stored_D = data
+    expected = make().fit(Q, prefs, D)
+    ranker = make().fit(stored_Q, prefs, stored_D)
+    assert same_bits(ranker.weights_, expected.weights_)
+    assert same_bits(make().fit(Q, prefs, stored_D).weights_, expected.weights_)
+    np.testing.assert_array_equal(ranker.margins(stored_Q, prefs, stored_D), expected.margins(Q, prefs, D))
+    for found, wanted in zip(ranker.rank(stored_Q, stored_D, 7), expected.rank(Q, D, 7), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", sorted(set(LEARNERS) - {"LSIRanker", "SparseRanker thinned"}))  # which do not
+def test_learning_on_from_stored_rows_has_the_same_bits(name, data):
+    Q, D, prefs, stored_Q, stored_D = data
+    make = LEARNERS[name]
+    expected, ranker = make().fit(Q, prefs, D), make().fit(Q, prefs, D)
+    expected.partial_fit(Q, prefs[:5000], D)
+    ranker.partial_fit(stored_Q, prefs[:5000], stored_D)
+    assert same_bits(ranker.weights_, expected.weights_)
+
+
+def test_a_sparse_fit_in_little_memory_has_the_same_bits(tmp_path):
+    rng = np.random.default_rng(7)
+    X = sparse.random_array((80, 300), density=0.02, format="csr", dtype=np.float32, rng=rng)
+    stored = write_shards(tmp_path / "rows", [X[:7], X[7:]], n_columns=300)
+    prefs = random_preferences(rng, N_STEPS, 80, 80)
+    expected, ranker = (
+        tc.SparseRanker(rate=0.5, l1=1e-3, refit=False, max_memory=200_000).fit(texts, prefs) for texts in (X, stored)
+    )
+    assert not expected._state.rows.whole
+    assert same_bits(ranker.weights_, expected.weights_)
+
+
+def test_queries_and_documents_may_be_the_same_rows(data):
+    _, D, _, _, stored_D = data
+    prefs = random_preferences(np.random.default_rng(3), 1000, 25, 25)
+    expected = tc.LowRankRanker(n_components=3).fit(D, prefs)
+    assert same_bits(tc.LowRankRanker(n_components=3).fit(stored_D, prefs).weights_, expected.weights_)
+
+
+def test_a_second_task_is_learned_from_stored_rows(data):
+    Q, D, prefs, stored_Q, stored_D = data
+    ranker, expected = (tc.MultiTaskRanker(n_components=4, rate=0.3) for _ in range(2))
+    expected.fit(Q, prefs, D, second=(Q, prefs[::-1]))
+    ranker.fit(stored_Q, prefs, stored_D, second=(stored_Q, prefs[::-1]))
+    assert same_bits(ranker.weights_, expected.weights_)
+    assert same_bits(ranker.second_weights_, expected.second_weights_)
+
+
+def test_refit_and_thin_take_stored_rows(data):
+    Q, D, prefs, stored_Q, stored_D = data
+    expected, ranker = (tc.SparseRanker(rate=3.0, l1=1e-3, refit=False).fit(Q, prefs, D) for _ in range(2))
+    assert same_bits(ranker.refit(stored_Q, prefs, stored_D).weights_, expected.refit(Q, prefs, D).weights_)
+    dense = tc.DenseRanker(rate=3.0).fit(Q, prefs, D)
+    thinned = dense.thin(0.2, stored_Q, prefs, stored_D)
+    assert same_bits(thinned.weights_, dense.thin(0.2, Q, prefs, D).weights_)
+
+
+def test_validation_sees_the_same_weights(data):
+    Q, D, prefs, stored_Q, stored_D = data
+    seen: list[list[float]] = [[], []]
+    for values, queries, docs in zip(seen, (Q, stored_Q), (D, stored_D), strict=True):
+        tc.LowRankRanker(n_components=3, scale_documents=True, validate_every=1000).fit(
+            queries, prefs, docs, validation=lambda weights, to=values: to.append(weights.score(Q, D).sum()) or to[-1]
+        )
+    assert len(seen[0]) > 3
+    assert seen[0] == seen[1]
+
+
+def judged(n_docs: int) -> JudgementSampler:
+    rng = np.random.default_rng(1)
+    return JudgementSampler.from_qrels(
+        {q: {int(d): int(g) for d, g in zip(rng.permutation(n_docs)[:3], (2, 1, 0), strict=True)} for q in range(50)},
+        n_docs=n_docs,
+    )
+
+
+@pytest.mark.parametrize("kind", ["sampled", "hard", "warp"])
+def test_sources_draw_the_same_from_stored_rows(kind, data):
+    Q, D, _, stored_Q, stored_D = data
+
+    def source(queries, docs):
+        if kind == "sampled":
+            return tc.SampledSource(judged(25), BLOCK)
+        if kind == "hard":
+            return tc.HardSource(judged(25), queries, docs, 2 * BLOCK, depth=5, refresh_every=BLOCK)
+        return tc.WarpSource(judged(25), queries, docs, 2 * BLOCK)
+
+    expected = tc.LowRankRanker(n_components=3).fit(Q, source(Q, D), D)
+    ranker = tc.LowRankRanker(n_components=3).fit(stored_Q, source(stored_Q, stored_D), stored_D)
+    assert same_bits(ranker.weights_, expected.weights_)
+
+
+@pytest.mark.parametrize("name", ["LowRankRanker scaled", "SparseRanker", "PrunedRanker", "CorrelatedRanker"])
+def test_a_killed_run_goes_on_to_the_same_bits(name, data, tmp_path):
+    _, _, prefs, Q, D = data
+    expected = LEARNERS[name]().fit(Q, prefs, D)
+    with pytest.raises(Killed):
+        LEARNERS[name]().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept", every=1), kill_at(CHUNK + 1)])
+    reopened = [MappedRows.open(rows.path) for rows in (Q, D)]
+    ranker = LEARNERS[name]().fit(reopened[0], prefs, reopened[1], callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    assert same_bits(ranker.weights_, expected.weights_)
+
+
+def test_a_checkpoint_of_other_rows_is_refused(data, tmp_path):
+    _, D, prefs, Q, stored_D = data
+    tc.DiagonalRanker().fit(Q, prefs, stored_D, callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    other = write_shards(tmp_path / "other", [2 * D], n_columns=N_TERMS)
+    with pytest.raises(InputError, match="another run"):
+        tc.DiagonalRanker().fit(Q, prefs, other, callbacks=[tc.Checkpoint(tmp_path / "kept")])
+
+
+# -- directions of the documents -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory):
+    """Documents with four strong directions and some noise, in memory and on disk."""
+    rng = np.random.default_rng(4)
+    X = np.abs(rng.random((900, 4)) ** 3 @ (rng.random((4, 80)) ** 4)) + 0.01 * rng.random((900, 80))
+    X[X < 0.05] = 0
+    D = sparse.csr_array(X, dtype=np.float32)
+    return D, write_shards(tmp_path_factory.mktemp("topics"), [D], n_columns=80, shard_entries=3000)
+
+
+@pytest.mark.parametrize("exact_up_to", [0, 6000])
+def test_directions_of_stored_rows_are_those_in_memory(exact_up_to, topics, monkeypatch):
+    monkeypatch.setattr("tercet.learn.lsi._EXACT_UP_TO", exact_up_to)
+    D, stored = topics
+    expected, found = (tc.LSIRanker(n_components=4).fit(X).weights_.doc_factors for X in (D, stored))
+    np.testing.assert_allclose(np.abs((found * expected).sum(axis=0)), 1, atol=1e-3)
+
+
+def test_a_start_from_directions_of_stored_rows(topics):
+    D, stored = topics
+    prefs = random_preferences(np.random.default_rng(6), 1, 900, 900)
+    for n_frequent in (None, 30):
+        expected, found = (
+            tc.LowRankRanker(n_components=4, start="lsi", rate=1e-9, n_frequent=n_frequent).fit(X, prefs)
+            for X in (D, stored)
+        )
+        W, V = expected.weights_.doc_factors, found.weights_.doc_factors
+        np.testing.assert_allclose(V @ V.T, W @ W.T, atol=2e-3 * np.abs(W @ W.T).max())
+        if n_frequent is not None:
+            assert np.count_nonzero(V.any(axis=1)) == n_frequent
+
+
+def test_what_needs_all_documents_says_so(data):
+    Q, D, prefs, stored_Q, stored_D = data
+    with pytest.raises(InputError, match="fitted on some rows"):
+        tc.CorrelatedRanker().fit(stored_Q, prefs, stored_D)
+    ranker = tc.DiagonalRanker().fit(Q, prefs, D)
+    with pytest.raises(InputError, match="score_matrix takes matrices"):
+        ranker.score_matrix(Q, stored_D)
+    with pytest.raises(InputError, match="fit_mates"):
+        tc.LSIRanker().fit_mates(stored_Q, stored_Q)
+    with pytest.raises(InputError, match="Q has 7 columns and D 30"):
+        tc.DiagonalRanker().fit(Q[:, :7], prefs, stored_D)
+    with pytest.raises(InputError, match=r"query\[0\] is row 99"):
+        tc.DiagonalRanker().fit(stored_Q, tc.Preferences([99], [0], [1]), stored_D)
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+FITTING = """
+import numpy as np
+import tercet as tc
+from tercet.data.mapped_rows import MappedRows
+from tercet.data.sampling import LabelSampler
+from tercet.learn import SampledSource
+
+class Loaded(MappedRows):  # what someone would do who does not care
+    def rows(self, numbers):
+        if not hasattr(self, "everything"):
+            self.everything = super().rows(np.arange(len(self)))
+        return self.everything[np.asarray(numbers)]
+
+small, large = (MappedRows.open(path) for path in sys.argv[1:3])
+large.kept_bytes = int(sys.argv[3])
+make = {
+    "low-rank": lambda: tc.LowRankRanker(n_components=10, verbose=False),
+    "sparse": lambda: tc.SparseRanker(rate=1.0, refit=False, max_memory=2**24, l1=0.1, shrink_every=10, verbose=False),
+    "diagonal": lambda: tc.DiagonalRanker(verbose=False),
+}[sys.argv[4]]
+if sys.argv[5] == "loaded":
+    large.__class__ = Loaded
+source = lambda rows, n: SampledSource(LabelSampler(np.arange(len(rows)) % 7), n)
+make().fit(small, source(small, 100))  # compiles
+drawn = source(large, 4_500 if sys.argv[4] == "sparse" else 20_000)
+with Measured():
+    make().fit(large, drawn)
+"""
+MB = 2**20
+N_COLUMNS, WORDS_A_ROW, KEPT = 20_000, 100, 8 * MB
+# Rows of a chunk: those of its queries and of its documents, fetched and laid out anew.
+CHUNK_BYTES = 3 * CHUNK * WORDS_A_ROW * 8
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("large")
+    rng = np.random.default_rng(0)
+
+    def blocks(n: int):
+        for _ in range(n):
+            columns = np.sort(rng.integers(0, N_COLUMNS, (5000, WORDS_A_ROW), dtype=np.int32), axis=1)
+            indptr = np.arange(5001) * WORDS_A_ROW
+            yield sparse.csr_array((np.full(columns.size, 0.1, np.float32), columns.ravel(), indptr), (5000, N_COLUMNS))
+
+    write_shards(folder / "small", blocks(1), n_columns=N_COLUMNS)
+    rows = write_shards(folder / "large", blocks(48), n_columns=N_COLUMNS, shard_entries=2**18)
+    assert rows.n_entries * 8 > 180 * MB
+    return folder
+
+
+def allowed(model: int) -> int:
+    """The model while it learns and as a value, pages that may be kept, two shards, and two chunks."""
+    return 2 * model + KEPT + 2 * 2**18 * 8 + 2 * CHUNK_BYTES
+
+
+@pytest.mark.parametrize(
+    ("ranker", "model"), [("low-rank", 2 * 10 * 4 * N_COLUMNS), ("sparse", 2**24), ("diagonal", 4 * N_COLUMNS)]
+)
+def test_memory_is_the_model_and_some_chunks(ranker, model, large):
+    assert allowed(model) < 64 * MB  # of 183
+    grew = growth_of(FITTING, large / "small", large / "large", KEPT, ranker, "mapped")
+    assert grew < allowed(model)
+
+
+def test_memory_of_all_rows_would_be_noticed(large):
+    assert growth_of(FITTING, large / "small", large / "large", KEPT, "diagonal", "loaded") > allowed(4 * N_COLUMNS)

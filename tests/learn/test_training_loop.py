@@ -1,0 +1,380 @@
+"""Sources, early stopping, callbacks, checkpoints and resuming."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tercet as tc
+from support.learners import Killed, judged, kill_at, same_bits
+from support.random_data import random_preferences, random_texts
+from tercet.data.sampling import JudgementSampler
+from tercet.errors import BundleError, InputError
+from tercet.learn.loop import CHUNK
+from tercet.learn.sources import BLOCK, ArraySource
+from tercet.measure import LearningCurve
+
+N_STEPS = 3 * CHUNK + 100
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
+    return Q, D, random_preferences(rng, N_STEPS, 50, 60)
+
+
+def sources(kind, data):
+    Q, D, prefs = data
+    return {
+        "array": lambda: prefs,
+        "shuffled": lambda: ArraySource(prefs, shuffle=True, random_state=3),
+        "sampled": lambda: tc.SampledSource(judged(Q, D), 2 * BLOCK + 77, random_state=4),
+        "hard": lambda: tc.HardSource(judged(Q, D), Q, D, 3 * BLOCK, depth=10, refresh_every=BLOCK),
+    }[kind]()
+
+
+def held_out(data):
+    Q, D, _ = data
+    prefs = random_preferences(np.random.default_rng(9), 200, 50, 60)
+
+    def validation(weights):
+        margins = weights.score_rows(Q[prefs.query], D[prefs.better]) - weights.score_rows(
+            Q[prefs.query], D[prefs.worse]
+        )
+        return float((margins > 0).mean())
+
+    return validation
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "hard"])
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        tc.DenseRanker,
+        tc.DiagonalRanker,
+        lambda: tc.LowRankRanker(n_components=4),
+        lambda: tc.SparseRanker(l1=1e-4, refit=False),
+    ],
+)
+def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, data, tmp_path):
+    check_resuming(make, validated, kind, data, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "hard"])
+def test_resumed_thinning_has_the_bits_of_unbroken_thinning(kind, data, tmp_path):
+    def make():
+        return tc.SparseRanker(density=0.2, sparsify="thin", shrink_towards="identity", rate=1.0)
+
+    check_resuming(make, False, kind, data, tmp_path)
+
+
+def check_resuming(make, validated, kind, data, tmp_path):
+    Q, D, _ = data
+    validation = held_out(data) if validated else None
+    whole = make().set_params(patience=None, validate_every=3000).fit(Q, sources(kind, data), D, validation)
+    for stop in (5000, 9000):
+        with pytest.raises(Killed):
+            make().set_params(patience=None, validate_every=3000).fit(
+                Q,
+                sources(kind, data),
+                D,
+                validation,
+                [tc.Checkpoint(tmp_path / "c", every=2000), kill_at(stop)],
+            )
+    resumed = make().set_params(patience=None, validate_every=3000)
+    resumed.fit(Q, sources(kind, data), D, validation, [tc.Checkpoint(tmp_path / "c", every=2000)])
+    assert same_bits(whole.weights_, resumed.weights_)
+    assert resumed.n_steps_ == whole.n_steps_
+    assert resumed.history_[0].step > 2000, "nothing was resumed"
+
+
+def test_a_finished_run_is_not_run_again(data, tmp_path):
+    Q, D, prefs = data
+    first = tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+    again = tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+    assert same_bits(first.weights_, again.weights_)
+    assert again.history_ == []
+
+
+@pytest.mark.parametrize("change", ["preferences", "rate", "data", "seed"])
+def test_a_checkpoint_of_another_run_is_refused(change, data, tmp_path):
+    Q, D, prefs = data
+    ranker = tc.LowRankRanker(n_components=3)
+    ranker.fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+    if change == "preferences":
+        prefs = prefs[::-1]
+    elif change == "rate":
+        ranker.set_params(rate=0.05)
+    elif change == "seed":
+        ranker.set_params(random_state=1)
+    else:
+        Q = Q * np.float32(0.5)
+    with pytest.raises(InputError, match="checkpoint of another run"):
+        ranker.fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(data, tmp_path):
+    Q, D, prefs = data
+    (tmp_path / "notes.txt").write_text("not ours")
+    told = []
+    with pytest.raises(BundleError, match="not a Tercet bundle"):
+        tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path), told.append])
+    assert not told
+
+
+def test_one_checkpoint_serves_one_run_after_another(data, tmp_path):
+    Q, D, prefs = data
+    writes = []
+
+    class Noting(tc.Checkpoint):
+        def write(self, run):
+            super().write(run)
+            writes.append(run.done)
+
+    checkpoint = Noting(tmp_path / "c", every=1)
+    ranker = tc.DenseRanker(epochs=3, shuffle=True)
+    ranker.fit(Q, prefs, D, callbacks=[checkpoint])
+    first, writes[:] = list(writes), []
+    for file in (tmp_path / "c").iterdir():
+        file.unlink()
+    ranker.fit(Q, prefs, D, callbacks=[checkpoint])
+    assert len(first) > 1
+    assert writes == first
+
+
+def test_a_damaged_checkpoint_is_an_error_not_a_fresh_start(data, tmp_path):
+    Q, D, prefs = data
+    tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+    arrays = next((tmp_path / "c").glob("arrays-*"))
+    arrays.write_bytes(arrays.read_bytes()[:-1])
+    with pytest.raises(BundleError):
+        tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
+
+
+KILLED_SCRIPT = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import numpy as np
+from support.random_data import random_preferences, random_texts
+import tercet as tc
+rng = np.random.default_rng(0)
+Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
+prefs = random_preferences(rng, 400_000, 50, 60)
+slow = [] if sys.argv[2] == "fast" else [lambda event: time.sleep(0.02)]
+ranker = tc.LowRankRanker(n_components=4, random_state=2)
+ranker.fit(Q, prefs, D, callbacks=[tc.Checkpoint(sys.argv[1] + "/c", every=1), *slow])
+ranker.save(sys.argv[1] + "/model")
+"""
+
+
+def test_a_process_killed_for_real_resumes_to_the_same_bits(tmp_path):
+    script = KILLED_SCRIPT.format(tests=str(Path(__file__).parents[1]))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run([sys.executable, "-c", script, str(whole), "fast"], check=True, timeout=120)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", script, str(broken), "slow"])
+        manifest = broken / "c" / "manifest.json"
+        before = manifest.read_bytes() if manifest.exists() else b""
+        deadline = time.monotonic() + 60
+        while not manifest.exists() or manifest.read_bytes() == before:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (broken / "model").exists()
+    subprocess.run([sys.executable, "-c", script, str(broken), "fast"], check=True, timeout=120)
+    assert same_bits(tc.load(whole / "model").weights_, tc.load(broken / "model").weights_)
+
+
+# -- validation, early stopping, callbacks -------------------------------------------------------------------------
+
+
+def test_early_stopping_keeps_the_best_weights(data):
+    Q, D, prefs = data
+    values = iter([0.1, 0.5, 0.7, 0.6, 0.6, 0.65, 0.9])
+    seen = []
+
+    def validation(weights):
+        seen.append((next(values), weights))
+        return seen[-1][0]
+
+    ranker = tc.DenseRanker(validate_every=1000, patience=2).fit(Q, prefs, D, validation)
+    assert [value for value, _ in seen] == [0.1, 0.5, 0.7, 0.6, 0.6, 0.65]
+    assert same_bits(ranker.weights_, seen[2][1])
+    assert ranker.n_steps_ == 2000
+    assert [e.validation for e in ranker.history_ if e.validation is not None] == [0.5, 0.7, 0.6, 0.6, 0.65]
+
+
+def test_the_start_is_kept_when_learning_never_helps(data):
+    Q, D, prefs = data
+    values = iter([0.9, 0.5, 0.4, 0.3, 0.2])
+    ranker = tc.DenseRanker(validate_every=1000, patience=3).fit(Q, prefs, D, lambda weights: next(values))
+    np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), np.eye(30))
+    assert ranker.n_steps_ == 0
+
+
+def test_validation_must_be_a_finite_number(data):
+    Q, D, prefs = data
+    with pytest.raises(InputError, match="validation returned nan at step 0"):
+        tc.DenseRanker().fit(Q, prefs, D, lambda weights: float("nan"))
+
+
+def test_callbacks_are_told_and_can_stop(data):
+    Q, D, prefs = data
+    curve = LearningCurve()
+    ranker = tc.DenseRanker().fit(Q, prefs, D, callbacks=[curve, lambda event: event.step >= 2 * CHUNK])
+    assert [e.step for e in ranker.history_] == [CHUNK, 2 * CHUNK]
+    assert len(curve.rows) == 2
+    event = ranker.history_[-1]
+    assert event.total == N_STEPS
+    assert 0 < event.violation_rate <= 1
+    assert event.loss > 0
+    assert same_bits(event.weights(), ranker.weights_)
+
+
+def test_validation_and_chunks_do_not_change_the_result(data):
+    Q, D, prefs = data
+    plain = tc.LowRankRanker(n_components=3).fit(Q, prefs, D)
+    counter = iter(range(10**6))  # always better, so the last state is the best
+    watched = tc.LowRankRanker(n_components=3, validate_every=777).fit(Q, prefs, D, lambda w: float(next(counter)))
+    assert same_bits(plain.weights_, watched.weights_)
+
+
+# -- sources --------------------------------------------------------------------------------------------------------
+
+
+@given(step=st.integers(0, 4 * BLOCK), other=st.integers(0, 4 * BLOCK))
+def test_a_draw_depends_on_the_step_alone(step, other):
+    sampled = tc.SampledSource.from_labels([0, 0, 1, 1, 2], 100, random_state=1)
+    first = sampled.draw(step, lambda: None)
+    sampled.draw(other, lambda: None)
+    fresh = tc.SampledSource.from_labels([0, 0, 1, 1, 2], 100, random_state=1)
+    assert fresh.draw(step, lambda: None) == first
+
+
+def test_a_shuffled_epoch_is_a_permutation_and_changes_with_the_epoch(data):
+    _, _, prefs = data
+    source = ArraySource(prefs, shuffle=True, random_state=1)
+
+    def epoch(number):
+        rows, step = [], number * len(prefs)
+        while step < (number + 1) * len(prefs):
+            chunk = source.draw(step, lambda: None)
+            rows += list(zip(chunk.query.tolist(), chunk.better.tolist(), chunk.worse.tolist(), strict=True))
+            step += len(chunk)
+        return rows
+
+    given_rows = list(zip(prefs.query.tolist(), prefs.better.tolist(), prefs.worse.tolist(), strict=True))
+    assert sorted(epoch(0)) == sorted(epoch(1)) == sorted(given_rows)
+    assert epoch(0) != epoch(1)
+    assert epoch(0) != given_rows
+
+
+def test_hard_negatives_come_from_the_top_of_the_ranking_and_are_of_a_lower_grade(data):
+    Q, D, _ = data
+    sampler = judged(Q, D)
+    weights = tc.CosineRanker().fit(Q, D=D).weights_
+    hard = tc.HardSource(sampler, Q, D, BLOCK, depth=5, hard=1.0).draw(0, lambda: weights)
+    assert (sampler.grade_of(hard.query, hard.worse) < sampler.grade_of(hard.query, hard.better)).all()
+    top, _ = weights.rank(Q, D, 5)
+    at_top = (top[hard.query] == hard.worse[:, None]).any(axis=1).mean()
+    uniform = tc.SampledSource(sampler, BLOCK).draw(0, lambda: weights)
+    uniform_at_top = (top[uniform.query] == uniform.worse[:, None]).any(axis=1).mean()
+    assert at_top > 0.7 > 0.2 > uniform_at_top
+
+
+def test_hard_negatives_follow_the_model(data):
+    Q, D, _ = data
+    cosine = tc.CosineRanker().fit(Q, D=D).weights_
+    source = tc.HardSource(judged(Q, D), Q, D, 10 * BLOCK, depth=3, hard=1.0, refresh_every=2 * BLOCK)
+    asked = []
+
+    def weights():
+        asked.append(1)
+        return cosine * (1.0 if len(asked) == 1 else -1.0)
+
+    for block in range(4):
+        source.draw(block * BLOCK, weights)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda s, Q, D: tc.HardSource(s, Q, D, 10, hard=1.5), "hard must lie between 0 and 1"),
+        (lambda s, Q, D: tc.HardSource(s, Q, D, 10, depth=0), "depth must be at least 1"),
+        (lambda s, Q, D: tc.SampledSource(s, 0), "n_steps must be at least 1"),
+        (
+            lambda s, Q, D: tc.HardSource(JudgementSampler.from_qrels({0: {1: 1, 2: 0}}), Q, D, 9),
+            "needs n_docs",
+        ),
+        (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be at least 1 step"),
+    ],
+)
+def test_sources_refuse_what_makes_no_sense(make, message, data):
+    Q, D, _ = data
+    with pytest.raises(InputError, match=message):
+        make(judged(Q, D), Q, D)
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_progress_as_plain_lines(data, capfd, monkeypatch):
+    Q, D, prefs = data
+    monkeypatch.setattr("tercet.learn.progress.SHOW_AFTER_SECONDS", 0.0)
+    tc.DenseRanker(verbose=True).fit(Q, prefs, D, held_out(data))
+    shown = capfd.readouterr().err
+    for fact in ("DenseRanker", "steps/s", "violations", "loss", "validation", "left"):
+        assert fact in shown
+
+
+SLOW_SCRIPT = """
+import time, numpy as np, tercet as tc
+from scipy import sparse
+X = sparse.eye_array(50, format="csr", dtype=np.float32)
+prefs = tc.Preferences.from_labels(np.arange(50) % 5, 40_000)
+tc.DiagonalRanker().fit(X, prefs, callbacks=[lambda event: time.sleep(0.2)])
+"""
+
+
+def test_progress_on_a_terminal():
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm"}
+    process = subprocess.Popen([sys.executable, "-c", SLOW_SCRIPT], stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end closes when the process ends
+        while piece := os.read(ours, 65536):
+            shown += piece
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    for fact in (b"DiagonalRanker", b"steps/s", b"violations", b"loss", b"left"):
+        assert fact in shown
+
+
+@pytest.mark.parametrize("verbose", [None, False])
+def test_silent_when_asked_or_when_not_a_terminal(verbose, data, capfd, monkeypatch):
+    Q, D, prefs = data
+    monkeypatch.setattr("tercet.learn.progress.SHOW_AFTER_SECONDS", 0.0)
+    tc.DenseRanker(verbose=verbose).fit(Q, prefs, D)
+    out, err = capfd.readouterr()
+    assert out == err == ""

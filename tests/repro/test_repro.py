@@ -1,0 +1,632 @@
+"""Reproductions: plans are read strictly, run once, go on after an interruption, and say what they found."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import tercet.repro.cells
+import tercet.repro.jobs
+import tercet.repro.learning
+from support.reproducing import run, run_whole
+from tercet.errors import FormatError, InputError
+from tercet.measure import PairedTest
+from tercet.repro import find_plan, read_plan, reproduce
+from tercet.repro.measuring import entries_of_megabytes, megabytes, n_nonzero
+from tercet.repro.plan import Measure, Target
+from tercet.repro.verdicts import compare, judge_claim, judge_target
+from tercet.weights import Identity, Sparse, Weights
+
+# -- a tiny paper over tiny data, in the real formats --------------------------------------------------------------
+
+PLAN = """
+seeds = 2
+test_preferences = 200
+
+[paper]
+key = "tiny"
+title = "A Tiny <Paper>"
+authors = "A. Nobody"
+venue = "Nowhere 2000"
+notes = ["a note & more"]
+
+[quick]
+share = 0.5
+test_preferences = 50
+train_rows = 30
+test_rows = 20
+max_features = 30
+
+[measures]
+map = { title = "MAP", higher_is_better = true, tolerance = 0.02 }
+error = { title = "Error", higher_is_better = false, tolerance = 0.01 }
+memory = { title = "Memory", higher_is_better = false, tolerance = 0.1, relative = true, unit = "MB" }
+density = { title = "Density", higher_is_better = false, tolerance = 0.1, relative = true, unit = "%" }
+
+[datasets.news]
+title = "News"
+reader = "20newsgroups"
+files = ["20news-bydate.tar.gz"]
+stop_words = "english"
+sublinear_tf = true
+max_features = 60
+
+[datasets.digits]
+title = "Digits"
+reader = "mnist"
+files = ["mnist"]
+unit_length = true
+
+[datasets.rows]
+title = "Rows"
+reader = "svmlight"
+files = ["rows/train.svm", "rows/test.svm"]
+n_features = 9
+max_features = 6
+unit_length = true
+compare = false
+note = "other halves"
+
+[[fits]]
+key = "identity"
+title = "Identity"
+datasets = ["news", "digits", "rows"]
+ranker = "CosineRanker"
+
+[[fits]]
+key = "dense"
+title = "Dense"
+datasets = ["news", "digits"]
+ranker = "DenseRanker"
+preferences = 300
+parameters = { rate = 1.0, schedule = "constant" }
+
+[[fits]]
+key = "sparse-fit"
+title = "Sparse fit"
+datasets = ["news"]
+ranker = "SparseRanker"
+preferences = 400
+parameters = { rate = 5.0, shrink_every = 10, density = 0.3 }
+reuse = { density = "l1" }
+quick = { l1 = 1e-4 }
+models = [
+  { key = "sparse", title = "Sparse", weights = "weights_before_refit_" },
+  { key = "sparse-r", title = "Sparse-R" },
+]
+
+[[fits]]
+key = "lowrank"
+title = "Low rank"
+datasets = ["news"]
+ranker = "LowRankRanker"
+preferences = 500
+seeds = 1
+parameters = { n_components = 3, tied = true }
+models = [{ key = "full", title = "Full" }, { key = "thin", title = "Thin", thin = 0.2 }]
+
+[[fits]]
+key = "classes"
+title = "Posteriors"
+datasets = ["news"]
+ranker = "LogisticRegression"
+seeds = 1
+
+[[statistics]]
+title = "data"
+place = "Table I"
+printed = { news = { "training samples" = 40, "classes" = 7 }, digits = { "testing samples" = 12 } }
+
+[[tables]]
+key = "main"
+title = "results"
+place = "Table II"
+dataset = "news"
+measures = ["map", "error", "memory", "density"]
+dictionary_size = 60
+rows = [
+  { model = "identity", map = 0.5, memory = 0.00138092041015625 },
+  { model = "dense", map = 0.99, error = 0.0 },
+  { model = "sparse" },
+  { model = "sparse-r", map = 0.001 },
+]
+
+[[tables]]
+key = "own"
+title = "past"
+kind = "ours"
+dataset = "news"
+measures = ["map", "density"]
+rows = [{ model = "full" }, { model = "thin" }, { model = "classes" }]
+
+[[tables]]
+key = "elsewhere"
+title = "rows"
+place = "Table III"
+dataset = "rows"
+measures = ["map"]
+rows = [{ model = "identity", map = 0.5 }]
+
+[[targets]]
+dataset = "news"
+model = "thin"
+measure = "map"
+at_least = 2.0
+
+[[claims]]
+text = "learning helps"
+place = "Section 4"
+better = "dense"
+worse = "identity"
+measures = ["map", "error", "density"]
+datasets = ["news", "digits"]
+
+[[words]]
+key = "related"
+title = "words"
+place = "Table IV"
+dataset = "news"
+model = "sparse"
+printed = { w0x0 = ["w0x0", "w0x1"], absent = ["nothing"] }
+
+[[curves]]
+key = "walk"
+title = "error against steps"
+place = "Figure 1"
+datasets = ["news"]
+fits = ["dense", "sparse-fit"]
+first = 50
+points = 3
+test_preferences = 100
+
+[[scatters]]
+key = "cloud"
+title = "MAP against density"
+dataset = "news"
+x = "density"
+y = "map"
+series = [{ title = "all", models = ["identity", "dense", "thin"] }]
+lines = { "half" = 0.5 }
+"""
+
+N_CELLS = 2 * 3 + 1 + 1 + 2 + 2 * 2 + 2  # news: three fits, two rivals, two curves; digits: two fits; rows: one
+
+
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Four groups with words of their own and shared ones; bars as digits; rows of two classes."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("home")
+    with tarfile.open(folder / "20news-bydate.tar.gz", "w:gz") as archive:
+        for part, n in (("train", 40), ("test", 24)):
+            for i in range(n):
+                own = [f"w{i % 4}x{j}" for j in rng.integers(0, 8, 6)]
+                post = " ".join([*own, *(f"common{j}" for j in rng.integers(0, 12, 10))]).encode("latin-1")
+                member = tarfile.TarInfo(f"20news-bydate-{part}/group{i % 4}/{i}")
+                member.size = len(post)
+                archive.addfile(member, io.BytesIO(post))
+    (folder / "mnist").mkdir()
+    for part, n in (("train", 30), ("t10k", 12)):
+        labels = np.arange(n) % 3
+        images = rng.integers(0, 160, (n, 3, 4))
+        images[np.arange(n), labels] += 90
+        (folder / "mnist" / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
+        (folder / "mnist" / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+    (folder / "rows").mkdir()
+    for part in ("train", "test"):
+        lines = [f"{i % 2} {i % 2 + 1}:{i + 1} {3 + i % 7}:1" for i in range(14)]
+        (folder / "rows" / f"{part}.svm").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "tiny.toml"
+    path.write_text(PLAN)
+    return path
+
+
+class Quiet:
+    """A listener that remembers, and stops a run after some cells."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.lines: list[str] = []
+        self.total, self.left = 0, stop_after
+
+    def begin(self, n_cells: int) -> None:
+        self.total = n_cells
+
+    def now(self, text: str) -> None:
+        if self.left == 0 and "reading" not in text:
+            raise KeyboardInterrupt
+
+    def done(self, text: str) -> None:
+        self.lines.append(text)
+        if self.left is not None:
+            self.left -= 1
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def skip(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
+    return run_whole(plan_file, home, tmp_path_factory.mktemp("whole"))
+
+
+# -- end to end ---------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_written(whole):
+    output, result = whole
+    names = {path.name for path in output.iterdir()}
+    tables = {"statistics", "main", "own", "elsewhere", "targets", "orderings", "related", "walk-news", "cloud"}
+    assert names >= {"results.json", "table.txt", "index.html", "cells"} | {f"{name}.csv" for name in tables}
+    assert len(list((output / "cells").iterdir())) == N_CELLS
+    assert f"open {output / 'index.html'}" in result.output.replace("\n", "")
+    assert result.output.count(": done in ") == N_CELLS
+
+
+def test_results_say_what_was_measured(whole):
+    found = json.loads((whole[0] / "results.json").read_text())
+    fits = {(fit["dataset"], fit["fit"], fit["seed"]): fit for fit in found["fits"]}
+    searched, given = fits["news", "sparse-fit", 0], fits["news", "sparse-fit", 1]
+    assert searched["facts"]["l1_"] == given["facts"]["l1_"]
+    assert given["facts"]["n_fits_"] == 1
+    assert searched["models"]["sparse"]["density"] == pytest.approx(0.3, rel=0.1001)
+    assert ("news", "lowrank", 1) not in fits
+    assert fits["news", "dense", 0]["models"]["dense"] != fits["news", "dense", 1]["models"]["dense"]
+    assert fits["news", "lowrank", 0]["models"]["thin"]["density"] == pytest.approx(0.2, abs=0.001)
+    n_words = found["data"]["news"]["statistics"]["dictionary size"]
+    assert fits["news", "identity", 0]["models"]["identity"]["memory"] == pytest.approx((24 * n_words + 8) / 2**20)
+    assert "density" not in fits["news", "classes", 0]["models"]["classes"]
+    learned, start = (fits["news", key, 0]["models"][key]["map"] for key in ("dense", "identity"))
+    assert learned > start
+    walk = found["figures"]["walk-news"]
+    assert {row["model"] for row in walk} == {"Dense", "Sparse", "Sparse-R"}
+    # The curve's last point is the fit itself, on fewer test preferences.
+    last = [row for row in walk if row["model"] == "Dense"][-1]
+    assert last["step"] == 300
+    assert last["density"] == fits["news", "dense", 0]["models"]["dense"]["density"]
+    ends = {row["model"]: row["density"] for row in walk}
+    assert ends["Sparse"] == searched["models"]["sparse"]["density"]
+    assert ends["Sparse-R"] == searched["models"]["sparse-r"]["density"]
+
+
+def test_numbers_stand_beside_the_paper(whole):
+    records = json.loads((whole[0] / "results.json").read_text())["tables"]
+    main = {(record["model"], record["measure"]): record for record in records["main"]}
+    assert main["Dense", "map"]["place"] == "Table II, Dense, MAP"
+    assert main["Dense", "map"]["difference"] == pytest.approx(main["Dense", "map"]["ours"] - 0.99)
+    assert main["Sparse-R", "map"]["verdict"] == "better"
+    assert main["Sparse", "map"]["verdict"] == ""
+    assert main["Identity", "density"]["paper"] == pytest.approx(60 / 3600)
+    assert {(r["dataset"], r["fact"]): r["verdict"] for r in records["statistics"]} == {
+        ("news", "training samples"): "the same",
+        ("news", "classes"): "differs",
+        ("digits", "testing samples"): "the same",
+    }
+    assert [record["verdict"] for record in records["elsewhere"]] == ["not compared"]
+    assert records["targets"][0]["verdict"].startswith("missed by 1.")
+    assert {record["word"]: record["shared"] for record in records["related"]}["absent"] == 0
+    assert {(r["dataset"], r["measure"]) for r in records["orderings"]} == {
+        (dataset, measure) for dataset in ("news", "digits") for measure in ("map", "error", "density")
+    }
+
+
+def test_the_page_has_every_row_and_needs_nothing_else(whole):
+    page = (whole[0] / "index.html").read_text()
+    assert not re.search(r"https?:|//|@import|<link|<script", re.sub(r"base64,[^\"]*", "", page))
+    for text in ("A Tiny &lt;Paper&gt;", "a note &amp; more", "Sparse-R", "Posteriors", "w0x0", "learning helps"):
+        assert text in page
+    for record in json.loads((whole[0] / "results.json").read_text())["tables"]["main"]:
+        if record["place"]:
+            assert record["place"] in page
+    assert page.count("<tr>") == 1 + 2 + 1 + 4 + 1 + 1 + 1 + 6 + 1 + 2 + 1 + 3 + 1 + 1 + 1 + 5
+    if list(whole[0].glob("*.png")):
+        assert page.count("data:image/png;base64,") == 2
+
+
+def test_without_matplotlib_only_the_pictures_are_missing(whole, home, plan_file, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    (tmp_path / "cells").symlink_to(whole[0] / "cells")
+    result = run(plan_file, "--data-home", home, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "No PNG files: drawing figures needs matplotlib: pip install 'tercet[plot]'" in result.output
+    assert not list(tmp_path.glob("*.png"))
+    assert (tmp_path / "walk-news.csv").read_text() == (whole[0] / "walk-news.csv").read_text()
+    assert "Not drawn" in (tmp_path / "index.html").read_text()
+
+
+def test_a_quick_run_compares_nothing(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--quick", "--only", "news")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["quick"]
+    assert found["data"]["news"]["statistics"]["testing samples"] == 20
+    assert {record["verdict"] for record in found["tables"]["main"]} <= {"", "not compared"}
+    assert "its numbers mean little" in (tmp_path / "index.html").read_text()
+    assert "Table III: rows. " in result.output  # not asked for: a line, no table
+
+
+# -- going on -----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_goes_on_and_gives_the_same(whole, home, plan_file, tmp_path, monkeypatch):
+    plan = read_plan(plan_file)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, home, tmp_path, listener=Quiet(stop_after=5))
+    assert len(list((tmp_path / "cells").iterdir())) == 5
+    again = Quiet()
+    reproduce(plan, home, tmp_path, listener=again)
+    assert [": kept" in line for line in again.lines] == [True] * 5 + [False] * (N_CELLS - 5)
+    assert again.total == N_CELLS
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a finished cell was trained again")
+
+    monkeypatch.setattr(tercet.repro.learning, "make_learner", refuse)
+    monkeypatch.setattr(tercet.repro.jobs, "make_learner", refuse)
+    output = tmp_path / "again"
+    output.mkdir()
+    (output / "cells").symlink_to(whole[0] / "cells")
+    result = run(plan_file, "--data-home", home, "-o", output)
+    assert result.exit_code == 0, result.output
+    for name in ("results.json", "table.txt", "main.csv"):
+        assert (output / name).read_bytes() == (whole[0] / name).read_bytes()
+    assert run(plan_file, "--data-home", home, "-o", output, "--fresh").exit_code == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"setting"', b"{}"])
+def test_a_damaged_cell_is_made_again(damage, home, plan_file, tmp_path):
+    plan = read_plan(plan_file)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    [cell, *_] = sorted((tmp_path / "cells").iterdir())
+    sound = cell.read_bytes()
+    cell.write_bytes(damage)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    assert json.loads(cell.read_bytes())["setting"] == json.loads(sound)["setting"]
+
+
+def test_non_zeros_of_several_parts_are_counted_once():
+    off = sparse.csr_array(np.array([[-1.0, 2.0], [0.0, 0.0]], dtype=np.float32))
+    assert n_nonzero(Weights([Identity(n_terms=2), Sparse(weights=off)])) == 2
+    assert n_nonzero(Weights([Identity(n_terms=2)])) == 2
+
+
+def test_the_same_seed_gives_the_same_numbers(whole, home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--only", "digits", "--seeds", 1)
+    assert result.exit_code == 0, result.output
+    first, second = (
+        {
+            (fit["fit"], fit["seed"], model, name): value
+            for fit in json.loads((folder / "results.json").read_text())["fits"]
+            if fit["dataset"] == "digits"
+            for model, values in fit["models"].items()
+            for name, value in values.items()
+            if not name.endswith("seconds")
+        }
+        for folder in (whole[0], tmp_path)
+    )
+    assert second
+    assert second.items() <= first.items()
+    assert {key[1] for key in second} == {0}
+
+
+def test_a_cell_of_another_setting_or_code_is_not_taken(home, plan_file, tmp_path, monkeypatch):
+    plan = read_plan(plan_file)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    monkeypatch.setattr(tercet.repro.cells, "code_digest", lambda patterns: "other")
+    listener = Quiet()
+    reproduce(plan, home, tmp_path, listener=listener, only=("rows",))
+    assert all(": done" in line for line in listener.lines)
+
+
+# -- what is missing or wrong -------------------------------------------------------------------------------------
+
+
+def test_missing_data_is_skipped_and_named(home, plan_file, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "mnist").symlink_to(home / "mnist")
+    result = run(plan_file, "--data-home", tmp_path / "home", "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    archive = tmp_path / "home" / "20news-bydate.tar.gz"
+    assert f"News is skipped: looked for {archive}: not there" in result.output
+    assert f"News was skipped: looked for {archive}" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_no_data_at_all_is_an_error(plan_file, tmp_path):
+    result = run(plan_file, "--data-home", tmp_path, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"error: none of the data sets is below {tmp_path}: looked for" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_names(home, plan_file, tmp_path):
+    assert "no paper 'chen1910'; known: chen2010" in run("chen1910", "--data-home", home).output
+    result = run(plan_file, "--data-home", home, "--only", "tv", "-o", tmp_path)
+    assert "no data set 'tv' in tiny; known: news, digits, rows" in result.output
+    with pytest.raises(InputError, match="no paper"):
+        find_plan("nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds = 2", "seeds = ", "not TOML: Invalid value"),
+        ("seeds = 2", "sedes = 2", "sedes is unknown; known here: paper, seeds"),
+        ("seeds = 2\n", "", "seeds is missing"),
+        ("seeds = 2", "seeds = 'two'", "seeds is 'two'; a whole number is needed"),
+        ("seeds = 2", "seeds = true", "seeds is True; a whole number is needed"),
+        ('venue = "Nowhere 2000"', "venue = 2000", "paper.venue is 2000; a text is needed"),
+        ("tolerance = 0.02", 'tolerance = "small"', "measures.map.tolerance is 'small'; a number is needed"),
+        ('reader = "mnist"', 'reader = "csv"', "datasets.digits.reader is 'csv'; one of '20newsgroups', 'mnist'"),
+        ("map = 0.99,", "mpa = 0.99,", "tables[0].rows[1].mpa is unknown; known here: model, title"),
+        ('ranker = "DenseRanker"', 'ranker = "DenserRanker"', "fits[1] (dense).ranker: 'DenserRanker' is unknown"),
+        ("rate = 1.0,", "speed = 1.0,", "fits[1] (dense).parameters: 'speed' is unknown; known: rate"),
+        ('key = "dense"', 'key = "identity"', "fits: the key 'identity' is there twice"),
+        ('better = "dense"', 'better = "denser"', "claims[0]: 'denser' is unknown"),
+        ('better = "dense"', 'better = "sparse"', "claims[0]: 'sparse' is not fitted on 'digits'"),
+        (
+            '{ model = "full" }',
+            '{ model = "full", map = 0.5 }',
+            "'full' has a printed map, but the table's kind is 'ours'",
+        ),
+        ('fits = ["dense", "sparse-fit"]', 'fits = ["identity"]', "'identity' learns from no preferences"),
+        (
+            'datasets = ["news"]\nfits = ["dense", "sparse-fit"]',
+            'datasets = ["digits"]\nfits = ["sparse-fit"]',
+            "curves[0].fits: 'sparse-fit' is not fitted on 'digits'",
+        ),
+        ("at_least = 2.0", "at_least = 2.0\nat_most = 3.0", "targets[0]: give at_least or at_most"),
+        (
+            'measures = ["map", "density"]',
+            'measures = ["map", "speed"]',
+            "tables[1].measures[1] is 'speed'; one of 'map'",
+        ),
+        ("seeds = 2", "seeds = 0", "seeds is 0; at least 1 is needed"),
+        ("share = 0.5", "share = 5", "quick.share is 5.0; a number above 0 and at most 1 is needed"),
+        ('key = "main"', 'key = "../main"', "the key '../main' names files; letters, digits"),
+        ('fits = ["dense", "sparse-fit"]', 'fits = ["sparse"]', "curves[0].fits: 'sparse' is unknown"),
+    ],
+)
+def test_a_wrong_plan_names_file_and_key(tmp_path, old, new, message):
+    assert old in PLAN
+    path = tmp_path / "wrong.toml"
+    path.write_text(PLAN.replace(old, new, 1))
+    with pytest.raises(FormatError, match=re.escape(message)) as caught:
+        read_plan(path)
+    assert str(caught.value).startswith(str(path))
+
+
+# -- verdicts -----------------------------------------------------------------------------------------------------
+
+NUMBERS = st.floats(-1000, 1000, allow_nan=False)
+
+
+@given(NUMBERS, NUMBERS, st.floats(0, 10), st.booleans(), st.booleans())
+def test_exactly_one_verdict_holds(ours, printed, tolerance, higher, relative):
+    measure = Measure("m", higher, tolerance, relative)
+    verdict = compare(ours, printed, measure)
+    allowed = tolerance * abs(printed) if relative else tolerance
+    near = abs(ours - printed) <= allowed
+    ahead = ours > printed if higher else ours < printed
+    assert verdict.text.startswith("within tolerance" if near else "better" if ahead else "short by ")
+    assert verdict.tone == ("good" if near or ahead else "bad")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=4), st.floats(0, 1))
+def test_a_target_is_held_against_the_worst_seed(values, bound):
+    measure = Measure("m", True, 0.0)
+    assert (judge_target(values, Target("d", "m", "map", at_least=bound), measure).text == "met") == (
+        min(values) >= bound
+    )
+    assert (judge_target(values, Target("d", "m", "map", at_most=bound), measure).text == "met") == (
+        max(values) <= bound
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "higher", "text"),
+    [
+        (0.1, 0.2, True, "holds"),
+        (0.1, 0.2, False, "the opposite holds"),
+        (-0.2, -0.1, False, "holds"),
+        (-0.1, 0.1, True, "not decided"),
+        (0.0, 0.0, True, "not decided"),
+    ],
+)
+def test_an_ordering_needs_its_whole_interval(low, high, higher, text):
+    test = PairedTest((low + high) / 2, low, high, 0.5, 10, "t")
+    assert judge_claim(test, Measure("m", higher, 0.0)).text == text
+
+
+@given(st.integers(0, 10**8), st.integers(1, 10**5))
+def test_densities_can_be_read_off_memory(entries, n_rows):
+    assert entries_of_megabytes(megabytes(entries, n_rows), n_rows) == pytest.approx(entries, abs=0.01)
+
+
+# -- the paper, typed in a second time ----------------------------------------------------------------------------
+
+TABLE_2 = """
+20ng   Identity 0.185 0.323 0.2    | Diagonal 0.190 0.318 0.2   | SGD FLR 0.258 0.197 1294
+20ng   SGD DLR  0.399 0.099 943.1  | Sparse   0.360 0.114 154.2 | Sparse-R 0.426 0.090 154.2
+rcv1   Identity 0.380 0.230 0.2    | Diagonal 0.390 0.223 0.2   | SGD FLR 0.451 0.087 717.2
+rcv1   SGD DLR  0.453 0.046 360.2  | Sparse   0.463 0.036 105.4 | Sparse-R 0.501 0.029 105.4
+mnist  Identity 0.453 0.221 0.018  | Diagonal 0.460 0.318 0.018 | SGD FLR 0.610 0.096 6.796
+mnist  SGD DLR  0.654 0.082 6.121  | Sparse   0.654 0.083 4.301 | Sparse-R 0.669 0.075 4.301
+"""
+TABLE_3 = """
+clinton: clinton government health people gay
+cpu: mac drive sesi card jon
+graphics: graphics tiff image color polygon
+handgun: gun weapons handgun militia fbi
+hockey: hockey game espn colorado team
+motorcycle: bike brake turbo rpi cylinder
+religions: god religions bible christian jesus
+"""
+
+
+def test_the_printed_numbers_are_those_of_chen_et_al():
+    plan = find_plan("chen2010")
+    printed = {}
+    for line in TABLE_2.strip().splitlines():
+        dataset, _, entries = line.partition(" ")
+        for entry in entries.split("|"):
+            *title, precision, error, memory = entry.split()
+            printed[dataset, " ".join(title)] = (float(precision), float(error), float(memory))
+    for dataset in ("20ng", "rcv1", "mnist"):  # another reading of the same row
+        printed[dataset, "Sparse-R, from the sparse solution"] = printed[dataset, "Sparse-R"]
+    tables = [table for table in plan.tables if table.kind == "paper"]
+    assert [(table.place, table.dataset, table.dictionary_size) for table in tables] == [
+        ("Table II (a)", "20ng", 10_000),
+        ("Table II (b)", "rcv1", 10_000),
+        ("Table II (c)", "mnist", 784),
+    ]
+    assert printed == {
+        (table.dataset, plan.model(row.model).title): (row.map, row.error, row.memory)
+        for table in tables
+        for row in table.rows
+    }
+    assert {name: tuple(facts.values()) for name, facts in plan.statistics[0].printed.items()} == {
+        "20ng": (11_314, 7_532, 20, 10_000, 10**8),
+        "rcv1": (15_564, 518_571, 53, 10_000, 10**8),
+        "mnist": (60_000, 10_000, 10, 784, 614_656),
+    }
+    lines = (line.split(": ") for line in TABLE_3.strip().splitlines())
+    assert plan.words[0].printed == {word: tuple(related.split()) for word, related in lines}
+
+
+def test_the_settings_are_those_of_chen_et_al():
+    fits = {fit.key: fit for fit in find_plan("chen2010").fits}
+    assert {fits[key].preferences for key in ("diagonal", "flr", "dlr", "sparse-fit")} == {100_000}
+    assert fits["flr"].parameters == {"rate": 0.01, "schedule": "constant"}
+    assert fits["dlr"].parameters == {"rate": 200.0, "schedule": "inverse-sqrt"}
+    sparse = fits["sparse-fit"].parameters_for("20ng")
+    assert (sparse["rate"], sparse["schedule"], sparse["shrink_every"], sparse["refit_start"]) == (
+        200.0,
+        "inverse-sqrt",
+        100,
+        "identity",
+    )
+    assert 0.05 <= sparse["density"] <= 0.1
+    assert fits["sparse-fit"].parameters_for("mnist")["density"] == 0.5

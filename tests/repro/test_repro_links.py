@@ -1,0 +1,453 @@
+"""Plans over queries with links: choices, blends, budgets, figures, and what Bai et al. printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from support.linked_corpus import write_linked_corpus
+from tercet.cli.main import cli
+from tercet.errors import FormatError
+from tercet.measure import paired_test
+from tercet.repro import Results, find_plan, read_plan
+from tercet.repro.datasets import load_task
+from tercet.repro.learning import Deadline, learn
+from tercet.repro.plan import Data, Fit
+from tercet.repro.verdicts import claim_test, standard_error
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return write_linked_corpus(tmp_path_factory.mktemp("home"))
+
+
+def wiki(**settings) -> Data:
+    return Data("W", "wikispeedia", ("wikispeedia",), **settings)
+
+
+# -- a plan --------------------------------------------------------------------------------------------------------
+
+PLAN = """
+seeds = 2
+test_preferences = 300
+
+[paper]
+key = "tiny"
+title = "Links"
+authors = "A. Nobody"
+venue = "Nowhere 2001"
+
+[quick]
+share = 0.5
+test_preferences = 50
+train_rows = 30
+test_rows = 20
+max_features = 30
+
+[measures]
+map = { title = "MAP", higher_is_better = true, tolerance = 0.02, spread = "standard error" }
+p10 = { title = "P@10", higher_is_better = true, tolerance = 0.02, spread = "standard error" }
+error = { title = "Rank loss", higher_is_better = false, tolerance = 0.01, spread = "standard error", unit = "%" }
+
+[datasets.wiki]
+title = "Wiki"
+reader = "wikispeedia"
+files = ["wikispeedia"]
+compare = false
+
+[datasets.kyoto]
+title = "Kyoto"
+reader = "kyoto"
+files = ["kyoto-ja-en"]
+compare = false
+
+[[fits]]
+key = "tfidf"
+title = "TFIDF"
+datasets = ["wiki"]
+ranker = "CosineRanker"
+
+[[fits]]
+key = "qe"
+title = "QE"
+datasets = ["wiki"]
+ranker = "QueryExpansion"
+preferences = 200
+
+[[fits]]
+key = "chosen"
+title = "Chosen rate"
+datasets = ["wiki"]
+ranker = "LowRankRanker"
+preferences = 4000
+parameters = { n_components = 4, diagonal = "none" }
+choose = { rate = [1e-6, 0.1] }
+early_stop = true
+
+[[fits]]
+key = "rare"
+title = "Rare"
+datasets = ["wiki"]
+ranker = "LowRankRanker"
+preferences = 2000
+parameters = { n_components = 3 }
+map = { n_frequent = 15, correlated = 2, rare_only = true }
+
+[[fits]]
+key = "cfh"
+title = "CFH"
+datasets = ["wiki"]
+blend = ["chosen", "rare"]
+
+[[fits]]
+key = "slow"
+title = "Slow"
+datasets = ["wiki"]
+ranker = "DenseRanker"
+preferences = 500
+last = true
+seeds = 1
+parameters = { rate = 1.0, schedule = "constant" }
+
+[[fits]]
+key = "mates"
+title = "CL-LSI"
+datasets = ["kyoto"]
+ranker = "LSIRanker"
+mates = true
+map = { block = "ja" }
+choose = { n_components = [2, 3] }
+
+[[fits]]
+key = "ja"
+title = "Japanese"
+datasets = ["kyoto"]
+ranker = "LowRankRanker"
+preferences = 4000
+share = 0.5
+parameters = { n_components = 4, diagonal = "none" }
+map = { block = "ja" }
+
+[[fits]]
+key = "both"
+title = "Both"
+datasets = ["kyoto"]
+ranker = "MultiTaskRanker"
+preferences = 2000
+second = "en"
+uniform_over = "queries"
+parameters = { n_components = 4 }
+map = { block = "ja" }
+
+[[tables]]
+key = "main"
+title = "links"
+place = "Table 1"
+dataset = "wiki"
+measures = ["error", "map", "p10"]
+rows = [
+  { model = "tfidf", map = 0.3 },
+  { model = "qe" },
+  { model = "chosen", title = "another title" },
+  { model = "cfh", error = 0.01 },
+  { model = "ja", dataset = "kyoto" },
+  { title = "Impossible", reason = "needs what nobody has", map = 0.9 },
+  { model = "slow" },
+]
+
+[[words]]
+key = "near"
+title = "near words"
+place = "Table 7"
+dataset = "wiki"
+model = "rare"
+of = "map"
+printed = { only3 = ["stars1"] }
+
+[[targets]]
+dataset = "wiki"
+model = "chosen"
+measure = "map"
+times = "tfidf"
+at_least = 0.1
+
+[[claims]]
+text = "both help"
+place = "Section 4"
+better = "both"
+worse = "mates"
+measures = ["map", "error"]
+datasets = ["kyoto"]
+
+[[claims]]
+text = "slow is best"
+place = "Section 4"
+better = "slow"
+worse = "tfidf"
+measures = ["p10"]
+datasets = ["wiki"]
+
+[[curves]]
+key = "walk"
+title = "training and test"
+place = "Figure 2"
+datasets = ["kyoto"]
+fits = ["ja"]
+first = 100
+points = 3
+test_preferences = 100
+beside = "training error"
+
+[[precisions]]
+key = "points"
+title = "each query"
+place = "Figure 1"
+dataset = "wiki"
+x = "tfidf"
+y = "chosen"
+queries = 20
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["repro", *(str(a) for a in arguments)])
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "links.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
+    output = tmp_path_factory.mktemp("whole")
+    result = run(plan_file, "--data-home", home, "-o", output)
+    assert result.exit_code == 0, result.output
+    return output, result
+
+
+def test_every_row_has_numbers_or_a_reason(whole):
+    found = json.loads((whole[0] / "results.json").read_text())
+    main = found["tables"]["main"]
+    assert [record["model"] for record in main[::3]] == [
+        "TFIDF",
+        "QE",
+        "another title",
+        "CFH",
+        "Japanese",
+        "Impossible",
+        "Slow",
+    ]
+    for record in main:
+        assert (record["ours"] is None) == (record["model"] == "Impossible")
+        assert record.get("reason", "") == ("needs what nobody has" if record["model"] == "Impossible" else "")
+    assert found["tables"]["targets"][0]["target"] == "≥ 0.1 times TFIDF"
+    page = (whole[0] / "index.html").read_text()
+    assert "needs what nobody has" in page
+    assert re.search(r"\d\.\d{3} ± 0\.\d{3}", page)
+    assert {row["word"] for row in found["tables"]["near"]} == {"only3"}
+    assert found["tables"]["near"][0]["ours"]
+
+
+def test_what_the_first_seed_chose_is_given_to_the_second(whole):
+    fits = {(f["fit"], f["seed"]): f for f in json.loads((whole[0] / "results.json").read_text())["fits"]}
+    assert fits["chosen", 0]["facts"]["chosen"] == {"rate": 0.1}
+    assert [one["rate"] for one in fits["chosen", 0]["facts"]["tried"]] == [1e-6, 0.1]
+    assert fits["chosen", 1]["facts"]["chosen"] == {}
+    assert fits["chosen", 1]["models"]["chosen"]["map"] == pytest.approx(
+        fits["chosen", 0]["models"]["chosen"]["map"], abs=0.2
+    )
+    assert ("slow", 1) not in fits
+
+
+def test_a_blend_is_measured_from_its_parts_also_when_those_are_only_kept(whole, home, plan_file, tmp_path):
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for cell in (whole[0] / "cells").iterdir():
+        if not cell.name.startswith("wiki-cfh"):
+            (cells / cell.name).write_bytes(cell.read_bytes())
+    result = run(plan_file, "--data-home", home, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.output.count(": done in ") == 2
+    assert (tmp_path / "main.csv").read_text() == (whole[0] / "main.csv").read_text()
+
+
+def test_figures_have_their_numbers(whole):
+    found = json.loads((whole[0] / "results.json").read_text())["figures"]
+    walk = found["walk-kyoto"]
+    assert [point["step"] for point in walk] == [100, 632, 4000]
+    assert walk[-1]["training error"] < walk[0]["training error"]
+    points = found["points"]
+    assert len(points) == 20
+    assert set(points[0]) == {"query", "TFIDF", "Chosen rate"}
+
+
+def test_a_budget_lists_what_it_cut_and_keeps_none_of_it(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0.00001")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["fits"] == []
+    assert "Wiki, TFIDF, seed 0: left out" in found["cut"]
+    assert "Cut by the budget: Wiki, TFIDF, seed 0: left out" in result.output
+    assert "The budget of 1e-05 minutes cut" in (tmp_path / "index.html").read_text()
+    assert not (tmp_path / "cells").exists() or not list((tmp_path / "cells").iterdir())
+    assert "wiki" in found["data"]
+
+
+def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_file, tmp_path, monkeypatch):
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for cell in (whole[0] / "cells").iterdir():
+        if not cell.name.startswith("wiki-cfh"):
+            (cells / cell.name).write_bytes(cell.read_bytes())
+    steps = []
+
+    class OverAtTheFirstStep(Deadline):
+        @property
+        def is_over(self) -> bool:
+            return bool(steps)
+
+        def __call__(self, event: object) -> bool:
+            steps.append(event)
+            return True
+
+    monkeypatch.setattr("tercet.repro.runner.Deadline", OverAtTheFirstStep)
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "10")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "results.json").read_text())["cut"] == [
+        "Wiki, CFH, seed 0: blended from a model that was cut short",
+        "Wiki, CFH, seed 1: left out",
+    ]
+    assert not [cell for cell in cells.iterdir() if cell.name.startswith("wiki-cfh")]
+    assert (tmp_path / "index.html").read_text().count("blended from a model that was cut short") == 2
+
+
+def test_what_is_cut_before_its_first_validation_counts_as_cut(home):
+    task = load_task(wiki(), home)
+    parameters = {"n_components": 3, "validate_every": 10_000}
+    fit = Fit("x", "x", ("w",), "LowRankRanker", 20_000, early_stop=True)
+    outcome = learn(fit, task, parameters, 0, deadline=Deadline(0.0))
+    assert outcome.learner.n_steps_ == 0  # the start was the best that was validated
+    assert outcome.cut
+    assert not learn(fit, task, parameters, 0).cut
+    assert not learn(Fit("x", "x", ("w",), "CosineRanker"), task, {}, 0, deadline=Deadline(0.0)).cut
+
+
+def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
+    path = tmp_path / "wild.toml"
+    path.write_text(PLAN.replace("parameters = { n_components = 3 }", "parameters = { n_components = 3, rate = 1e12 }"))
+    result = run(path, "--data-home", home, "-o", tmp_path / "out", "--only", "wiki", "--seeds", 2)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [line.split(":")[0] for line in found["failed"]] == [
+        "Wiki, Rare, seed 0",
+        "Wiki, CFH, seed 0",
+        "Wiki, Rare, seed 1",
+        "Wiki, CFH, seed 1",
+    ]
+    assert "Failed: Wiki, Rare, seed 0: the loss is no longer finite" in result.output
+    assert "the loss is no longer finite" in (tmp_path / "out" / "index.html").read_text()
+    assert {fit["fit"] for fit in found["fits"]} == {"tfidf", "qe", "chosen", "slow"}
+
+
+def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0")
+    assert result.exit_code != 0
+    assert "the budget is 0.0 minutes; a number above 0 is needed" in result.output
+
+
+def test_slow_fits_come_last_and_seeds_one_after_the_other(whole):
+    order = re.findall(r"(?:Wiki|Kyoto), (.+?), seed (\d)", whole[1].output)
+    first = [title for title, seed in order if seed == "0"]
+    assert first[-1] == "Slow"
+    assert [seed for _, seed in order] == sorted(seed for _, seed in order)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen"]', "(cfh).blend: 1 models; two are needed"),
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen", "slow"]', "'slow' is no model of an earlier fit"),
+        ('blend = ["chosen", "rare"]', 'ranker = "Blend"', "(cfh): a fit has a ranker or blends two models"),
+        ("share = 0.5\nparameters", "share = 0.0\nparameters", "share and choose_share are numbers above 0"),
+        ("choose = { rate = [1e-6, 0.1] }", "choose = { rate = [] }", "(chosen).choose: no values of rate"),
+        ('reason = "needs what nobody has", ', "", "a row needs a model, or a title and the reason"),
+        ('times = "tfidf"', 'times = "ja"', "targets[0]: 'ja' is not fitted on 'wiki'"),
+        ('x = "tfidf"\ny = "chosen"', 'x = "tfidf"\ny = "ja"', "precisions[0]: 'ja' is not fitted on 'wiki'"),
+    ],
+)
+def test_a_wrong_plan_names_what_is_wrong(tmp_path, old, new, message):
+    assert old in PLAN
+    path = tmp_path / "wrong.toml"
+    path.write_text(PLAN.replace(old, new, 1))
+    with pytest.raises(FormatError, match=re.escape(message)):
+        read_plan(path)
+
+
+# -- Bai et al. 2010, typed from the paper a second time -----------------------------------------------------------
+
+PRINTED = {
+    "table-1": """1.62 .329 .163|1.62 .330 .163|4.79 .158 .098|1.28 .346 .170|1.41 .355 .177|.41 .477 .212|.41 .461 .213
+        |.40 .462 .209|.53 .425 .197|.41 .506 .225|.30 .517 .229""",
+    "table-2": """.842 .432 .193|.842 .432 .193|.721 .433 .193|.200 .503 .220|.178 .536 .233|.172 .541 .232
+        |.158 .547 .239|2.98 .239 .127|1.75 .301 .152|1.37 .335 .164|.525 .466 .207|.370 .474 .211|.347 .485 .215
+        |.149 .559 .249|.119 .614 .263""",
+    "table-3": ".407 .506 .225|.401 .503 .225",
+    "table-4": """.407 .506 .225|.387 .514 .225|.380 .510 .226|.302 .517 .229|.374 .495 .221|.310 .514 .228""",
+    "table-5-k5": "21.6 .047 .023|14.2 .049 .023|4.80 .161 .079|4.37 .166 .083",
+    "table-5-k10": "14.0 .083 .035|9.73 .089 .037|3.10 .2138 .095|2.91 .229 .100",
+    "table-5-k20": "9.14 .128 .054|6.36 .133 .059|1.87 .287 .126|1.80 .302 .130",
+    "table-6": "12.86 .128 .035|8.95 .133 .051|3.02 .261 .113|2.02 .315 .135",
+    "table-9": """4.78 .319 .259|8.27 .115 .103|4.83 .290 .243|7.54 .169 .150|3.71 .300 .253|9.29 .190 .161
+        |3.31 .275 .212|1.72 .399 .325|.96 .438 .351|.75 .493 .377|.63 .524 .386""",
+    "table-10": "4.16 .346 .311|4.21 .338 .280|3.24 .365 .309|1.53 .443 .367|.78 .499 .380|.60 .527 .391",
+}
+
+
+@pytest.mark.parametrize("key", PRINTED)
+def test_printed_numbers_are_those_of_the_paper(key):
+    [table] = [table for table in find_plan("ssi").tables if table.key == key]
+    typed = [tuple(map(float, row.split())) for row in PRINTED[key].split("|")]
+    rows = [row for row in table.rows if row.error is not None]
+    assert [pytest.approx((100 * row.error, row.map, row.p10)) for row in rows] == typed
+
+
+def test_every_table_and_figure_of_the_paper_is_there():
+    plan = find_plan("ssi")
+    places = " ".join([t.place for t in plan.tables] + [w.place for w in plan.words])
+    for number in range(1, 12):
+        assert re.search(rf"Table {number}\b", places)
+    figures = {c.place for c in plan.curves} | {p.place for p in plan.precisions}
+    assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
+    [eleven] = [table for table in plan.tables if table.key == "table-11"]
+    assert [row.error for row in eleven.rows] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
+
+
+# -- standard errors -----------------------------------------------------------------------------------------------
+
+
+def test_standard_errors_of_the_rank_loss_count_queries_not_tuples(plan_file):
+    plan = read_plan(plan_file)
+    results = Results(plan, False, "0")
+    query = np.repeat(np.arange(20), 50)
+    results.tested["wiki", 0] = query
+    failing = query < 5  # all tuples of a quarter of the queries
+    cell = {"error": 0.25, "wrong": np.flatnonzero(failing).tolist()}
+    none = {"error": 0.0, "wrong": []}
+    results.fits["wiki", "tfidf"] = [{"models": {"tfidf": cell}}]
+    results.fits["wiki", "slow"] = [{"models": {"slow": none}}]
+    by_query = np.r_[np.ones(5), np.zeros(15)]
+    assert standard_error(results, "wiki", "tfidf", "error") == pytest.approx(by_query.std(ddof=1) / np.sqrt(20))
+    claim = replace(plan.claims[1], better="slow", worse="tfidf")
+    test = claim_test(results, claim, "wiki", "error")
+    assert test.difference == pytest.approx(-0.25)
+    assert test.n == 20
+    assert test.low == pytest.approx(paired_test(np.zeros(20), by_query).low)

@@ -1,0 +1,494 @@
+"""What is learned while serving: the journal, votes, the replay and its bounds, versions for readers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tercet as tc
+from support.serving import made_docs, made_index, preferred
+from tercet.errors import FormatError, InputError
+from tercet.serve import Bounds, Journal, Learner, read_journal, replay
+from tercet.serve import journal as journal_room
+from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
+from tercet.serve.journal import JournalError
+from tercet.serve.replay import Replay
+from tercet.serve.snippets import passage_of, title_of
+from tercet.serve.votes import ONE_VOTE, votes_of
+from tercet.weights import Identity, Weights
+from tercet.weights.unit import unit_of
+
+INDEX = made_index()
+LATENT = made_index(latent=True)
+DOCS = list(made_docs())
+QUERIES = ("green avocado", "blue sky", "avocado", "Green AVOCADO", "toast of the dark garden", "unknownword")
+TIME = "2026-01-01T00:00:00Z"
+
+
+def clicked(number: int, query: str, shown: tuple[str, ...], *chosen: str, client: str = "10.0.0.1") -> Entry:
+    return Clicked(number, TIME, client, query, shown, chosen)
+
+
+def withdrawn(number: int, *entries: int) -> Entry:
+    return Withdrawn(number, TIME, "10.0.0.1", "undo", entries)
+
+
+# -- the journal ----------------------------------------------------------------------------------------------------
+
+ENTRIES = [
+    preferred(1, "avocado \u202e é \U0001f951", "a", "b"),
+    clicked(2, "eyes", ("a", "b"), "b"),
+    withdrawn(3, 1, 2),
+    preferred(4, 'quotes " and \\ and \n', "c", "d", "10.0.0.1/ann"),
+]
+
+
+def written(path, entries=ENTRIES):
+    with Journal(path) as journal:
+        for entry in entries:
+            assert journal.append(lambda number, entry=entry: entry) == entry
+    return path
+
+
+def test_a_journal_gives_back_what_was_appended(tmp_path):
+    path = written(tmp_path / "new" / "journal.jsonl")
+    assert list(read_journal(path).entries) == ENTRIES
+    with Journal(path) as journal:
+        assert journal.entries == ENTRIES
+        assert journal.n_bytes == path.stat().st_size
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3, 4, 5]
+
+
+def test_a_journal_cut_short_anywhere_keeps_every_whole_line(tmp_path):
+    whole = written(tmp_path / "whole.jsonl").read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == ord("\n")]
+    path = tmp_path / "cut.jsonl"
+    near = {end + off for end in ends for off in (-2, -1, 0, 1)}
+    for size in sorted(near & set(range(len(whole) + 1)) | set(range(0, len(whole), 23))):
+        path.write_bytes(whole[:size])
+        kept = [end for end in ends if end <= size]
+        with Journal(path) as journal:
+            assert journal.entries == ENTRIES[: max(0, len(kept) - 1)]
+            assert journal.torn_bytes == size - (kept[-1] if kept else 0)
+            journal.append(lambda number: preferred(number, "again", "a", "b"))
+        assert len(read_journal(path).entries) == max(0, len(kept) - 1) + 1
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = written(tmp_path / "journal.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at in range(1, len(lines)):
+        for place in range(0, len(lines[at]) - 1, 7):
+            broken = bytearray(lines[at])
+            broken[place] ^= 1
+            path.write_bytes(b"".join([*lines[:at], bytes(broken), *lines[at + 1 :]]))
+            with pytest.raises(FormatError) as caught:
+                Journal(path)
+            # A byte that became a line break makes two bad lines of one; the first is named.
+            assert caught.value.line == at + 1
+            assert str(path) in str(caught.value)
+
+
+def test_lines_that_were_moved_or_taken_out_are_noticed(tmp_path):
+    path = written(tmp_path / "journal.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    for broken in (lines[:2] + lines[3:], [lines[0], lines[2], lines[1], *lines[3:]], lines[1:], [lines[0], *lines]):
+        path.write_bytes(b"".join(broken))
+        with pytest.raises(FormatError):
+            read_journal(path)
+
+
+def test_one_service_has_a_journal_at_a_time(tmp_path):
+    with Journal(tmp_path / "journal.jsonl"), pytest.raises(JournalError, match="in use by another"):
+        Journal(tmp_path / "journal.jsonl")
+    Journal(tmp_path / "journal.jsonl").close()
+
+
+def test_new_folders_are_synced_where_they_are_listed(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(journal_room, "sync_folder", synced.append)
+    Journal(tmp_path / "new" / "newer" / "journal.jsonl").close()
+    assert set(synced) == {tmp_path, tmp_path / "new", tmp_path / "new" / "newer"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is open cannot be moved there")
+def test_a_journal_that_is_not_at_its_place_takes_nothing(tmp_path):
+    path, aside = tmp_path / "journal.jsonl", tmp_path / "journal.jsonl.1"
+
+    def append(journal):
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+
+    with Journal(path) as journal:
+        append(journal)
+        path.rename(aside)
+        with pytest.raises(JournalError, match="not at its place"):
+            append(journal)
+        path.write_bytes(aside.read_bytes())
+        with pytest.raises(JournalError, match="another file"):
+            append(journal)
+        aside.replace(path)
+        append(journal)
+        whole = path.read_bytes()
+        for changed in (whole + b"more", whole[:-5], b""):
+            path.write_bytes(changed)
+            with pytest.raises(JournalError, match="somebody else changed"):
+                append(journal)
+            assert path.read_bytes() == changed
+        path.write_bytes(whole)
+        append(journal)
+    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call):
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        before = path.read_bytes()
+        real, times = getattr(os, call), []
+
+        def full(file, *rest):
+            times.append(1)
+            if len(times) == 1:
+                if call == "write":
+                    real(file, rest[0][:10])
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(file, *rest)
+
+        monkeypatch.setattr(os, call, full)
+        with pytest.raises(JournalError, match="No space"):
+            journal.append(lambda number: preferred(number, "lost", "a", "b"))
+        assert path.read_bytes() == before
+        journal.append(lambda number: preferred(number, "kept", "a", "b"))
+    assert [entry.query for entry in read_journal(path).entries] == ["q", "kept"]
+
+
+def test_a_journal_that_cannot_be_put_right_takes_no_more(tmp_path, monkeypatch):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        with monkeypatch.context() as patched:
+
+            def broken(*_):
+                raise OSError(errno.EIO, "Input/output error")
+
+            patched.setattr(os, "fsync", broken)
+            with pytest.raises(JournalError):
+                journal.append(lambda number: preferred(number, "q", "a", "b"))
+        with pytest.raises(JournalError, match="until a restart"):
+            journal.append(lambda number: preferred(number, "q", "a", "b"))
+
+
+def test_a_full_journal_takes_no_more(tmp_path):
+    with Journal(tmp_path / "journal.jsonl", most_bytes=300) as journal:
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        with pytest.raises(JournalError, match="300 are the most"):
+            journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert len(journal) == 1
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        [],
+        {"kind": []},
+        {"kind": "praise"},
+        {"kind": "prefer"},
+        ENTRIES[0].to_meta() | {"more": 1},
+        ENTRIES[0].to_meta() | {"number": True},
+        ENTRIES[1].to_meta() | {"shown": "ab"},
+        ENTRIES[2].to_meta() | {"entries": [1, "2"]},
+    ],
+)
+def test_what_is_no_entry_is_refused(meta):
+    with pytest.raises(InputError):
+        entry_of(meta)
+
+
+# -- votes ----------------------------------------------------------------------------------------------------------
+
+
+def test_clicks_prefer_the_clicked_over_the_skipped_above():
+    found = list(votes_of(clicked(1, "q", ("a", "b", "c", "d", "e"), "b", "d"), Bounds()))
+    assert {(vote.better, vote.worse) for vote in found} == {("b", "a"), ("d", "a"), ("d", "c")}
+    weights = {vote.worse: vote.parts / ONE_VOTE for vote in found if vote.better == "d"}
+    assert weights["c"] / weights["a"] == pytest.approx(0.5, abs=1e-5)  # 1 / log2(1 + 3) of rank 1's
+
+
+def test_one_list_counts_no_more_than_one_preference():
+    shown = tuple(f"d{at}" for at in range(100))
+    found = list(votes_of(clicked(1, "q", shown, *shown[1::2]), Bounds()))
+    assert len(found) == Bounds.click_pairs
+    assert sum(vote.parts for vote in found) <= ONE_VOTE
+    assert list(votes_of(clicked(1, "q", shown, shown[0]), Bounds())) == []
+
+
+# -- the replay -----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def journals(draw):
+    """Few documents and queries, so that the same questions come up again and again."""
+    docs = DOCS[:5]
+    entries: list[Entry] = []
+    for number in range(1, draw(st.integers(1, 14)) + 1):
+        kind = draw(st.sampled_from(["prefer", "prefer", "prefer", "clicks", "withdraw"]))
+        client = draw(st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.1/ann"]))
+        order = draw(st.permutations(docs))
+        query = draw(st.sampled_from(QUERIES))
+        if kind == "prefer":
+            entries.append(preferred(number, query, order[0], order[1], client))
+        elif kind == "clicks":
+            entries.append(clicked(number, query, tuple(order), *order[1:3], client=client))
+        else:
+            gone = draw(st.lists(st.integers(1, max(1, number - 1)), min_size=1, max_size=3, unique=True))
+            entries.append(withdrawn(number, *gone))
+    return entries
+
+
+TIGHT = Bounds(client=0.3, step=0.1, weight=0.05, pairs=8)
+
+
+@settings(max_examples=50, deadline=None)
+@given(journals(), st.data(), st.sampled_from([Bounds(), TIGHT]), st.sampled_from([INDEX, LATENT]))
+def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, bounds, index):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(entries)), max_size=5)))
+    portions = Replay(index, bounds)
+    for start, stop in zip([0, *cuts], [*cuts, len(entries)], strict=True):
+        portions.apply(entries[start:stop])
+    whole = Replay(index, bounds)
+    whole.apply(entries)
+    assert_same(portions, whole)
+
+
+@settings(max_examples=50, deadline=None)
+@given(journals(), st.sampled_from([Bounds(), TIGHT]))
+def test_what_was_withdrawn_never_was(entries, bounds):
+    gone = {number for entry in entries if isinstance(entry, Withdrawn) for number in entry.entries}
+    left = [entry for entry in entries if entry.number not in gone and not isinstance(entry, Withdrawn)]
+    with_them, without = Replay(INDEX, bounds), Replay(INDEX, bounds)
+    with_them.apply(entries)
+    without.apply(left)
+    assert_same(with_them, without)
+
+
+def assert_same(one: Replay, other: Replay) -> None:
+    first, second = one.overlay.matrix(), other.overlay.matrix()
+    for name in ("indptr", "indices", "data"):
+        assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
+    assert [(taken.place, taken.entries) for taken in one.taken] == [(t.place, t.entries) for t in other.taken]
+    for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann", "*/10.0.0.1"):
+        assert one.overlay.spent(client) == other.overlay.spent(client)
+
+
+@pytest.mark.parametrize("index", [INDEX, LATENT], ids=["sparse", "latent"])
+def test_a_preference_puts_the_better_document_ahead(index):
+    before = index.search("green avocado", 10)
+    worse, better = before[0].doc_id, before[6].doc_id
+    version = replay(index, [preferred(1, "green avocado", better, worse)])
+    scores = {hit.doc_id: hit.score for hit in version.index.search("green avocado", 60)}
+    old = {hit.doc_id: hit.score for hit in before}
+    target = Bounds.margin * max(abs(old[better]), abs(old[worse]))
+    assert scores[better] - scores[worse] == pytest.approx(target, rel=1e-5)
+    assert version.name == "v1"
+    assert [hit.score for hit in index.search("green avocado", 10)] == [hit.score for hit in before]
+
+
+def test_nothing_changes_where_the_better_one_is_ahead_already():
+    hits = INDEX.search("green avocado", 60)
+    version = replay(INDEX, [preferred(1, "green avocado", hits[0].doc_id, hits[-1].doc_id)])
+    assert version.overlay.nnz == 0
+    assert version.index is INDEX
+
+
+@pytest.mark.parametrize("others", [["10.0.0.1"], ["10.0.0.2"], ["10.0.0.1/ann"]])
+def test_contradictory_preferences_cancel_exactly(others):
+    top = [hit.doc_id for hit in INDEX.search("green avocado", 4)]
+    there = [preferred(1, "green avocado", top[3], top[0])]
+    back = [preferred(2, "Green AVOCADO!", top[0], top[3], client) for client in others]
+    assert replay(INDEX, there).overlay.nnz > 0
+    assert replay(INDEX, there + back).digest == replay(INDEX, []).digest
+    one_way = clicked(1, "green avocado", (top[0], top[3]), top[3])
+    other_way = clicked(2, "green avocado", (top[3], top[0]), top[0], client=others[0])
+    assert replay(INDEX, [one_way]).overlay.nnz > 0
+    assert replay(INDEX, [one_way, other_way]).overlay.nnz == 0
+
+
+def test_saying_it_again_and_again_counts_once_for_a_client():
+    top = [hit.doc_id for hit in INDEX.search("green avocado", 4)]
+    once = replay(INDEX, [preferred(1, "green avocado", top[3], top[0])])
+    often = replay(INDEX, [preferred(n, "green avocado", top[3], top[0]) for n in range(1, 20)])
+    assert often.digest == once.digest
+    against = [preferred(n, "green avocado", top[0], top[3], f"10.0.0.{n}") for n in range(20, 22)]
+    outvoted = replay(INDEX, [preferred(n, "green avocado", top[3], top[0]) for n in range(1, 20)] + against)
+    assert outvoted.digest == replay(INDEX, [preferred(1, "green avocado", top[0], top[3])]).digest
+
+
+def noisy(n: int, client) -> list[Entry]:
+    rng = np.random.default_rng(5)
+    entries = []
+    for number in range(1, n + 1):
+        better, worse = rng.choice(DOCS[:-1], 2, replace=False)
+        query = str(rng.choice(["green", "blue", "red avocado", "pale sky", "oil"]))
+        entries.append(preferred(number, query, str(better), str(worse), client(number)))
+    return entries
+
+
+def test_a_noisy_client_has_a_bounded_effect():
+    for client, most in ((lambda _: "10.0.0.1", 0.5), (lambda n: f"10.0.0.1/{n}", 5.0)):
+        version = replay(INDEX, noisy(200, client), Bounds(client=0.5))
+        free = replay(INDEX, noisy(200, client), Bounds(client=1e9))
+        assert float(np.abs(version.overlay.data).sum()) <= most * 1.0001
+        assert float(np.abs(free.overlay.data).sum()) > most
+
+
+def test_no_name_of_a_client_gives_more_than_another():
+    spent = []
+    for name in ("10.0.0.1/*", "10.0.0.1/ann"):
+        state = Replay(INDEX, Bounds(client=0.5))
+        state.apply(noisy(200, lambda _, name=name: name))
+        spent.append(state.overlay.spent(name))
+    assert spent[0] == spent[1] <= 0.5
+
+
+def test_steps_and_weights_are_bounded():
+    entries = noisy(100, lambda n: f"10.0.0.{n}")
+    for bounds in (Bounds(step=0.01), Bounds(weight=0.005), Bounds(pairs=3)):
+        state = Replay(INDEX, bounds)
+        state.apply(entries)
+        assert state.taken
+        before = None
+        for at in range(1, 12):
+            one = replay(INDEX, entries[:at], bounds).overlay
+            if before is not None and at <= 8:
+                # Places of distinct questions only grow at the end, so each entry adds one step.
+                change = (one - before).data
+                assert np.sqrt((change.astype(np.float64) ** 2).sum()) <= bounds.step * 1.001
+                assert len(change) <= bounds.pairs
+            before = one
+        assert np.abs(state.overlay.matrix().data).max() <= bounds.weight * 1.0001
+
+
+def test_steps_are_measured_by_the_weights_of_the_base():
+    n = INDEX.model.weights.shape[0]
+    assert unit_of(Weights([Identity(n_terms=n, scale=3.0)])) == 3.0
+    assert unit_of(Weights([Identity(n_terms=n, scale=0.0)])) == 1.0
+    model = tc.TextModel(INDEX.model.query_vectoriser, INDEX.model.doc_vectoriser, INDEX.model.weights * 64.0)
+    entries = noisy(30, lambda _: "10.0.0.1")
+    plain, scaled = replay(INDEX, entries), replay(INDEX.with_model(model), entries)
+    assert np.allclose(scaled.overlay.toarray(), plain.overlay.toarray() * 64, rtol=1e-4, atol=1e-6)
+
+
+def test_entries_on_documents_that_are_gone_have_no_effect():
+    docs = made_docs()
+    gone = INDEX.search("green avocado", 2)[1].doc_id
+    del docs[gone]
+    fewer = made_index(docs=docs)
+    others = [hit.doc_id for hit in fewer.search("green avocado", 5)]
+    entries = [preferred(1, "green avocado", gone, others[0]), preferred(2, "green avocado", others[4], others[0])]
+    assert replay(fewer, entries).digest == replay(fewer, [entries[1]]).digest
+    assert replay(fewer, [preferred(1, "nonsense", others[4], others[0])]).overlay.nnz == 0
+
+
+def test_pairs_are_traced_to_their_entries():
+    top = [hit.doc_id for hit in INDEX.search("green avocado", 8)]
+    version = replay(INDEX, [preferred(1, "green avocado", top[7], top[0]), preferred(2, "blue sky", top[0], top[7])])
+    for query_word, _, weight, entries in version.strongest(1000):
+        assert weight != 0
+        assert entries == ((1,) if query_word in ("green", "avocado") else (2,))
+    assert len(version.strongest(3)) == 3
+
+
+def test_the_row_of_a_document_is_that_of_its_text():
+    docs = made_docs()
+    for doc_id in ("d0", "d17", "hostile/é"):
+        assert (INDEX.row(doc_id) != INDEX.model.docs([docs[doc_id]])).nnz == 0
+
+
+# -- versions -------------------------------------------------------------------------------------------------------
+
+
+def test_readers_always_see_a_whole_version():
+    entries = noisy(60, lambda _: "10.0.0.1")
+    learner = Learner(INDEX, entries[:5])
+    seen: dict[str, str] = {}
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            version = learner.current
+            scores = tuple(hit.score for hit in version.index.search("green avocado", 20))
+            assert seen.setdefault(version.name, repr((version.digest, scores))) == repr((version.digest, scores))
+
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for start in range(5, 60, 5):
+            last = [learner.tell(entry) for entry in entries[start : start + 5]][-1].result(timeout=20)
+    finally:
+        stop.set()
+    for reader in readers:
+        reader.join(timeout=20)
+    learner.close()
+    assert last.number == 60
+    assert len(seen) > 1
+    for name, found in seen.items():
+        version = replay(INDEX, entries[: int(name[1:])])
+        scores = tuple(hit.score for hit in version.index.search("green avocado", 20))
+        assert found == repr((version.digest, scores))
+
+
+def test_what_was_told_before_closing_is_applied():
+    entries = noisy(20, lambda _: "10.0.0.1")
+    learner = Learner(INDEX, [])
+    for entry in entries:
+        learner.tell(entry)
+    learner.close()
+    assert learner.current.digest == replay(INDEX, entries).digest
+
+
+def test_a_learner_that_fails_leaves_the_last_version(monkeypatch, caplog):
+    learner = Learner(INDEX, noisy(3, lambda _: "10.0.0.1"))
+    before = learner.current
+
+    def broken(*_):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Replay, "apply", broken)
+    first = learner.tell(preferred(4, "green", "d0", "d1"))
+    learner.close()
+    assert first.cancelled()
+    assert learner.current is before
+    assert learner.failure == "the learner stopped: RuntimeError"
+    assert learner.tell(preferred(5, "green", "d0", "d1")).cancelled()
+    assert "a defect" in caplog.text
+
+
+# -- what is shown --------------------------------------------------------------------------------------------------
+
+
+def test_passages_hold_the_words_of_the_query():
+    text = "Title here\n" + "filler words " * 60 + "the avocado and then green eyes " + "more filler " * 60
+    passage = passage_of(text, ["avocado", "eye"])
+    assert "avocado" in passage
+    assert "eyes" in passage
+    assert passage.startswith("…")
+    assert passage.endswith("…")
+    assert len(passage) <= 242
+    assert passage_of(text, ["nothing"]).startswith("filler")
+    assert passage_of("", ["x"]) == ""
+
+
+def test_titles_are_first_lines():
+    assert title_of("\n  \n The   title \nbody") == "The title"
+    assert len(title_of("word " * 100)) <= 121
+    assert title_of("x" * 500).endswith("…")
+    assert title_of("") == ""

@@ -1,0 +1,251 @@
+"""A Qdrant server for tests: what an index uses of its REST API, over qdrant-edge, on loopback, with faults."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import qdrant_edge as qe
+
+from support.indexes import DOCS, small_model
+from tercet.search.backends.qdrant import QdrantIndex
+
+NAME = "tercet-index"  # of the collection of `build`
+
+Fault = Callable[[str, str], int | str | None]  # method and path -> a status to answer, "lost" for no answer, or None
+
+
+class Collection:
+    """A shard, and what was said when it was made."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.config = config
+        names = config.get("sparse_vectors") or {}
+        dense = {
+            name: qe.EdgeVectorParams(size=each["size"], distance=qe.Distance.Dot)
+            for name, each in (config.get("vectors") or {}).items()
+        }
+        made = qe.EdgeConfig(
+            vectors=dense, sparse_vectors={name: qe.EdgeSparseVectorParams() for name in names}, max_search_threads=1
+        )
+        path.mkdir(parents=True)
+        self.shard = qe.EdgeShard.create(str(path), made)
+
+
+def single(value: float) -> float:
+    """As a server writes it: the shortest number that is this one in single precision."""
+    return float(str(np.float32(value)))
+
+
+class FakeQdrant(ThreadingHTTPServer):
+    """Answers until `close`. ``fault`` may spoil requests; ``seen`` lists them."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, version: str = "1.15.4", port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.folder, self.version = folder, version
+        self.collections: dict[str, Collection] = {}
+        self.fault: Fault | None = None
+        self.seen: list[tuple[str, str]] = []
+        self.api_key: str | None = None
+        self.lock = threading.Lock()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # which a client that was killed leaves
+            super().handle_error(request, client_address)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    # -- what it answers: status and result -----------------------------------------------------------------------
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        found = re.fullmatch(r"/collections/([^/]+)(/.*)?", path)
+        if found is None:
+            return 404, "Not found"
+        name, rest = found.group(1), found.group(2) or ""
+        if not rest and method == "PUT":
+            if name in self.collections:
+                return 409, f"Collection `{name}` already exists!"
+            self.collections[name] = Collection(self.folder / f"{name}-{len(self.seen)}", body)
+            return 200, True
+        collection = self.collections.get(name)
+        if collection is None:
+            return 404, f"Collection `{name}` doesn't exist!"
+        if not rest:
+            if method == "DELETE":
+                del self.collections[name]
+                return 200, True
+            return 200, self.info(collection)
+        return self.points(collection.shard, method, rest, body)
+
+    def points(self, shard: Any, method: str, rest: str, body: dict[str, Any]) -> tuple[int, Any]:
+        done = {"operation_id": 0, "status": "completed"}
+        if (method, rest) == ("PUT", "/index"):
+            shard.update(qe.UpdateOperation.create_field_index(body["field_name"], qe.PayloadSchemaType.Keyword))
+            return 200, done
+        if (method, rest) == ("PUT", "/points"):
+            points = [qe.Point(p["id"], _vectors(p["vector"]), p["payload"]) for p in body["points"]]
+            shard.update(qe.UpdateOperation.upsert_points(points))
+            return 200, done
+        if rest == "/points/delete":
+            shard.update(qe.UpdateOperation.delete_points(body["points"]))
+            return 200, done
+        payload, vector = body.get("with_payload", True), body.get("with_vector", False)
+        if rest == "/points":
+            return 200, [_record(p) for p in shard.retrieve(body["ids"], payload, vector)]
+        if rest == "/points/query/batch":
+            return 200, [{"points": self.nearest(shard, each)} for each in body["searches"]]
+        if rest == "/points/scroll":
+            only = None
+            if body.get("filter"):
+                [must] = body["filter"]["must"]
+                only = qe.Filter(must=[qe.FieldCondition(must["key"], match=qe.MatchAny(must["match"]["any"]))])
+            request = qe.ScrollRequest(
+                offset=body.get("offset"), limit=body["limit"], filter=only, with_payload=payload, with_vector=vector
+            )
+            page, following = shard.scroll(request)
+            return 200, {"points": [_record(p) for p in page], "next_page_offset": following}
+        if rest == "/points/count":
+            return 200, {"count": shard.count(qe.CountRequest(exact=True))}
+        return 404, "Not found"
+
+    def nearest(self, shard: Any, body: dict[str, Any]) -> list[dict[str, Any]]:
+        nearest = body["query"]["nearest"]
+        asked = qe.SparseVector(nearest["indices"], nearest["values"])
+        request = qe.QueryRequest(
+            limit=body["limit"],
+            query=qe.Query.Nearest(asked, using=body["using"]),
+            with_payload=body["with_payload"],
+            with_vector=body["with_vector"],
+        )
+        found = [_record(p) | {"score": single(p.score), "version": 0} for p in shard.query(request)]
+        if body["limit"] >= 128 and not body["params"]["exact"]:
+            return found[::2]  # servers of several shards leave some out, though not as many
+        return found
+
+    def info(self, collection: Collection) -> dict[str, Any]:
+        params = {"vectors": collection.config.get("vectors") or {}, "shard_number": 1}
+        params["sparse_vectors"] = collection.config.get("sparse_vectors")
+        hnsw = {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000}
+        optimizer = {"deleted_threshold": 0.2, "vacuum_min_vector_number": 1000, "default_segment_number": 0}
+        config = {
+            "params": params,
+            "hnsw_config": hnsw,
+            "optimizer_config": optimizer | {"flush_interval_sec": 5},
+            "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
+        }
+        state = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
+        return state | {"config": config}
+
+
+def _vectors(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: qe.SparseVector(each["indices"], each["values"]) if isinstance(each, dict) else each
+        for name, each in told.items()
+    }
+
+
+def _record(point: Any) -> dict[str, Any]:
+    vectors = {
+        name: {"indices": each.indices, "values": [single(value) for value in each.values]}
+        for name, each in (point.vector or {}).items()
+    }
+    return {"id": point.id, "payload": point.payload} | ({"vector": vectors} if point.vector is not None else {})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeQdrant
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._handle()
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
+
+    def _handle(self) -> None:
+        path = self.path.partition("?")[0]
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else {}
+        server = self.server
+        with server.lock:
+            server.seen.append((self.command, path))
+            fault = server.fault(self.command, path) if server.fault is not None else None
+            if isinstance(fault, int):
+                return self._send(fault, {"status": {"error": "spoilt for the test"}, "time": 0.0})
+            if server.api_key is not None and self.headers.get("api-key") != server.api_key:
+                return self._send(401, {"status": {"error": "no key"}, "time": 0.0})
+            if path == "/":
+                return self._send(200, {"title": "qdrant", "version": server.version, "commit": "test"})
+            status, result = server.answer(self.command, path, body)
+        if fault == "lost":
+            self.close_connection = True
+            self.connection.close()
+            return None
+        if status == 200:
+            return self._send(200, {"result": result, "status": "ok", "time": 0.0})
+        return self._send(status, {"status": {"error": result}, "time": 0.0})
+
+    def _send(self, status: int, told: Any) -> None:
+        data = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if status == 429:
+            self.send_header("Retry-After", "1")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def fake_qdrant(folder: Path, version: str = "1.15.4") -> Iterator[FakeQdrant]:
+    """A server that is gone at the end of the block."""
+    server = FakeQdrant(folder, version)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=10)
+
+
+def build(server: FakeQdrant, folder: Path, docs: Any = DOCS, **options: Any) -> QdrantIndex:
+    """An index in ``folder / "index"``, in batches of two."""
+    options = {"model": small_model(DOCS, latent=True), "batch_docs": 2} | options
+    return QdrantIndex.build(docs, options.pop("model"), folder / "index", url=server.url, **options)
+
+
+def changes(server: FakeQdrant) -> list[tuple[str, str]]:
+    """The requests that change something."""
+    reading = ("/points", "/points/query/batch", "/points/scroll", "/points/count")
+    return [each for each in server.seen if each[0] != "GET" and not (each[0] == "POST" and each[1].endswith(reading))]
+
+
+def puts(server: FakeQdrant) -> int:
+    return sum(method == "PUT" and path.endswith("/points") for method, path in server.seen)
+
+
+class Spoil:
+    """Spoils the next requests to a path: each with one of the given faults, then none."""
+
+    def __init__(self, ending: str, *faults: int | str, method: str | None = None) -> None:
+        self.ending, self.faults, self.method = ending, list(faults), method
+
+    def __call__(self, method: str, path: str) -> int | str | None:
+        meant = path.endswith(self.ending) and self.method in (None, method)
+        return self.faults.pop(0) if meant and self.faults else None

@@ -1,0 +1,274 @@
+"""Texts to vectors on disk: the numbers of the vectoriser in memory, to the bit, in one pass over the texts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import tercet as tc
+from support.forking import kill_while
+from support.memory import growth_of
+from tercet.data import recognise
+from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
+from tercet.text import vectors as module
+from tercet.text.counting import SumByBlocks
+from tercet.text.vectors import Vectors, vectorise
+
+DOCS = {f"d{i}": " ".join(f"w{(i * k * k) % 37}" for k in range(i % 9)) for i in range(60)}
+QUERIES = {"q0": "w3 asked", "q1": "w9 w9 w12", "q2": "nothing known"}
+
+
+def everything(rows) -> sparse.csr_array:
+    return rows.rows(np.arange(len(rows)))
+
+
+def same(found: sparse.csr_array, expected: sparse.csr_matrix) -> bool:
+    return found.shape == expected.shape and all(
+        np.array_equal(getattr(found, name), getattr(expected, name)) for name in ("indptr", "indices", "data")
+    )
+
+
+WORDS = st.lists(st.sampled_from(["ab", "cd", "ef", "gh", "é1", "ij"]), max_size=6).map(" ".join)
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    texts=st.lists(WORDS, min_size=1, max_size=12).filter(lambda texts: any(map(str.strip, texts))),
+    asked=st.lists(WORDS.map(lambda text: f"{text} only asked"), max_size=3),
+    weighting=st.sampled_from(["tfidf", "bm25"]),
+    max_words=st.sampled_from([None, 1, 3]),
+    min_df=st.sampled_from([1, 2]),
+    block=st.integers(1, 5),
+)
+def test_vectors_have_the_bits_of_the_vectoriser_in_memory(
+    tmp_path, monkeypatch, texts, asked, weighting, max_words, min_df, block
+):
+    monkeypatch.setattr(module, "BLOCK_TEXTS", block)
+    shutil.rmtree(tmp_path / "vectors", ignore_errors=True)
+    vectoriser = tc.Vectoriser(weighting=weighting, max_features=max_words, min_df=min_df)
+    options = {"weighting": weighting, "max_words": max_words, "min_df": min_df}
+    docs, queries = ({f"{k}{i}": t for i, t in enumerate(side)} for k, side in (("d", texts), ("q", asked)))
+    if max(Counter(word for text in texts for word in set(text.split())).values()) < min_df:
+        with pytest.raises(InputError, match="leave no word"):
+            vectorise(docs, queries, tmp_path / "vectors", **options)
+        return
+    D = vectoriser.fit_transform_docs(texts, queries=asked)
+    vectorise(docs, queries or None, tmp_path / "vectors", **options)
+    vectors = Vectors.open(tmp_path / "vectors", verify=True)
+    assert same(everything(vectors.docs), D)
+    assert list(vectors.doc_ids) == list(docs)
+    if queries:
+        assert same(everything(vectors.queries), vectoriser.transform_queries(asked))
+        assert list(vectors.query_ids) == list(queries)
+    for name in ("words_", "index_", "n_docs_", "mean_length_", "doc_scale_"):
+        assert getattr(vectors.vectoriser, name) == getattr(vectoriser, name)
+    np.testing.assert_array_equal(vectors.vectoriser.document_frequency_, vectoriser.document_frequency_)
+    np.testing.assert_array_equal(vectors.docs.column_counts(), vectoriser.document_frequency_)
+
+
+def test_many_texts_in_many_blocks_have_the_same_bits(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    docs = {f"d{i}": " ".join(f"w{w}" for w in rng.integers(0, 500, rng.integers(1, 30))) for i in range(9000)}
+    monkeypatch.setattr(module, "BLOCK_LETTERS", 10_000)
+    vectoriser = tc.Vectoriser(weighting="bm25")
+    D = vectoriser.fit_transform_docs(docs.values())
+    vectors = vectorise(docs, None, tmp_path / "vectors", weighting="bm25")
+    assert vectors.vectoriser.doc_scale_ == vectoriser.doc_scale_
+    assert same(everything(vectors.docs), D)
+    assert vectors.queries is None
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=50), st.lists(st.integers(0, 50), max_size=5))
+def test_a_sum_by_blocks_does_not_depend_on_the_parts(values, cuts):
+    whole, parted = SumByBlocks(4), SumByBlocks(4)
+    array = np.array(values)
+    whole.add(array)
+    for part in np.split(array, sorted(cut for cut in cuts if cut <= len(values))):
+        parted.add(part)
+    assert whole.total == parted.total == pytest.approx(sum(values))
+
+
+def test_texts_are_read_once_and_may_be_a_stream(tmp_path):
+    seen: list[str] = []
+
+    def stream() -> Iterator[tuple[str, str]]:
+        for pair in DOCS.items():
+            seen.append(pair[0])
+            yield pair
+
+    said: list[int] = []
+    vectors = vectorise(stream(), iter(QUERIES.items()), tmp_path / "vectors", progress=said.append)
+    assert seen == list(DOCS) == list(vectors.doc_ids)
+    assert said == [60]
+    assert vectors.query_ids.find("q1") == 1
+    assert vectors.query_vectoriser is vectors.doc_vectoriser
+    assert "asked" in vectors.vectoriser.index_
+
+
+def test_a_fitted_vectoriser_writes_at_once(tmp_path):
+    fitted = tc.Vectoriser(weighting="bm25", analyser=tc.Analyser(stop_words="english")).fit(["w1 w2 w3", "w3 w9"])
+    other = tc.Vectoriser().fit(["w1 asked"])
+    one = vectorise(DOCS, QUERIES, tmp_path / "one", vectoriser=fitted)
+    assert same(everything(one.docs), fitted.transform_docs(DOCS.values()))
+    assert same(everything(one.queries), fitted.transform_queries(QUERIES.values()))
+    two = vectorise(DOCS, QUERIES, tmp_path / "two", vectoriser=fitted, query_vectoriser=other)
+    assert same(everything(two.queries), other.transform_queries(QUERIES.values()))
+    reopened = Vectors.open(tmp_path / "two")
+    assert reopened.query_vectoriser.words_ == other.words_
+    assert reopened.doc_vectoriser.words_ == reopened.vectoriser.words_ == fitted.words_
+    assert Vectors.open(tmp_path / "one").query_vectoriser is not None
+
+
+# -- wrong use, damage and kills ------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_vectorised_says_why(tmp_path):
+    for docs, match in (
+        ([("a", "w1"), ("b", None)], "the text of text 1 is None"),
+        ([(1, "w1")], "the id of text 0 is 1"),
+        (["w1"], "expected a pair"),
+        ({}, "texts is empty"),
+        ({"a": "?"}, "fitting needs words"),
+        ([("a", "w1"), ("b", "w2"), ("a", "w3")], "'a' belongs to row 0 and to row 2"),
+        ([("a", "w1"), ("\ud800", "w2")], "the id of text 1 holds half a surrogate pair"),
+    ):
+        with pytest.raises(InputError, match=match):
+            vectorise(docs, None, tmp_path / "vectors")
+        assert not (tmp_path / "vectors").exists()  # nothing is left
+    with pytest.raises(InputError, match="stands beside a given vectoriser"):
+        vectorise(DOCS, None, tmp_path / "vectors", query_vectoriser=tc.Vectoriser().fit(["w1"]))
+    assert list(vectorise(DOCS, None, tmp_path / "vectors").doc_ids) == list(DOCS)  # nothing stood in the way
+
+
+def test_vectors_without_queries_say_so(tmp_path):
+    vectors = vectorise(DOCS, None, tmp_path / "vectors")
+    with pytest.raises(InputError, match="has no queries"):
+        vectors.query_ids  # noqa: B018
+
+
+def test_vectors_are_written_once_and_into_no_foreign_folder(tmp_path):
+    vectorise(DOCS, None, tmp_path / "vectors")
+    with pytest.raises(BundleError, match="holds vectors already"):
+        vectorise(DOCS, None, tmp_path / "vectors")
+    (tmp_path / "mine" / "docs").mkdir(parents=True)
+    (tmp_path / "mine" / "docs" / "letter.txt").write_text("dear")
+    with pytest.raises(BundleError, match=r"letter\.txt"):
+        vectorise(DOCS, None, tmp_path / "mine")
+    assert (tmp_path / "mine" / "docs" / "letter.txt").exists()
+
+
+def endless() -> Iterator[tuple[str, str]]:
+    for i in count():
+        yield f"d{i}", f"w{i % 50}"
+
+
+@pytest.mark.parametrize("fitted", [False, True], ids=["counting", "writing"])
+def test_a_kill_leaves_no_vectors_and_does_not_stand_in_the_way(fitted, tmp_path):
+    folder = tmp_path / "vectors"
+    vectoriser = tc.Vectoriser().fit(["w1 w2"]) if fitted else None
+    sign = folder / ("docs/shard-000003" if fitted else "writing")
+    kill_while(lambda: vectorise(endless(), None, folder, vectoriser=vectoriser, shard_entries=5), sign.exists, 0.05)
+    assert (folder / "writing").is_dir()
+    with pytest.raises(MissingBundleError):
+        Vectors.open(folder)
+    with pytest.raises(InputError, match="not complete; tercet vectorise is still at work, or was stopped"):
+        recognise(folder)
+    assert len(vectorise(DOCS, QUERIES, folder).docs) == 60
+    assert sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) == ["docs", "queries"]
+
+
+def test_a_second_writer_is_refused_and_the_first_goes_on(tmp_path):
+    folder = tmp_path / "vectors"
+
+    def disturbed() -> Iterator[tuple[str, str]]:
+        yield from list(DOCS.items())[:30]
+        with pytest.raises(BundleError, match="is being written by another process"):
+            vectorise(DOCS, None, folder)
+        yield from list(DOCS.items())[30:]
+
+    assert list(vectorise(disturbed(), None, folder).doc_ids) == list(DOCS)
+
+
+def test_an_error_late_on_leaves_nothing_but_what_was_there(tmp_path, monkeypatch):
+    def fails(*args, **kwargs):
+        raise BundleError("no")
+
+    (tmp_path / "vectors").mkdir()
+    monkeypatch.setattr(module, "write_bundle", fails)  # the last thing that is written
+    with pytest.raises(BundleError, match="no"):
+        vectorise(DOCS, QUERIES, tmp_path / "vectors")
+    assert list((tmp_path / "vectors").iterdir()) == []
+
+
+FILLING = """
+import sys, resource
+from tercet.errors import BundleError
+from tercet.text import vectorise
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    vectorise(((f"d{i}", f"w{i}") for i in range(int(sys.argv[2]))), None, sys.argv[1])
+except BundleError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("n_texts", [540, 5000])  # too many for the rows, and for what is put aside
+def test_a_full_disk_is_an_error_that_names_the_folder(n_texts, tmp_path):
+    command = [sys.executable, "-c", FILLING, tmp_path / "vectors", str(n_texts)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert f"{tmp_path / 'vectors'}" in done.stdout
+    assert "cannot be written" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_another_folder_are_noticed(tmp_path):
+    vectorise(DOCS, QUERIES, tmp_path / "one")
+    vectorise({"a": "w1 w2"}, QUERIES, tmp_path / "two")
+    shutil.rmtree(tmp_path / "one" / "docs")
+    shutil.copytree(tmp_path / "two" / "docs", tmp_path / "one" / "docs")
+    with pytest.raises(DamagedBundleError, match="not what the vectors"):
+        Vectors.open(tmp_path / "one")
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+VECTORISING = """
+import numpy as np
+from tercet.data import mapped_rows
+from tercet.text import vectors
+
+vectors.BLOCK_TEXTS = 256
+mapped_rows.KEPT_BYTES = 2**20
+words = np.array([f"word{i}" for i in range(3000)], dtype=object)
+
+
+def stream(n):
+    for start in range(0, n, 100):
+        rng = np.random.default_rng(start)
+        for at, row in enumerate(rng.integers(0, len(words), (100, 150))):
+            yield f"document {start + at}", " ".join(words[row])
+
+
+vectors.vectorise(stream(500), None, sys.argv[1] + "/small", shard_entries=2**16)
+with Measured():
+    vectors.vectorise(stream(8_000), None, sys.argv[1] + "/large", shard_entries=2**16, weighting="bm25")
+"""
+# Four times a shard, a block of texts and its counts a few times, and what Python rounds up.
+ALLOWED = 4 * 2**16 * 8 + 4 * 2**20
+
+
+def test_memory_is_some_blocks_however_many_texts_there_are(tmp_path):
+    grew = growth_of(VECTORISING, tmp_path)
+    written = sum(file.stat().st_size for file in (tmp_path / "large").rglob("*") if file.is_file())
+    assert written > ALLOWED
+    assert grew < ALLOWED
