@@ -10,9 +10,13 @@ import logging
 
 from tercet.data import LetorStream, query_folds, read_letor
 from tercet.data.preferences import Preferences
-from tercet.features.model import FeatureModel
-from tercet.features.recipe import fit_letor, fit_letor_folds
-from tercet.features.streaming import fit_letor_stream
+from tercet.fitting.click_log import learn_from_clicks
+from tercet.fitting.feature_model import FeatureModel
+from tercet.fitting.model import TextModel
+from tercet.fitting.recipe import fit, fit_labelled, fit_linked
+from tercet.fitting.row_streams import fit_letor_stream
+from tercet.fitting.rows import fit_letor, fit_letor_folds
+from tercet.fitting.stored import fit_vectors
 from tercet.learn import (
     Checkpoint,
     CorrelatedRanker,
@@ -47,10 +51,7 @@ from tercet.learn.linear import (
 from tercet.learn.rls import RankRLS, RLSGrid, RLSPath, RLSRegressor, choose_rls
 from tercet.loading import load
 from tercet.measure import HeldOutQueries, blend, compare, compare_orders, evaluate
-from tercet.model import TextModel
 from tercet.pictures import picture
-from tercet.recipe import fit, fit_labelled, fit_linked, learn_from_clicks
-from tercet.recipe.streaming import fit_vectors
 from tercet.scale import Cluster
 from tercet.search import Hit, Index, QdrantIndex
 from tercet.text import Analyser, CorrelatedWords, Vectoriser, Vectors, vectorise

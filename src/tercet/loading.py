@@ -6,15 +6,15 @@ from os import PathLike
 from typing import Any
 
 from tercet.errors import BundleError
-from tercet.features.model import KIND as FEATURE_MODEL_KIND
-from tercet.features.model import FeatureModel
+from tercet.fitting.feature_model import KIND as FEATURE_MODEL_KIND
+from tercet.fitting.feature_model import FeatureModel
+from tercet.fitting.model import KIND as MODEL_KIND
+from tercet.fitting.model import TextModel
 from tercet.learn import RANKERS
 from tercet.learn.base import KIND as RANKER_KIND
 from tercet.learn.base import load_ranker
 from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.rls import RLS_RANKERS
-from tercet.model import KIND as MODEL_KIND
-from tercet.model import TextModel
 from tercet.search.backends.qdrant import KIND as QDRANT_KIND
 from tercet.search.folder import KIND as INDEX_KIND
 from tercet.search.opening import open_index

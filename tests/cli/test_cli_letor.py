@@ -17,11 +17,11 @@ from support.letor_data import made_up
 from tercet.cli import letor
 from tercet.cli.letor import RANKERS
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
-from tercet.features.model import FeatureModel
+from tercet.fitting.feature_model import FeatureModel
+from tercet.fitting.model import TextModel
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, choose_rls
 from tercet.measure import Evaluation, measure_rows
-from tercet.model import TextModel
 from tercet.report import shown_interval
 from tercet.text import Vectoriser
 from tercet.weights import Identity, Weights

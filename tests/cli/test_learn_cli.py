@@ -19,8 +19,8 @@ from tercet.cli.main import cli
 from tercet.cli.remembered import recall, remember
 from tercet.data import write_beir
 from tercet.errors import FormatError
-from tercet.recipe import click_log
-from tercet.recipe.click_log import learn_from_clicks
+from tercet.fitting import click_log
+from tercet.fitting.click_log import learn_from_clicks
 from tercet.search import Index
 from tercet.store import claim_folder
 from tercet.text.vectors import vectorise

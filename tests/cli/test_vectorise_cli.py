@@ -13,7 +13,7 @@ from support.corpora import synonyms
 from support.learners import Killed, kill_at, same_bits
 from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_beir, write_preferences
 from tercet.errors import InputError
-from tercet.recipe.streaming import evaluate_vectors, fit_vectors, judgement_sampler
+from tercet.fitting.stored import evaluate_vectors, fit_vectors, judgement_sampler
 from tercet.text.vectors import Vectors, vectorise
 from tercet.weights import Identity, Weights
 
@@ -198,7 +198,7 @@ def test_measuring_by_blocks_is_measuring_the_whole(vectors, monkeypatch):
     test = CORPUS.part(40)
     whole = evaluate_vectors(vectors, weights, test, ["nDCG@10", "AP"])
     monkeypatch.setattr("tercet.data.mapped_rows.BLOCK_ENTRIES", 20)
-    monkeypatch.setattr("tercet.recipe.streaming._QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("tercet.fitting.stored._QUERIES_AT_ONCE", 3)
     parted = evaluate_vectors(vectors, weights, test, ["nDCG@10", "AP"])
     np.testing.assert_array_equal(parted.values, whole.values)
     assert parted.qids == whole.qids == tuple(test)

@@ -19,7 +19,7 @@ from tercet.cli.main import cli
 from tercet.data import LetorData, write_chunks, write_letor
 from tercet.data.letor_stream import LetorStream
 from tercet.errors import InputError, ParameterError
-from tercet.features.streaming import fit_letor_stream
+from tercet.fitting.row_streams import fit_letor_stream
 
 
 def made(n_queries: int, seed: int = 0, n_features: int = 6, dense: bool = True) -> LetorData:

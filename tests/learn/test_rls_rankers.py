@@ -13,7 +13,7 @@ import tercet as tc
 from support.bundles import arrays_file, reseal
 from tercet import Preferences
 from tercet.errors import BundleError, DamagedBundleError, InputError, MemoryLimitError, ParameterError
-from tercet.features import FeatureModel
+from tercet.fitting.feature_model import FeatureModel
 from tercet.learn.rls import RLS_RANKERS, RankRLS, RLSRegressor
 from tercet.store import write_bundle
 

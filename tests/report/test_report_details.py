@@ -9,10 +9,10 @@ import pytest
 from scipy import sparse, stats
 
 import tercet as tc
+from tercet.fitting import reporting
 from tercet.measure import Evaluation
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
-from tercet.recipe import reporting
 from tercet.weights import Identity, Sparse
 
 

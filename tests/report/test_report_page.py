@@ -22,14 +22,15 @@ import tercet as tc
 from support.corpora import TINY, Corpus, synonyms
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
-from tercet.page import bars, curves, element, intervals, page
-from tercet.page.charts import ticks
-from tercet.page.style import STYLE
-from tercet.recipe import fitting, reporting
-from tercet.recipe.rivals import RM3_GRID, at_most, word_shares
+from tercet.fitting import recipe as fitting
+from tercet.fitting import reporting
+from tercet.fitting.baselines import RM3_GRID, at_most, word_shares
 from tercet.report import Report
+from tercet.report.charts import bars, curves, intervals, ticks
 from tercet.report.details import QueryChange
+from tercet.report.html import element, page
 from tercet.report.page import RULE, make_report_page, write_report_page
+from tercet.report.style import STYLE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

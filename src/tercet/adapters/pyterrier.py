@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tercet.errors import InputError, MissingExtraError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 
 if TYPE_CHECKING:
     Frame = Any

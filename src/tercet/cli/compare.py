@@ -17,7 +17,7 @@ from tercet.cli.evaluate import print_evaluations
 from tercet.cli.inputs import data_options
 from tercet.cli.letor import is_letor, open_feature_model, open_rows, refuse_given
 from tercet.cli.systems import TEXT_MEASURES, named, open_systems, system_options
-from tercet.features.model import LETOR_MEASURES
+from tercet.fitting.feature_model import LETOR_MEASURES
 from tercet.measure import Comparison, compare_evaluations
 from tercet.measure import compare as compare_runs
 from tercet.report import shown_p

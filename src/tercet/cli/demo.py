@@ -14,9 +14,9 @@ from rich.table import Table
 
 from tercet.cli.inputs import NEW
 from tercet.data.docstrings import DocstringCollection, docstring_collection
+from tercet.fitting.model import TextModel
+from tercet.fitting.recipe import fit
 from tercet.measure import evaluate
-from tercet.model import TextModel
-from tercet.recipe import fit
 from tercet.report import shown_interval, shown_p
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.search import Index

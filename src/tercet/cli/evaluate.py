@@ -11,7 +11,7 @@ from rich.table import Table
 from tercet.cli.inputs import data_options
 from tercet.cli.letor import is_letor, open_feature_model, open_rows, refuse_given
 from tercet.cli.systems import TEXT_MEASURES, open_systems, system_options
-from tercet.features.model import LETOR_MEASURES
+from tercet.fitting.feature_model import LETOR_MEASURES
 from tercet.measure import Evaluation
 from tercet.measure import evaluate as evaluate_run
 from tercet.report import shown_interval

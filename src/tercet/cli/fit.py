@@ -16,10 +16,10 @@ from tercet.cli.remembered import remember
 from tercet.cli.vector_fit import VECTORS_ONLY, fit_stored, refuse_vector_ranker, vector_options
 from tercet.data import recognise
 from tercet.errors import InputError
-from tercet.features.model import FeatureModel
-from tercet.model import TextModel
-from tercet.recipe import fit as fit_judged
-from tercet.recipe import fit_labelled
+from tercet.fitting.feature_model import FeatureModel
+from tercet.fitting.model import TextModel
+from tercet.fitting.recipe import fit as fit_judged
+from tercet.fitting.recipe import fit_labelled
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.scale import Cluster
 from tercet.store import check_destination

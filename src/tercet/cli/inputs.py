@@ -23,8 +23,8 @@ from tercet.data import (
 from tercet.data import read_qrels as read_qrels_file
 from tercet.data.quepid import is_quepid
 from tercet.errors import BundleError, InputError
+from tercet.fitting.model import TextModel
 from tercet.loading import load
-from tercet.model import TextModel
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -19,9 +19,9 @@ from tercet.cli.remembered import recall, remember
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
 from tercet.errors import InputError
-from tercet.model import TextModel
-from tercet.recipe.click_log import ClickEvent, learn_from_clicks, learning_folder
-from tercet.recipe.clicks import Docs, Queries
+from tercet.fitting.click_log import ClickEvent, learn_from_clicks, learning_folder
+from tercet.fitting.clicks import Docs, Queries
+from tercet.fitting.model import TextModel
 from tercet.search import open_index
 from tercet.search.folder import check_fits, vectoriser_fingerprint
 from tercet.store import MANIFEST_NAME, read_bundle

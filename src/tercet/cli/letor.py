@@ -23,9 +23,10 @@ from tercet.data import (
 )
 from tercet.data.lines import write_atomically
 from tercet.errors import BundleError, InputError
-from tercet.features.model import FeatureModel, as_run, document_ids, fit_width, weights_of
-from tercet.features.recipe import MEASURE, fit_letor, fit_letor_folds
-from tercet.features.report import CHOICES
+from tercet.fitting.feature_model import FeatureModel, as_run, document_ids, fit_width, weights_of
+from tercet.fitting.feature_report import CHOICES
+from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
+from tercet.fitting.stored import RANKERS as VECTOR_RANKERS
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
     AdaRankRanker,
@@ -39,7 +40,6 @@ from tercet.learn.linear import (
 )
 from tercet.learn.rls import RankRLS
 from tercet.loading import load
-from tercet.recipe.streaming import RANKERS as VECTOR_RANKERS
 
 RANKERS: dict[str, Callable[[], FeatureRanker]] = {
     "ftrl": FTRLRanker,

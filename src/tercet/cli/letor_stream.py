@@ -12,8 +12,8 @@ from tercet.cli.inputs import NEW
 from tercet.cli.letor import RANKERS, print_features
 from tercet.data import read_feature_names
 from tercet.errors import InputError
-from tercet.features.model import LETOR_MEASURES, FeatureModel
-from tercet.features.streaming import fit_letor_stream
+from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel
+from tercet.fitting.row_streams import fit_letor_stream
 from tercet.learn import Checkpoint
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.linear.ftrl_stream import Progress

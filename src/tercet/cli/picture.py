@@ -8,7 +8,7 @@ import click
 
 from tercet.cli.inputs import FOLDER, NEW
 from tercet.cli.letor import refuse_given
-from tercet.features.model import FeatureModel
+from tercet.fitting.feature_model import FeatureModel
 from tercet.loading import load
 from tercet.pictures import picture as draw
 

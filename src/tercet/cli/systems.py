@@ -12,7 +12,7 @@ import click
 from tercet.cli.inputs import FILE, FOLDER, ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements
 from tercet.data import read_queries, read_run
 from tercet.errors import InputError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.text import unknown_words
 
 TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")

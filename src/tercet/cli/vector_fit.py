@@ -13,9 +13,9 @@ from tercet.cli.letor import RANKERS as FEATURE_RANKERS
 from tercet.cli.letor import refuse_given
 from tercet.cli.remembered import remember
 from tercet.data import read_qrels
+from tercet.fitting.stored import RANKERS, fit_vectors
 from tercet.learn import Checkpoint, Source
 from tercet.learn.streams import StreamSource
-from tercet.recipe.streaming import RANKERS, fit_vectors
 from tercet.store import check_destination
 from tercet.text.vectors import Vectors
 

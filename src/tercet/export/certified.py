@@ -17,7 +17,7 @@ from scipy import sparse
 from tercet.errors import InputError
 from tercet.export.queries import BoostedQuery, boosted_query
 from tercet.export.weighting import check_count
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search.certified import certified_rerank
 from tercet.search.documents import checked_rows
 from tercet.search.exact import ExactScores

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 
 Engine = Literal["solr", "elasticsearch"]
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export.weighting import check_count, weight_in_query
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BITS = 16

@@ -10,7 +10,7 @@ import numpy as np
 
 from tercet.errors import InputError
 from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 
 _BARE: Final = re.compile(r"\w+")
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT", "TO"})

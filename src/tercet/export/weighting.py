@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.text import Vectoriser
 
 

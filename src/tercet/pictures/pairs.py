@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.cluster import hierarchy
 
 from tercet.errors import InputError
-from tercet.features.model import FeatureModel
+from tercet.fitting.feature_model import FeatureModel
+from tercet.fitting.model import TextModel
 from tercet.learn import TermPairRanker
-from tercet.model import TextModel
 from tercet.pictures.drawing import (
     BLUE,
     GREY,

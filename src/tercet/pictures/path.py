@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
-from tercet.features.model import FeatureModel, weights_of
-from tercet.features.report import FeatureReport, PathPoint
+from tercet.fitting.feature_model import FeatureModel, weights_of
+from tercet.fitting.feature_report import FeatureReport, PathPoint
 from tercet.measure import parse_measure
 from tercet.pictures.drawing import (
     BLUE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tercet.page import Html, element
 from tercet.report.details import Details
+from tercet.report.html import Html, element
 from tercet.report.value import Report
 
 

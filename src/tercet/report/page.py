@@ -7,9 +7,11 @@ from os import PathLike
 
 from tercet.data.lines import write_atomically
 from tercet.measure.names import parse_measure
-from tercet.page import STYLE, Html, bars, curves, element, intervals, page
+from tercet.report.charts import bars, curves, intervals
 from tercet.report.details import ByQuery, Comparison, Details, Learning, QueryChange
 from tercet.report.facts import facts_section, pairs_section, shown_bytes, shown_count, shown_value
+from tercet.report.html import Html, element, page
+from tercet.report.style import STYLE
 from tercet.report.value import Report, SystemResult, shown_interval, shown_p
 
 PAGE_NAME = "report.html"  # beside a saved model

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from tercet.errors import InputError
-from tercet.model import TextExplanation, TextModel
+from tercet.fitting.model import TextExplanation, TextModel
 from tercet.search.best import best
 from tercet.search.documents import Docs, Progress, checked_rows
 from tercet.search.results import Documents, Hit, Results, Run, Source

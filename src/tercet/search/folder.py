@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
-from tercet.model import KIND as MODEL_KIND
-from tercet.model import TextModel
+from tercet.fitting.model import KIND as MODEL_KIND
+from tercet.fitting.model import TextModel
 from tercet.search.scorer import fingerprint
 from tercet.search.segment import KIND as SEGMENT_KIND
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment

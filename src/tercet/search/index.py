@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import InputError, MissingBundleError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search.base import BaseIndex, check_model, checked_count, n_terms, row_of, same_words, weights_of
 from tercet.search.documents import (
     Docs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike, path
 
 from tercet.errors import MissingBundleError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant import KIND as QDRANT_KIND
 from tercet.search.backends.qdrant import QdrantIndex
 from tercet.search.backends.qdrant.folder import UPLOAD

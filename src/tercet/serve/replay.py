@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tercet.errors import InputError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import Bounds
 from tercet.serve.entries import Entry, Withdrawn

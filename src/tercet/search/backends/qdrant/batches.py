@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant.engine import DOC_ID, TEXT, Point
 from tercet.search.backends.qdrant.marker import Marker
 from tercet.search.documents import Docs, canonical, check_id, checked_rows, in_single, taken

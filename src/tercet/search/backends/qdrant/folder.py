@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
 from tercet.errors import BundleError, DamagedBundleError, MissingBundleError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant.marker import Limits
 from tercet.search.folder import MODELS, Folder
 from tercet.store import (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tercet.errors import BundleError, InputError
-from tercet.model import TextModel
+from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant.batches import Batches, batches_of_rows, batches_of_texts
 from tercet.search.backends.qdrant.engine import MISSING, Engine, check_collection, connect, normal_url
 from tercet.search.backends.qdrant.folder import UPLOAD, Place, QdrantFolder, Upload

@@ -9,8 +9,8 @@ import pytest
 
 import tercet as tc
 from support.corpora import Qrels, synonyms
-from tercet.recipe import fitting as recipe
-from tercet.recipe.rivals import RM3_GRID, evaluate_rm3, word_shares
+from tercet.fitting import recipe
+from tercet.fitting.baselines import RM3_GRID, evaluate_rm3, word_shares
 
 
 def inflected(ending: str, n: int = 60) -> tuple[dict[str, str], dict[str, str], Qrels]:

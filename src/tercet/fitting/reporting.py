@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.fitting.baselines import at_most, evaluate_rm3
+from tercet.fitting.model import TextModel
+from tercet.fitting.space import Space
 from tercet.learn.loop import Event
 from tercet.measure import Evaluation, holm, paired_test
-from tercet.model import TextModel
-from tercet.recipe.rivals import at_most, evaluate_rm3
-from tercet.recipe.space import Space
 from tercet.report import Report, SystemResult, change_between
 from tercet.report.details import ByQuery, Comparison, Curve, Details, Learning, QueryChange, Size
 from tercet.text import Analyser, Vectoriser

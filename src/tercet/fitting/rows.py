@@ -15,9 +15,9 @@ from scipy import sparse
 from tercet.data import LetorData, LetorFold
 from tercet.data.feature_names import checked_feature_names
 from tercet.errors import InputError
-from tercet.features.choice import Held, Plan, SingleFeature, Tried, has_pairs
-from tercet.features.model import FeatureModel, fit_width
-from tercet.features.report import Choice, FeatureReport, changes_between
+from tercet.fitting.feature_model import FeatureModel, fit_width
+from tercet.fitting.feature_report import Choice, FeatureReport, changes_between
+from tercet.fitting.row_choice import Held, Plan, SingleFeature, Tried, has_pairs
 from tercet.measure import Evaluation
 from tercet.report import SystemResult
 

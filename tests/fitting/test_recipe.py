@@ -14,7 +14,7 @@ import oracles
 import tercet as tc
 from support.corpora import TINY, Corpus, Qrels, bits, learned_scores, matching, synonyms, with_random_answers
 from tercet.errors import InputError
-from tercet.recipe import fitting as recipe
+from tercet.fitting import recipe
 from tercet.weights import Identity
 
 # -- measures and scores, written again in the plainest way -----------------------------------------------------------

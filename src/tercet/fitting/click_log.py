@@ -22,9 +22,9 @@ from tercet.data.growing import GrowingFile, check_before
 from tercet.data.lines import FilePath, open_lines
 from tercet.data.preference_streams import START, Place
 from tercet.errors import FormatError, InputError, MissingBundleError
+from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries, Skipped
+from tercet.fitting.model import TextModel
 from tercet.learn.continuing import Pace
-from tercet.model import TextModel
-from tercet.recipe.clicks import ClickLearner, ClickTally, Docs, Queries, Skipped
 from tercet.store import Fields, check_destination, claim_folder, read_bundle, write_bundle
 from tercet.weights import Weights
 

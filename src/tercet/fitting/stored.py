@@ -11,13 +11,13 @@ import numpy as np
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, check_grade, check_seed
 from tercet.errors import InputError
+from tercet.fitting.model import TextModel
+from tercet.fitting.recipe import FOR_JUDGEMENTS, MAX_STEPS, MIN_STEPS, STEPS_PER_JUDGEMENT, WEIGHTINGS
 from tercet.learn import DiagonalRanker, LowRankRanker, SampledSource, Source, SparseRanker, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts, take
 from tercet.measure import Evaluation, evaluate
 from tercet.measure.names import parse_measure
-from tercet.model import TextModel
-from tercet.recipe.fitting import FOR_JUDGEMENTS, MAX_STEPS, MIN_STEPS, STEPS_PER_JUDGEMENT, WEIGHTINGS
 from tercet.report import Report, SystemResult
 from tercet.report.value import change_between
 from tercet.text.vectors import Vectors

@@ -14,10 +14,10 @@ import tercet as tc
 from support.letor_data import RELEVANT, made_up
 from tercet.data import LetorData, LetorFold, query_folds
 from tercet.errors import InputError, ParameterError
-from tercet.features import choice
-from tercet.features.choice import Plan, mixed_rows
-from tercet.features.model import FeatureModel, fit_width
-from tercet.features.recipe import MEASURE, fit_letor, fit_letor_folds
+from tercet.fitting import row_choice as choice
+from tercet.fitting.feature_model import FeatureModel, fit_width
+from tercet.fitting.row_choice import Plan, mixed_rows
+from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
 from tercet.learn.linear import (
     AdaRankRanker,
     FenchelRanker,
@@ -419,7 +419,7 @@ def test_wrong_arguments(more, error, message, train):
 
 
 def test_progress_is_told_when_asked_for(train, monkeypatch, capsys):
-    monkeypatch.setattr("tercet.features.choice.SHOW_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("tercet.fitting.row_choice.SHOW_AFTER_SECONDS", 0.0)
     fit_letor(train, folds=2, verbose=True)
     assert "FTRLRanker: fold 2 of 2" in capsys.readouterr().err
     fit_letor(train, folds=2, verbose=False)
@@ -450,10 +450,10 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
 
 
 def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
-    monkeypatch.setattr("tercet.features.choice.CELLS_LOOKED_AT", 10 * 12 * 8)
+    monkeypatch.setattr("tercet.fitting.row_choice.CELLS_LOOKED_AT", 10 * 12 * 8)
     seen = []
     monkeypatch.setattr(
-        "tercet.features.choice.measure_rows",
+        "tercet.fitting.row_choice.measure_rows",
         lambda s, y, qid, m: seen.append(len(set(qid))) or measure_rows(s, y, qid, m),
     )
     assert Plan.checked(MEASURE, None, None, "best", 0, False).best_feature(train).column in RELEVANT

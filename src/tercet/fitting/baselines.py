@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
+from tercet.fitting.space import Space
 from tercet.learn import RM3Expansion
 from tercet.measure import Evaluation
 from tercet.measure.held_out import HeldOutQueries
-from tercet.recipe.space import Space
 from tercet.text import Vectoriser
 
 RM3_GRID: Final[dict[str, tuple[Any, ...]]] = {

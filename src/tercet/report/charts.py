@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tercet.page.html import Html, element, join
+from tercet.report.html import Html, element, join
 
 WIDE: Final = 900
 NARROW: Final = 380

@@ -14,8 +14,8 @@ from sklearn.base import clone
 from tercet.data import LetorData, query_folds
 from tercet.data.sampling import check_seed
 from tercet.errors import InputError, ParameterError
-from tercet.features.model import LETOR_MEASURES, weights_of
-from tercet.features.report import CHOICES, Choice, PathPoint
+from tercet.fitting.feature_model import LETOR_MEASURES, weights_of
+from tercet.fitting.feature_report import CHOICES, Choice, PathPoint
 from tercet.kernels.compiler import announce_compilation
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.learn.features import FeatureRanker

@@ -15,9 +15,9 @@ from support.bundles import arrays_file, reseal
 from support.letor_data import made_up
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
-from tercet.features.model import FeatureModel, as_run, document_ids
-from tercet.features.recipe import fit_letor
-from tercet.features.report import PathPoint
+from tercet.fitting.feature_model import FeatureModel, as_run, document_ids
+from tercet.fitting.feature_report import PathPoint
+from tercet.fitting.rows import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
 )

@@ -16,8 +16,8 @@ from support.random_data import random_preferences, random_texts
 from tercet import Preferences
 from tercet.data import Impression
 from tercet.errors import DamagedBundleError, InputError
+from tercet.fitting.clicks import ClickLearner
 from tercet.learn.continuing import Continued, Pace
-from tercet.recipe.clicks import ClickLearner
 from tercet.search import Index
 from tercet.text.vectors import vectorise
 from tercet.weights import Identity, Weights

@@ -14,13 +14,13 @@ from scipy import sparse
 
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade, check_seed
 from tercet.errors import InputError
+from tercet.fitting.model import TextModel
+from tercet.fitting.reporting import CurveRecorder, Facts, Outcome, make_report
+from tercet.fitting.space import Space
 from tercet.learn import LowRankRanker, SampledSource
 from tercet.learn.loop import Callback
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
-from tercet.model import TextModel
-from tercet.recipe.reporting import CurveRecorder, Facts, Outcome, make_report
-from tercet.recipe.space import Space
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Weights
 

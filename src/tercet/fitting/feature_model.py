@@ -15,7 +15,7 @@ from scipy import sparse
 from tercet.data import LetorData
 from tercet.data.feature_names import checked_feature_names
 from tercet.errors import DamagedBundleError, InputError
-from tercet.features.report import FeatureReport
+from tercet.fitting.feature_report import FeatureReport
 from tercet.learn.base import KIND as RANKER_KIND
 from tercet.learn.base import load_ranker
 from tercet.learn.features import FeatureRanker

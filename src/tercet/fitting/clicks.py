@@ -15,8 +15,8 @@ from scipy import sparse
 from tercet.data.clicks import Impression
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
+from tercet.fitting.model import TextModel
 from tercet.learn.continuing import Continued, Pace
-from tercet.model import TextModel
 from tercet.text import Vectoriser
 from tercet.text.vectors import Vectors
 

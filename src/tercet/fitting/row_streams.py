@@ -12,7 +12,7 @@ from tercet.data.feature_names import checked_feature_names
 from tercet.data.letor_stream import LetorStream
 from tercet.data.lines import FilePath
 from tercet.errors import InputError
-from tercet.features.model import LETOR_MEASURES, FeatureModel, fit_width
+from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width
 from tercet.learn.checkpoint import Checkpoint
 from tercet.learn.linear.ftrl import FTRLRanker
 from tercet.learn.linear.ftrl_stream import Progress

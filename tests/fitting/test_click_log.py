@@ -18,8 +18,8 @@ from support.forking import changed, kill_while
 from tercet.data import Impression, watch_reading, write_clicks
 from tercet.data.growing import GrowingFile
 from tercet.errors import BundleError, FormatError, InputError
+from tercet.fitting.click_log import ClickEvent, learn_from_clicks
 from tercet.learn.continuing import Pace
-from tercet.recipe.click_log import ClickEvent, learn_from_clicks
 
 
 def lines(log: list[Impression]) -> str:
@@ -189,7 +189,7 @@ class Ticks:
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr("tercet.recipe.click_log.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("tercet.fitting.click_log.POLL_SECONDS", 0.0)
 
 
 def append(path: Path, text: str):

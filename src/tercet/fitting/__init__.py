@@ -1,0 +1,1 @@
+"""The spine: a task, candidates, a choice, a model and its report."""
