@@ -7,9 +7,11 @@ import doctest
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +68,37 @@ HEAVY = (
     "qdrant_edge",
 )
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+
+# A name that stands in several rooms and means the same there, and what it means.
+SHARED_STEMS = {
+    "base",  # what the others of a folder have in common
+    "beir",  # the format, where it is read and where it is checked
+}
+
+# What is still to be put right; a name leaves a list when it is, and none is added.
+STILL_DOUBLED = {
+    *("Blend", "ByQuery", "Claim", "Comparison", "Contrast", "Data", "Deadline", "Documents", "Entry"),
+    *("ExpandedQueries", "Found", "Limits", "Measure", "Outcome", "Pace", "Part", "Place", "Plan", "Point"),
+    *("Problem", "Quick", "Report", "Results", "Row", "Run", "Scorer", "Shard", "Source", "Table", "Target"),
+    *("Task", "Tried", "_Rows", "_Run"),
+}
+STILL_SHARED_STEMS = {
+    *("arrays", "certified", "choosing", "clicks", "drawing", "figures", "folder", "held_out", "index", "jobs"),
+    *("letor", "linked", "matrices", "measuring", "orders", "page", "pairs", "path", "plan", "problems", "queries"),
+    *("reading", "reporting", "rows", "runner", "sheets", "stored", "value", "view"),
+}
+STILL_CYCLES = [
+    ["tercet.learn", "tercet.learn.correlated"],
+    ["tercet.learn.base", "tercet.learn.sparse"],
+    ["tercet.learn.linear.ftrl", "tercet.learn.linear.ftrl_stream"],
+    ["tercet.learn.rls.base", "tercet.learn.rls.path"],
+    [f"tercet.search.backends.qdrant.{name}" for name in ("edge", "engine", "server")],
+]
+STILL_NAME_OPTIONS = {"tercet.data.growing", "tercet.learn.streams", "tercet.serve.journal"}
+STILL_PAST_THE_SPINE = {
+    *(f"tercet.repro.features.{name}" for name in ("choosing", "rankers", "reading")),
+    *(f"tercet.repro.{name}" for name in ("jobs", "learners", "running")),
+}
 
 
 def module_name(path: Path) -> str:
@@ -146,6 +179,92 @@ def test_imports_are_found_wherever_they_stand(tmp_path, monkeypatch):
 def test_a_room_nobody_named_is_noticed():
     with pytest.raises(AssertionError, match="FLOORS does not know"):
         room_of("tercet.attic.boxes")
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if name.startswith("tercet.repro")])
+def test_the_papers_reach_the_learners_through_the_spine(module):
+    for imported, line in imports(module):
+        reaches = imported == "tercet.learn" or imported.startswith("tercet.learn.")
+        assert not reaches or module in STILL_PAST_THE_SPINE, (
+            f"{FILES[module]}:{line}: repro takes learners from tercet.fitting, as every other fit does"
+        )
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that reach each other by their imports (Tarjan's strongly connected components)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        stack.append(module)
+        for imported in graph[module]:
+            if imported not in order:
+                visit(imported)
+            if imported in stack:
+                lowest[module] = min(lowest[module], lowest[imported])
+        if lowest[module] == order[module]:
+            start = stack.index(module)
+            if len(stack) > start + 1:
+                groups.append(sorted(stack[start:]))
+            del stack[start:]
+
+    for module in graph:
+        if module not in order:
+            visit(module)
+    return groups
+
+
+def test_cycles_are_seen():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+    assert cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_no_modules_import_each_other_not_even_inside_functions():
+    graph = {module: {name for name, _ in imports(module) if name in FILES and name != module} for module in FILES}
+    assert [group for group in cycles(graph) if group not in STILL_CYCLES] == []
+
+
+# -- what things are called -----------------------------------------------------------------------------------------
+
+
+def test_a_class_name_means_one_thing():
+    modules = defaultdict(list)
+    for module in FILES:
+        for node in ast.walk(parsed(module)):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(module)
+    doubled = {name: where for name, where in modules.items() if len(where) > 1 and name not in STILL_DOUBLED}
+    assert doubled == {}, "one of them is called wrong"
+
+
+def meaning(module: str) -> str:
+    """What a file's name stands for: a method is one thing in the rooms of its kernel, its learner and its weights."""
+    room = room_of(module)
+    return "a method" if room in ("kernels", "learn", "scale", "text", "weights") else module
+
+
+def test_a_module_name_means_one_thing():
+    meanings = defaultdict(set)
+    for module, path in FILES.items():
+        # A verb of the command line is called as what it calls.
+        if path.name != "__init__.py" and room_of(module) != "cli":
+            meanings[path.stem].add(meaning(module))
+    shared = {stem: sorted(what) for stem, what in meanings.items() if len(what) > 1}
+    assert {stem: what for stem, what in shared.items() if stem not in SHARED_STEMS | STILL_SHARED_STEMS} == {}
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if room_of(name) not in ("cli", "tercet/__init__.py")])
+def test_only_the_command_line_knows_its_options(module):
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            option = re.search(r"(?<![\w-])(?<!var\()--[a-z][a-z-]*+(?!\s*:)", node.value)  # not those of CSS
+            assert not option or module in STILL_NAME_OPTIONS, (
+                f"{FILES[module]}:{node.lineno}: {option and option[0]} is an option of the command line; say what is "
+                "wrong, and let cli/ say which option puts it right"
+            )
 
 
 # -- what an import costs -------------------------------------------------------------------------------------------
