@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
-import struct
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tercet.data import labelled
 from tercet.data.beir import read_beir
-from tercet.data.idx import read_idx, read_mnist
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
 from tercet.data.preference_files import PreferenceTriples, read_preferences
 from tercet.data.preferences import Preferences
@@ -280,97 +276,6 @@ def test_20newsgroups_has_bounds_and_no_repeats(tmp_path: Path, monkeypatch: pyt
         read_20newsgroups(file)
     with pytest.raises(FormatError, match=r"20news-bydate-train: there is no such folder"):
         read_20newsgroups(tmp_path)
-
-
-def idx(array: np.ndarray) -> bytes:
-    codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
-    header = struct.pack(f">HBB{array.ndim}I", 0, codes[array.dtype.str[1:]], array.ndim, *array.shape)
-    return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
-
-
-@settings(deadline=None, max_examples=50)
-@given(
-    shape=st.lists(st.integers(0, 5), min_size=1, max_size=4),
-    kind=st.sampled_from(["u1", "i1", "<i2", "<i4", "<f4", "<f8"]),
-    seed=st.integers(0, 100),
-    packed=st.booleans(),
-)
-def test_idx_gives_back_shape_type_and_values(
-    tmp_path_factory: pytest.TempPathFactory, shape: list[int], kind: str, seed: int, packed: bool
-) -> None:
-    array = np.random.default_rng(seed).integers(0, 120, shape).astype(kind)
-    file = tmp_path_factory.mktemp("idx") / "f"
-    file.write_bytes(gzip.compress(idx(array)) if packed else idx(array))
-    read = read_idx(file)
-    assert read.dtype == array.dtype
-    assert read.dtype.isnative
-    np.testing.assert_array_equal(read, array)
-
-
-PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "begins with nothing; an IDX file begins with 00 00 and a type"),
-        (b"\x89PNG", "begins with 89 50 4e 47; an IDX file begins with"),
-        (b"\0\0\x07\x01", "begins with 00 00 07 01;"),
-        (b"\0\0\x08\0", "the header gives 0 dimensions; 1 to 8 are possible"),
-        (b"\0\0\x08\xff", "the header gives 255 dimensions"),
-        (idx(PIXELS)[:9], "the file ends inside its header of 3 dimensions"),
-        (idx(PIXELS)[:-1], "promises 2 x 3 x 4 of 1 bytes, 24 in all; the file holds 23"),
-        (idx(PIXELS) + b"\0", "promises 2 x 3 x 4 of 1 bytes, 24 in all; the file holds more"),
-        (b"\0\0\x0e\x03" + b"\xff" * 12, r"at most 4294967296 are taken"),
-        (gzip.compress(idx(PIXELS))[:-5], "the gzip data ends in the middle"),
-    ],
-)
-def test_broken_idx_files(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "f").write_bytes(content)
-    with pytest.raises(FormatError, match=rf"/f: .*{message}"):
-        read_idx(tmp_path / "f")
-
-
-def mnist_files() -> dict[str, bytes]:
-    return {
-        "train-images-idx3-ubyte.gz": gzip.compress(idx(PIXELS)),
-        "train-labels-idx1-ubyte": idx(np.array([5, 0], np.uint8)),
-        "t10k-images.idx3-ubyte": idx(PIXELS[:1]),
-        "t10k-labels-idx1-ubyte.gz": gzip.compress(idx(np.array([9], np.uint8))),
-    }
-
-
-def test_mnist(tmp_path: Path) -> None:
-    X_train, y_train, X_test, y_test = read_mnist(fill(tmp_path, mnist_files()))
-    assert X_train.dtype == np.float32
-    assert X_train.nnz == 23
-    np.testing.assert_array_equal(X_train.toarray(), PIXELS.reshape(2, 12).astype(np.float32) / 255)
-    np.testing.assert_array_equal(X_test.toarray(), PIXELS[:1].reshape(1, 12).astype(np.float32) / 255)
-    assert (y_train.tolist(), y_test.tolist()) == ([5, 0], [9])
-    assert X_train.has_canonical_format
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train-labels-idx1-ubyte": None}, "train-labels-idx1-ubyte: there is no such file, nor with .gz"),
-        ({"train-labels-idx1-ubyte": idx(np.zeros(3, np.uint8))}, "ubyte: 3 labels for 2 images; one each"),
-        (
-            {"train-labels-idx1-ubyte": idx(PIXELS)},
-            "ubyte: found 3 dimensions of uint8 and size 24; 1 of uint8",
-        ),
-        ({"t10k-images.idx3-ubyte": idx(PIXELS[:1].astype(">i4"))}, "found 3 dimensions of int32"),
-        ({"t10k-images.idx3-ubyte": idx(PIXELS[:0])}, "size 0; 3 of uint8, not empty, are needed"),
-        ({"t10k-images.idx3-ubyte": idx(PIXELS[:1, :2])}, "images have 12 and 8 pixels; they must be alike"),
-    ],
-)
-def test_broken_mnist_folders(tmp_path: Path, changes: dict[str, bytes | None], message: str) -> None:
-    merged = {**mnist_files(), **changes}
-    fill(tmp_path, {name: content for name, content in merged.items() if content is not None})
-    with pytest.raises(FormatError, match=message):
-        read_mnist(tmp_path)
-    with pytest.raises(FormatError, match="there is no such folder"):
-        read_mnist(tmp_path / "none")
 
 
 def test_preferences_become_row_numbers():

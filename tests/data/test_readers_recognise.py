@@ -64,7 +64,6 @@ def test_files(tmp_path: Path, content: bytes, kind: str, packed: bool) -> None:
         (BEIR, "beir"),
         ({**BEIR, "index/part": b"x", "README": b""}, "beir"),
         ({"corpus.jsonl.gz": gzip.compress(BEIR["corpus.jsonl"])}, "beir"),
-        ({"train-images-idx3-ubyte.gz": gzip.compress(IMAGES)}, "mnist"),
         ({"20news-bydate-train/a/1": b"", "20news-bydate-test/a/1": b""}, "20newsgroups"),
         ({f"Fold1/{part}": b"1 qid:1 1:1" for part in ("train.txt", "vali.txt.gz", "test.txt")}, "letor-folds"),
         ({"a/1": b"caf\xe9", "b/1": b"text", ".git/x": b"\0", "README": b"\0"}, "labelled-folder"),
@@ -93,7 +92,7 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
         (b"q\ta\t1\n", "this could be preferences or qrels; a header"),
         (b'{"a": 1}', 'JSON of no known kind; preferences have the keys "query", "better", "worse"'),
         (b'{"_id": "a", "text": "b"}', "one file of a BEIR folder; give the folder"),
-        (IMAGES, "this is one IDX file; give the folder"),
+        (IMAGES, "this is not a text file; looked for"),
         (b"PK\x03\x04\0\0", "this is not a text file; looked for"),
         (packed_posts("articles/1"), "an archive of no known kind; only 20 Newsgroups"),
     ],
@@ -115,7 +114,7 @@ def test_files_of_no_kind_say_what_was_looked_for(tmp_path: Path, content: bytes
         {"Fold1/train.txt": b"1 qid:1 1:1\n", "Fold2/train.txt": b"0 qid:1 1:1\n"},
         {"corpus.jsonl": b""},
         {"corpus.jsonl": b'{"id": 1}'},
-        {"train-images-idx3-ubyte": b"<html>"},
+        {"train-images-idx3-ubyte": IMAGES},
         {"20news-bydate-train/a/1": b""},
     ],
 )
@@ -126,8 +125,8 @@ def test_folders_of_no_kind_say_what_was_looked_for(tmp_path: Path, files: dict[
 
 
 def test_folders_of_two_kinds_are_ambiguous(tmp_path: Path) -> None:
-    fill(tmp_path, {**BEIR, "train-images-idx3-ubyte": IMAGES})
-    with pytest.raises(InputError, match="this could be beir or mnist; give a folder that holds one of them"):
+    fill(tmp_path, {**BEIR, "20news-bydate-train/a/1": b"", "20news-bydate-test/a/1": b""})
+    with pytest.raises(InputError, match="this could be beir or 20newsgroups; give a folder that holds one of them"):
         recognise(tmp_path)
 
 

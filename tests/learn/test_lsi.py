@@ -1,4 +1,4 @@
-"""LSIRanker: against the full decomposition, the choice of its parameters, mates, saving."""
+"""LSIRanker: against the full decomposition, the choice of its parameters, parallel texts, saving."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_choice_needs_preferences(parameters, prefs):
         tc.LSIRanker(**parameters).fit(D, prefs)
 
 
-# -- mates --------------------------------------------------------------------------------------------------------
+# -- parallel texts ----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=30)
@@ -210,7 +210,7 @@ def test_mates_are_decomposed_side_by_side(seed, n):
     Q, D = random_texts(rng, 25, 9), random_texts(rng, 25, 13)
     q, d = Q.toarray().astype(float), D.toarray().astype(float)
     directions = oracles.leading_directions(np.hstack([q, d]), n)
-    ranker = tc.LSIRanker(n_components=n).fit_mates(Q, D)
+    ranker = tc.LSIRanker(n_components=n).fit_parallel(Q, D)
     cosine = oracles.lsi_cosine(q, d, directions[:9], directions[9:])
     np.testing.assert_allclose(ranker.score_matrix(Q, D), cosine * query_lengths(Q, directions[:9])[:, None], atol=5e-4)
     assert (ranker.n_features_in_, ranker.n_doc_features_) == (9, 13)
@@ -221,13 +221,13 @@ def test_a_query_finds_its_mate_in_the_other_language():
     english = random_texts(rng, 200, 12, density=0.2)
     order = rng.permutation(12)
     french = sparse.csr_array(english.toarray()[:, order])  # each word has one translation
-    ranker = tc.LSIRanker(n_components=12).fit_mates(english[:150], french[:150])
+    ranker = tc.LSIRanker(n_components=12).fit_parallel(english[:150], french[:150])
     found, _ = ranker.rank(english[150:], french[150:], 1)
     # By content: texts of the same single word are the same text.
     same = np.isclose(french[150:].toarray()[found[:, 0]], french[150:].toarray()).all(axis=1)
     assert same[np.diff(english[150:].indptr) > 0].all()
     prefs = tc.Preferences(np.arange(100), np.arange(100), (np.arange(100) + 1) % 100)
-    assert tc.LSIRanker(n_components="auto").fit_mates(english, french, prefs).rank_loss_ < 0.1
+    assert tc.LSIRanker(n_components="auto").fit_parallel(english, french, prefs).rank_loss_ < 0.1
 
 
 # -- saving and bad input -----------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_saved_and_loaded_it_is_the_same(alpha, tmp_path):
 def test_mates_are_saved_too(tmp_path):
     rng = np.random.default_rng(0)
     Q, D = random_texts(rng, 25, 9), random_texts(rng, 25, 13)
-    ranker = tc.LSIRanker(n_components=4).fit_mates(Q, D)
+    ranker = tc.LSIRanker(n_components=4).fit_parallel(Q, D)
     ranker.save(tmp_path / "model")
     assert np.array_equal(tc.load(tmp_path / "model").score_matrix(Q, D), ranker.score_matrix(Q, D))
 
@@ -278,9 +278,12 @@ def test_a_damaged_bundle_is_refused(damage, tmp_path):
     [
         (lambda Q, D: tc.LSIRanker().fit(Q[:, :5], D=D), "Q has 5 columns and D 15; fit needs one vocabulary"),
         (lambda Q, D: tc.LSIRanker().fit(0 * D), "D has no word in any text"),
-        (lambda Q, D: tc.LSIRanker().fit_mates(Q, D), "Q_mates has 8 rows and D_mates 30; rows are mates"),
-        (lambda Q, D: tc.LSIRanker(alpha=0.5).fit_mates(D, D), "alpha=0.5 blends with tf-idf"),
-        (lambda Q, D: tc.LSIRanker(n_components="auto").fit_mates(D, D), "is chosen on Preferences; got none"),
+        (
+            lambda Q, D: tc.LSIRanker().fit_parallel(Q, D),
+            "Q has 8 rows and D 30; rows are parallel texts",
+        ),
+        (lambda Q, D: tc.LSIRanker(alpha=0.5).fit_parallel(D, D), "alpha=0.5 blends with tf-idf"),
+        (lambda Q, D: tc.LSIRanker(n_components="auto").fit_parallel(D, D), "is chosen on Preferences; got none"),
         (lambda Q, D: tc.LSIRanker(n_components=3).fit(D).rank(Q[:, :5], D, 3), "fitted with 15"),
         (
             lambda Q, D: tc.LSIRanker(alpha="auto").fit(Q, tc.Preferences([0], [1], [99]), D),

@@ -233,8 +233,8 @@ def test_what_needs_all_documents_says_so(data):
     ranker = tc.DiagonalRanker().fit(Q, prefs, D)
     with pytest.raises(InputError, match="score_matrix takes matrices"):
         ranker.score_matrix(Q, stored_D)
-    with pytest.raises(InputError, match="fit_mates"):
-        tc.LSIRanker().fit_mates(stored_Q, stored_Q)
+    with pytest.raises(InputError, match="fit_parallel"):
+        tc.LSIRanker().fit_parallel(stored_Q, stored_Q)
     with pytest.raises(InputError, match="Q has 7 columns and D 30"):
         tc.DiagonalRanker().fit(Q[:, :7], prefs, stored_D)
     with pytest.raises(InputError, match=r"query\[0\] is row 99"):

@@ -17,7 +17,6 @@ from scipy import sparse
 import tercet.repro.features.jobs
 from support.reproducing import Quiet, results_in, run, run_whole
 from tercet.data import LetorData, query_folds, write_letor
-from tercet.data.parses import ScoredRows, read_parses
 from tercet.errors import FormatError, InputError
 from tercet.learn.rls import RankRLS, RLSRegressor
 from tercet.measure import paired_test
@@ -29,6 +28,7 @@ from tercet.repro.features.costs import CostJob, peak_bytes
 from tercet.repro.features.data import Split, drawn_rows, rows_of
 from tercet.repro.features.measuring import by_query
 from tercet.repro.features.plan import Cost, CostSeries, Method
+from tercet.repro.readers import ScoredRows, read_parses
 from tercet.repro.running import Deadline
 
 PLAN = """

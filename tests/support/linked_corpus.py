@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from tercet.data.linked import GRAPH, TEXTS
+from tercet.repro.readers.wikispeedia import GRAPH, TEXTS
 
 TOPICS = ("stars", "rivers", "music")
 N = 36
@@ -21,7 +21,7 @@ def text_of(i: int, rng: np.random.Generator) -> str:
 
 
 def write_linked_corpus(folder: Path) -> Path:
-    """Articles that link within their topic; the same as mates whose Japanese words are other words."""
+    """Articles that link within their topic; the same as parallel texts whose Japanese words are other words."""
     rng = np.random.default_rng(5)
     wiki = folder / "wikispeedia"
     (wiki / TEXTS).mkdir(parents=True)

@@ -12,15 +12,11 @@ from tercet.data.beir import (
 from tercet.data.checking import CheckReport, Problem, check
 from tercet.data.clicks import Impression, iter_clicks, read_clicks, write_clicks
 from tercet.data.feature_names import read_feature_names
-from tercet.data.idx import read_idx, read_mnist
 from tercet.data.labelled import LabelledTexts, read_20newsgroups, read_labelled_folder
 from tercet.data.letor import LetorData, iter_letor, query_folds, read_letor
 from tercet.data.letor_files import LetorChunks, read_chunks, write_chunks, write_letor
 from tercet.data.letor_folds import LetorFold, read_letor_folds
 from tercet.data.letor_stream import LetorStream
-from tercet.data.linked import LinkedTexts, read_wikispeedia
-from tercet.data.mates import Mates, read_kyoto
-from tercet.data.parses import ScoredRows, read_parses
 from tercet.data.preference_files import PreferenceTriples, iter_preferences, read_preferences, write_preferences
 from tercet.data.preferences import Preferences
 from tercet.data.quepid import QuepidJudgements, read_quepid, write_quepid
@@ -42,14 +38,11 @@ __all__ = [
     "LetorData",
     "LetorFold",
     "LetorStream",
-    "LinkedTexts",
     "MappedRows",
-    "Mates",
     "PreferenceTriples",
     "Preferences",
     "Problem",
     "QuepidJudgements",
-    "ScoredRows",
     "ShardWriter",
     "SvmlightData",
     "check",
@@ -67,20 +60,15 @@ __all__ = [
     "read_clicks",
     "read_corpus",
     "read_feature_names",
-    "read_idx",
-    "read_kyoto",
     "read_labelled_folder",
     "read_letor",
     "read_letor_folds",
-    "read_mnist",
-    "read_parses",
     "read_preferences",
     "read_qrels",
     "read_quepid",
     "read_queries",
     "read_run",
     "read_svmlight",
-    "read_wikispeedia",
     "recognise",
     "watch_reading",
     "write_beir",

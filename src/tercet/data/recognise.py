@@ -12,7 +12,6 @@ from typing import Literal, TypeAlias
 
 from tercet.data.beir import plain_or_packed
 from tercet.data.clicks import CLICK_HEADER, KEYS
-from tercet.data.idx import IDX_TYPES, mnist_file
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
 from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
@@ -30,7 +29,6 @@ Kind: TypeAlias = Literal[
     "letor",
     "letor-folds",
     "svmlight",
-    "mnist",
     "qrels",
     "run",
     "quepid",
@@ -45,7 +43,6 @@ VECTORS_UNFINISHED = "writing"  # a folder beside vectors that are not complete
 _TAR_MAGIC = slice(257, 262)
 _FOLDERS = (
     "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
-    "train-images-idx3-ubyte and its three companions (MNIST), "
     f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
     "Fold1, Fold2, … with train.txt, vali.txt and test.txt (LETOR), "
     "at least two subfolders of text files (labelled texts), a manifest.json of vectors"
@@ -68,7 +65,7 @@ _JSON_KEYS: dict[Kind, tuple[str, ...]] = {"preferences": IDS, "clicks": KEYS}
 def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
-    Folders: ``"beir"``, ``"mnist"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
+    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
     ``tercet vectorise`` writes them). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives). Looks at a few lines
@@ -135,8 +132,6 @@ def _recognise_folder(folder: Path) -> Kind:
         return "vectors"
     if _has_corpus(folder):
         kinds.append("beir")
-    if _has_images(folder):
-        kinds.append("mnist")
     if (folder / NEWSGROUPS_TRAIN).is_dir() and (folder / NEWSGROUPS_TEST).is_dir():
         kinds.append("20newsgroups")
     if any(is_fold(entry) for entry in folder.iterdir()):
@@ -179,15 +174,6 @@ def _has_corpus(folder: Path) -> bool:
     return bool(numbered) and "_id" in parse_json_object(numbered[0][1], corpus, numbered[0][0])
 
 
-def _has_images(folder: Path) -> bool:
-    try:
-        file = mnist_file(folder, "train", "images", 3)
-    except FormatError:  # its only meaning here: there is none
-        return False
-    with open_bytes(file) as stream:
-        return stream.read(4) == b"\0\0\x08\x03"
-
-
 def _has_class_folders(folder: Path) -> bool:
     subfolders = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     return len(subfolders) >= 2 and all(_holds_texts(subfolder) for subfolder in subfolders)
@@ -210,8 +196,6 @@ def _recognise_file(path: Path) -> Kind:
         return _recognise_archive(path)
     if start.startswith(PARQUET_MAGIC):
         return "preferences"
-    if start[:2] == b"\0\0" and start[2:3] and start[2] in IDX_TYPES:
-        raise InputError(f"{path}: this is one IDX file; give the folder that holds the four files of MNIST")
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{path}: this is not a text file; looked for {_FILES}")
     numbered = _first_lines(path)

@@ -105,33 +105,35 @@ class LSIRanker(TermPairRanker):
         if queries.shape[1] != docs.shape[1]:
             raise InputError(
                 f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; fit needs one vocabulary. For two, give "
-                "pairs of texts with the same meaning to fit_mates"
+                "pairs of texts with the same meaning to fit_parallel"
             )
         directions = self._directions(docs, "D")
         return self._choose(directions, directions, queries, docs, prefs)
 
-    def fit_mates(self, Q_mates: Any, D_mates: Any, prefs: Preferences | None = None) -> Self:
+    def fit_parallel(self, Q: Any, D: Any, prefs: Preferences | None = None) -> Self:
         """Find directions common to two vocabularies (cross-language LSI).
 
         Parameters
         ----------
-        Q_mates, D_mates : matrices whose rows i mean the same, in the vocabulary of queries and in that of documents
+        Q, D : matrices whose rows i mean the same, in the vocabulary of queries and in that of documents
         prefs : Preferences on the rows of the two; needed for ``n_components="auto"``
         """
         self._begin(prefs)
         if self.alpha is not None:
             raise ParameterError(
-                f"alpha={self.alpha!r} blends with tf-idf, which pairs each word with itself; mates have two "
+                f"alpha={self.alpha!r} blends with tf-idf, which pairs each word with itself; parallel texts have two "
                 "vocabularies, so alpha must be None"
             )
-        queries, docs = self._check_pair(Q_mates, D_mates)
+        queries, docs = self._check_pair(Q, D)
         if queries.shape[0] != docs.shape[0]:
             raise InputError(
-                f"Q_mates has {queries.shape[0]} rows and D_mates {docs.shape[0]}; rows are mates, so they must agree"
+                f"Q has {queries.shape[0]} rows and D {docs.shape[0]}; rows are parallel texts, so they must agree"
             )
         if isinstance(queries, StoredRows) or isinstance(docs, StoredRows):
-            raise InputError("fit_mates joins the rows of Q_mates and D_mates in memory; give matrices")
-        directions = self._directions(sparse.csr_array(sparse.hstack([queries, docs], format="csr")), "the mates")
+            raise InputError("fit_parallel joins the rows of Q and D in memory; give matrices")
+        directions = self._directions(
+            sparse.csr_array(sparse.hstack([queries, docs], format="csr")), "the parallel texts"
+        )
         n = queries.shape[1]
         return self._choose(directions[:n].copy(), directions[n:].copy(), queries, docs, prefs)
 

@@ -27,6 +27,7 @@ TERM_PAIRS = (
     "repro/jobs",
     "repro/learn*",
     "repro/link*",
+    "repro/readers/*",
     "repro/measuring",
     "repro/tasks",
 )

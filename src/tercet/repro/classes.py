@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data import LabelledTexts, Preferences, read_20newsgroups, read_mnist, read_svmlight
+from tercet.data import LabelledTexts, Preferences, read_20newsgroups, read_svmlight
 from tercet.errors import InputError
 from tercet.measure import average_precision_of_classes
 from tercet.repro.files import found
 from tercet.repro.plan import Data
+from tercet.repro.readers import read_mnist
 from tercet.repro.tasks import TEST_SEED, Scorer, Task, digest_of, wrong_preferences
 from tercet.text import Analyser, Vectoriser
 

@@ -146,7 +146,7 @@ class _Trial:
         Q, D = self.seen.Q, self.seen.D
         if self.fit.mates:
             rows = self.task.mates()
-            learner.fit_mates(Q[rows], D[rows])
+            learner.fit_parallel(Q[rows], D[rows])
         elif prefs is None or self.fit.ranker == "QueryExpansion":
             learner.fit(Q, prefs, D)
         else:

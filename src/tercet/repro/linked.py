@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tercet.data import read_kyoto, read_wikispeedia
 from tercet.errors import MissingExtraError
 from tercet.repro.classes import unit_rows
 from tercet.repro.files import found
 from tercet.repro.links import Links, LinkTask, split_links
 from tercet.repro.plan import Data
+from tercet.repro.readers import read_kyoto, read_wikispeedia
 from tercet.text import Analyser, Vectoriser, find_mentions
 
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does

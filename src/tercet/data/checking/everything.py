@@ -10,7 +10,6 @@ from tercet.data.checking.beir import check_beir
 from tercet.data.checking.problems import MOST_SHOWN, CheckReport, Counts, Findings
 from tercet.data.checking.rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
 from tercet.data.checking.tables import check_clicks, check_preferences, check_qrels, check_quepid, check_run
-from tercet.data.idx import read_mnist
 from tercet.data.lines import FilePath
 from tercet.data.mapped_rows import MappedRows
 from tercet.data.recognise import VECTORS_KIND, Kind, guess, recognise
@@ -79,11 +78,6 @@ def _kind_of(path: Path, found: Findings) -> Kind | None:
         return kind
 
 
-def _check_mnist(path: Path, found: Findings) -> Counts:
-    X, _, X_test, _ = read_mnist(path)  # what it raises is the one problem that is told
-    return {"training images": X.shape[0], "test images": X_test.shape[0]}
-
-
 def _check_vectors(path: Path, found: Findings) -> Counts:
     counts: Counts = {}
     try:
@@ -103,7 +97,6 @@ _CHECKS: dict[Kind, Callable[[Path, Findings], Counts]] = {
     "letor": check_letor,
     "letor-folds": check_folds,
     "svmlight": check_svmlight,
-    "mnist": _check_mnist,
     "qrels": check_qrels,
     "quepid": check_quepid,
     "run": check_run,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data import read_letor_folds
-from tercet.data.parses import read_parses
 from tercet.repro.features.plan import Data
 from tercet.repro.files import MissingDataError
+from tercet.repro.readers import read_parses
 from tercet.repro.tasks import digest_of
 
 

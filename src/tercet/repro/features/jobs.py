@@ -25,7 +25,6 @@ _SECONDS_TO_TIME = 3.0  # no further fit after so many
 CODE = (
     "kernels/*",
     "data/letor*",
-    "data/parses",
     "learn/base",
     "learn/features",
     "learn/linear/*",
@@ -37,6 +36,7 @@ CODE = (
     "repro/features/jobs",
     "repro/features/measuring",
     "repro/features/rankers",
+    "repro/readers/parses",
 )
 
 

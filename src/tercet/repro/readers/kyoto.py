@@ -1,4 +1,4 @@
-"""Articles in two languages, a mate for each; Wikipedia's articles on Kyoto with their translation are such a set."""
+"""Parallel texts: Wikipedia's articles on Kyoto in Japanese, each with its English translation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KYOTO_FILE = "docs.jsonl"
 
 
 @dataclass(frozen=True)
-class Mates:
+class ParallelTexts:
     """Articles, each in Japanese and in English, in file order.
 
     Attributes
@@ -43,7 +43,7 @@ class Mates:
         return len(self.ids)
 
 
-def read_kyoto(path: FilePath) -> Mates:
+def read_kyoto(path: FilePath) -> ParallelTexts:
     """Read Wikipedia's articles on Kyoto in Japanese with their English translation.
 
     Each line is one JSON object with ``id``, ``category``, ``title_ja``, ``title_en`` and the lists of sentences
@@ -55,7 +55,7 @@ def read_kyoto(path: FilePath) -> Mates:
 
     Returns
     -------
-    Mates, of 14,111 articles. Takes about two seconds and 130 MB.
+    ParallelTexts, of 14,111 articles. Takes about two seconds and 130 MB.
 
     Examples
     --------
@@ -64,8 +64,8 @@ def read_kyoto(path: FilePath) -> Mates:
     ...     titles = '"id": "A1", "category": "BDS", "title_ja": "禅", "title_en": "Zen"'
     ...     line = f'{{{titles}, "ja": ["座る。"], "en": ["Sit."]}}'
     ...     _ = pathlib.Path(folder, "docs.jsonl").write_text(line, encoding="utf-8")
-    ...     mates = read_kyoto(folder)
-    >>> mates.titles_en, mates.texts_ja
+    ...     articles = read_kyoto(folder)
+    >>> articles.titles_en, articles.texts_ja
     (('Zen',), ('座る。',))
     """
     file = _the_file(Path(path))
@@ -91,18 +91,18 @@ def read_kyoto(path: FilePath) -> Mates:
             column.append(value)
     if not seen:
         raise FormatError(file, None, "the file holds no articles")
-    return Mates(*map(tuple, columns))
+    return ParallelTexts(*map(tuple, columns))
 
 
 def _the_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = [path / name for name in (KYOTO_FILE, f"{KYOTO_FILE}.gz") if (path / name).is_file()]
-    if len(found) == 2:
+    files = [path / name for name in (KYOTO_FILE, f"{KYOTO_FILE}.gz") if (path / name).is_file()]
+    if len(files) == 2:
         raise FormatError(path, None, f"both {KYOTO_FILE} and {KYOTO_FILE}.gz are here; remove one of them")
-    if not found:
+    if not files:
         raise FormatError(path / KYOTO_FILE, None, "there is no such file, nor with .gz")
-    return found[0]
+    return files[0]
 
 
 def _repeated(identifier: str, path: Path, line: int) -> FormatError:
@@ -115,9 +115,9 @@ def _sentences(record: dict[str, Any], key: str, path: Path, line: int) -> str:
     sentences = json_field(record, key, path, line)
     if not isinstance(sentences, list) or not sentences:
         raise FormatError(path, line, f'"{key}" is {str(sentences)[:40]!r}; a list of one sentence or more is needed')
-    for at, sentence in enumerate(sentences):
+    for number, sentence in enumerate(sentences):
         if not isinstance(sentence, str):
-            raise FormatError(path, line, f'"{key}"[{at}] is {str(sentence)[:40]!r}; a string is needed')
+            raise FormatError(path, line, f'"{key}"[{number}] is {str(sentence)[:40]!r}; a string is needed')
     joined = "\n".join(sentences)
     problem = None if joined.isascii() else surrogate_problem(joined)
     if problem is not None:

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.linked_corpus import article
-from tercet.data import linked
-from tercet.data.linked import GRAPH, TEXTS, read_wikispeedia
-from tercet.data.mates import read_kyoto
 from tercet.errors import FormatError
+from tercet.repro.readers import read_kyoto, read_wikispeedia, wikispeedia
+from tercet.repro.readers.wikispeedia import GRAPH, TEXTS
 
 COMMENTS = "# The list of all things.\n# FORMAT:   a   b\n#\n\n"
 
@@ -59,7 +58,7 @@ def unpacked(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 class TestWikispeedia:
-    def check(self, read: linked.LinkedTexts) -> None:
+    def check(self, read: wikispeedia.LinkedTexts) -> None:
         assert read.ids == ("Zebra", "Åland", "AC/DC")
         assert read.links.dtype == np.int64
         assert read.links.tolist() == [[0, 1], [0, 2], [1, 0]]
@@ -179,7 +178,7 @@ class TestWikispeedia:
         folder = unpacked(tmp_path / "folder", FILES)
         for bound, size in (("LARGEST_FILE", 300), ("LARGEST_COLLECTION", 1200)):
             with monkeypatch.context() as patched:
-                patched.setattr(linked, bound, size)
+                patched.setattr(wikispeedia, bound, size)
                 for path in (tmp_path / "w.tar.gz", folder):
                     with pytest.raises(FormatError, match="beyond any real copy of Wikispeedia"):
                         read_wikispeedia(path)

@@ -1,0 +1,16 @@
+"""Readers of the papers' data sets that nothing but a reproduction needs; one file for each set."""
+
+from tercet.repro.readers.kyoto import ParallelTexts, read_kyoto
+from tercet.repro.readers.mnist import read_mnist
+from tercet.repro.readers.parses import ScoredRows, read_parses
+from tercet.repro.readers.wikispeedia import LinkedTexts, read_wikispeedia
+
+__all__ = [
+    "LinkedTexts",
+    "ParallelTexts",
+    "ScoredRows",
+    "read_kyoto",
+    "read_mnist",
+    "read_parses",
+    "read_wikispeedia",
+]
