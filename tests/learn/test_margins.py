@@ -11,23 +11,11 @@ from hypothesis import strategies as st
 
 import oracles
 import tercet as tc
-from support.learners import LEARNERS, N_TERMS, Killed, kill_at, made_data, made_tasks, same_bits, step_rates
+from support.learners import N_TERMS, Killed, every_learner, kill_at, made_data, made_tasks, same_bits, step_rates
 from support.random_data import as_vectors
 from tercet.errors import InputError
 from tercet.kernels.lowrank import lowrank_advance
 
-MADE = {
-    **LEARNERS,
-    "sparse-refit": lambda: tc.SparseRanker(rate=3.0, l1=1e-3, shrink_every=7, refit=True),
-    "sparse-thinned": lambda: tc.SparseRanker(
-        rate=0.5, schedule="constant", sparsify="thin", density=0.4, shrink_towards="identity"
-    ),
-    "grouped": lambda: tc.GroupSparseRanker(rate=3.0, l1=1e-3, shrink_every=7),
-    "hashed": lambda: tc.HashedRanker(rate=0.3, n_buckets=97),
-    "pruned": lambda: tc.PrunedRanker(rate=0.5, n_kept=4, n_rounds=2),
-    "lowrank-averaged": lambda: tc.LowRankRanker(n_components=5, rate=0.3, averaged=True, n_frequent=8),
-}
-every_learner = pytest.mark.parametrize("make", MADE.values(), ids=MADE.keys())
 seeds = st.integers(0, 10**6)
 
 
@@ -57,7 +45,7 @@ def expanded(weights):
 # -- one margin for all -------------------------------------------------------------------------------------------
 
 
-@every_learner
+@every_learner("margin")
 @settings(max_examples=5)
 @given(seed=seeds, margin=st.floats(0.01, 5.0))
 def test_equal_margins_are_the_margin_of_the_ranker_to_the_bit(make, seed, margin):
@@ -163,12 +151,12 @@ def test_margins_are_shuffled_with_their_preferences():
     assert not same_bits(shuffled.weights_, tc.DenseRanker(rate=0.9).fit(Q, prefs[order], D).weights_)
 
 
-@pytest.mark.parametrize("name", sorted(MADE.keys() - {"pruned", "sparse-refit", "sparse-thinned", "grouped"}))
-def test_two_halves_of_partial_fit_are_the_whole(name):
+@every_learner("halves")
+def test_two_halves_of_partial_fit_are_the_whole(make):
     Q, D, prefs = made_data(3)
     own = with_margins(prefs, drawn_margins(3, len(prefs)))
-    whole = MADE[name]().fit(Q, own, D)
-    halves = MADE[name]().partial_fit(Q, own[:23], D).partial_fit(Q, own[23:], D)
+    whole = make().fit(Q, own, D)
+    halves = make().partial_fit(Q, own[:23], D).partial_fit(Q, own[23:], D)
     assert same_bits(whole.weights_, halves.weights_)
 
 

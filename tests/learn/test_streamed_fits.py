@@ -2,65 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.learners import Killed, kill_at, same_bits
+from support.learners import LEARNERS, Killed, every_learner, kill_at, same_bits
 from support.memory import growth_of
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.data.shards import MappedRows, write_shards
 from tercet.errors import InputError
-from tercet.learn import RANKERS
 from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK
 
 N_TERMS = 30
 N_STEPS = 2 * CHUNK + 100
-
-Make = Callable[[], tc.learn.TermPairRanker]
-
-
-def words() -> tc.CorrelatedWords:
-    rng = np.random.default_rng(5)
-    return tc.CorrelatedWords(n_frequent=10, n_bins=3).fit(random_texts(rng, 60, N_TERMS))
-
-
-LEARNERS: dict[str, Make] = {
-    "CosineRanker": lambda: tc.CosineRanker(),
-    "DiagonalRanker": lambda: tc.DiagonalRanker(rate=0.7),
-    "DenseRanker": lambda: tc.DenseRanker(rate=3.0),
-    "DenseRanker without a diagonal": lambda: tc.DenseRanker(rate=0.4, schedule="constant", diagonal="zero"),
-    "SparseRanker": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_every=7),
-    "SparseRanker around the identity": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_towards="identity"),
-    "SparseRanker thinned": lambda: tc.SparseRanker(rate=3.0, sparsify="thin", density=0.3),
-    "GroupSparseRanker": lambda: tc.GroupSparseRanker(rate=3.0, l1=1e-4, shrink_every=7),
-    "GroupSparseRanker by columns": lambda: tc.GroupSparseRanker(rate=3.0, l1=1e-4, by="columns"),
-    "LowRankRanker": lambda: tc.LowRankRanker(n_components=5, rate=0.3),
-    "LowRankRanker scaled": lambda: tc.LowRankRanker(n_components=5, rate=0.3, scale_documents=True, tied=True),
-    "LowRankRanker averaged": lambda: tc.LowRankRanker(n_components=5, rate=0.3, averaged=True, diagonal="learned"),
-    "LowRankRanker of frequent words": lambda: tc.LowRankRanker(n_components=5, rate=0.3, n_frequent=9),
-    "MultiTaskRanker": lambda: tc.MultiTaskRanker(n_components=4, rate=0.3, n_frequent=11),
-    "MultiTaskRanker documents": lambda: tc.MultiTaskRanker(n_components=4, rate=0.3, shared="documents"),
-    "PrunedRanker": lambda: tc.PrunedRanker(n_kept=5, n_rounds=3, rate=3.0),
-    "HashedRanker": lambda: tc.HashedRanker(n_buckets=101, rate=0.5),
-    "CorrelatedRanker": lambda: tc.CorrelatedRanker(
-        words=words(), ranker=tc.LowRankRanker(n_components=4, diagonal=None)
-    ),
-    "CorrelatedRanker by place": lambda: tc.CorrelatedRanker(
-        words=words(), variant="by-place", ranker=tc.LowRankRanker(n_components=4, diagonal=None)
-    ),
-    "CorrelatedRanker sparse": lambda: tc.CorrelatedRanker(
-        words=words(), ranker=tc.SparseRanker(rate=3.0, l1=1e-4, refit=False)
-    ),
-    # The inner products of few texts are taken as a whole; of many, see below.
-    "LSIRanker": lambda: tc.LSIRanker(n_components="auto", alpha="auto"),
-}
-learners = pytest.mark.parametrize("make", LEARNERS.values(), ids=LEARNERS.keys())
 
 
 @pytest.fixture(scope="module")
@@ -74,27 +33,22 @@ def data(tmp_path_factory: pytest.TempPathFactory):
     return Q, D, random_preferences(rng, N_STEPS, 50, 25), *stored
 
 
-def test_every_ranker_is_tried():
-    assert {name.split()[0] for name in LEARNERS} == set(RANKERS)
-
-
-@learners
+@every_learner()
 def test_a_fit_on_stored_rows_has_the_bits_of_one_in_memory(make, data):
     Q, D, prefs, stored_Q, stored_D = data
-    expected = make().fit(Q, prefs, D)
-    ranker = make().fit(stored_Q, prefs, stored_D)
+    expected = make(n_terms=N_TERMS).fit(Q, prefs, D)
+    ranker = make(n_terms=N_TERMS).fit(stored_Q, prefs, stored_D)
     assert same_bits(ranker.weights_, expected.weights_)
-    assert same_bits(make().fit(Q, prefs, stored_D).weights_, expected.weights_)
+    assert same_bits(make(n_terms=N_TERMS).fit(Q, prefs, stored_D).weights_, expected.weights_)
     np.testing.assert_array_equal(ranker.margins(stored_Q, prefs, stored_D), expected.margins(Q, prefs, D))
     for found, wanted in zip(ranker.rank(stored_Q, stored_D, 7), expected.rank(Q, D, 7), strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("name", sorted(set(LEARNERS) - {"LSIRanker", "SparseRanker thinned"}))  # which do not
-def test_learning_on_from_stored_rows_has_the_same_bits(name, data):
+@every_learner("learns on")
+def test_learning_on_from_stored_rows_has_the_same_bits(make, data):
     Q, D, prefs, stored_Q, stored_D = data
-    make = LEARNERS[name]
-    expected, ranker = make().fit(Q, prefs, D), make().fit(Q, prefs, D)
+    expected, ranker = (make(n_terms=N_TERMS).fit(Q, prefs, D) for _ in range(2))
     expected.partial_fit(Q, prefs[:5000], D)
     ranker.partial_fit(stored_Q, prefs[:5000], stored_D)
     assert same_bits(ranker.weights_, expected.weights_)
@@ -175,11 +129,12 @@ def test_sources_draw_the_same_from_stored_rows(kind, data):
 @pytest.mark.parametrize("name", ["LowRankRanker scaled", "SparseRanker", "PrunedRanker", "CorrelatedRanker"])
 def test_a_killed_run_goes_on_to_the_same_bits(name, data, tmp_path):
     _, _, prefs, Q, D = data
-    expected = LEARNERS[name]().fit(Q, prefs, D)
+    make = partial(LEARNERS[name].make, n_terms=N_TERMS)
+    expected = make().fit(Q, prefs, D)
     with pytest.raises(Killed):
-        LEARNERS[name]().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept", every=1), kill_at(CHUNK + 1)])
+        make().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept", every=1), kill_at(CHUNK + 1)])
     reopened = [MappedRows.open(rows.path) for rows in (Q, D)]
-    ranker = LEARNERS[name]().fit(reopened[0], prefs, reopened[1], callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    ranker = make().fit(reopened[0], prefs, reopened[1], callbacks=[tc.Checkpoint(tmp_path / "kept")])
     assert same_bits(ranker.weights_, expected.weights_)
 
 

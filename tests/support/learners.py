@@ -2,27 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
 import numpy as np
+import pytest
 
 import tercet as tc
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
+from tercet.learn import (
+    CorrelatedRanker,
+    CosineRanker,
+    DenseRanker,
+    DiagonalRanker,
+    GroupSparseRanker,
+    HashedRanker,
+    LowRankRanker,
+    LSIRanker,
+    MultiTaskRanker,
+    PrunedRanker,
+    SparseRanker,
+    TermPairRanker,
+)
 from tercet.learn.schedules import rates
+from tercet.text import CorrelatedWords
 
 N_TERMS = 12
 
 
-LEARNERS = {
-    "diagonal": lambda: tc.DiagonalRanker(rate=0.7),
-    "dense": lambda: tc.DenseRanker(rate=3.0),
-    "dense-constant": lambda: tc.DenseRanker(rate=0.4, schedule="constant"),
-    "dense-no-diagonal": lambda: tc.DenseRanker(rate=0.4, schedule="constant", diagonal="zero"),
-    "sparse": lambda: tc.SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False),
-    "lowrank": lambda: tc.LowRankRanker(n_components=5, rate=0.3),
-    "lowrank-scaled": lambda: tc.LowRankRanker(n_components=5, rate=0.3, scale_documents=True),
-    "lowrank-learned": lambda: tc.LowRankRanker(n_components=5, rate=0.3, diagonal="learned"),
-    "tied": lambda: tc.LowRankRanker(n_components=5, rate=0.3, tied=True, identity_weight=2.0),
+@dataclass(frozen=True)
+class Learner:
+    """How a term-pair ranker of ``n_terms`` words is made, and which contracts it cannot keep, and why."""
+
+    make: Callable[..., TermPairRanker]
+    cannot: dict[str, str] = field(default_factory=dict)
+
+
+CONTRACTS = {
+    "halves": "two halves of partial_fit are the whole fit",
+    "learns on": "partial_fit goes on where a fit ended",
+    "seed": "the same seed gives the same bits, another seed another order",
+    "checkerboard": "it ranks texts that share no word",
+    "margin": "each preference may have a margin of its own",
+    "resumes": "a killed fit goes on from its checkpoint to the same bits",
 }
+
+
+@cache
+def some_words(n_terms: int) -> CorrelatedWords:
+    rng = np.random.default_rng(5)
+    return CorrelatedWords(n_frequent=10, n_bins=3).fit(random_texts(rng, 60, n_terms))
+
+
+def few_factors() -> LowRankRanker:
+    return LowRankRanker(n_components=4, diagonal=None)
+
+
+ENDS_OTHERWISE = {"halves": "a fit ends with a step of its own: refitting, pruning or averaging"}
+HAS_FEW_WORDS = {"checkerboard": "it has weights for too few of the words"}
+CHOOSES_ITS_WORDS = {
+    "checkerboard": "its words are those of other texts",
+    "margin": "the margin is that of the ranker inside",
+    "seed": "shuffle and epochs are those of the ranker inside",
+}
+
+# The first word of a name is the class. test_every_ranker_is_in_the_table holds that each has one.
+LEARNERS: dict[str, Learner] = {
+    "CosineRanker": Learner(
+        lambda **_: CosineRanker(), dict.fromkeys(CONTRACTS, "it has nothing to learn, and no such parameter")
+    ),
+    "DiagonalRanker": Learner(
+        lambda **_: DiagonalRanker(rate=0.7), {"checkerboard": "a diagonal cannot match words that are never shared"}
+    ),
+    "DenseRanker": Learner(lambda **_: DenseRanker(rate=3.0)),
+    "DenseRanker at a constant rate": Learner(lambda **_: DenseRanker(rate=0.4, schedule="constant")),
+    "DenseRanker without a diagonal": Learner(lambda **_: DenseRanker(rate=0.4, schedule="constant", diagonal="zero")),
+    "SparseRanker": Learner(lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False)),
+    "SparseRanker refitted": Learner(lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_every=7), ENDS_OTHERWISE),
+    "SparseRanker around the identity": Learner(
+        lambda **_: SparseRanker(rate=3.0, l1=1e-4, shrink_towards="identity", refit=False)
+    ),
+    "SparseRanker thinned": Learner(
+        lambda **_: SparseRanker(rate=3.0, sparsify="thin", density=0.3),
+        ENDS_OTHERWISE | {"learns on": "its density is reached by a fit alone"},
+    ),
+    "GroupSparseRanker": Learner(lambda **_: GroupSparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False)),
+    "GroupSparseRanker by columns": Learner(
+        lambda **_: GroupSparseRanker(rate=3.0, l1=1e-4, by="columns"), ENDS_OTHERWISE
+    ),
+    "LowRankRanker": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3)),
+    "LowRankRanker scaled": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, scale_documents=True)),
+    "LowRankRanker with a diagonal": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, diagonal="learned")),
+    "LowRankRanker tied": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, tied=True, identity_weight=2.0)),
+    "LowRankRanker averaged": Learner(
+        lambda **_: LowRankRanker(n_components=5, rate=0.3, averaged=True, diagonal="learned")
+    ),
+    "LowRankRanker of frequent words": Learner(
+        lambda **_: LowRankRanker(n_components=5, rate=0.3, n_frequent=9), HAS_FEW_WORDS
+    ),
+    "MultiTaskRanker": Learner(lambda **_: MultiTaskRanker(n_components=4, rate=0.3, n_frequent=11), HAS_FEW_WORDS),
+    "MultiTaskRanker documents": Learner(lambda **_: MultiTaskRanker(n_components=4, rate=0.3, shared="documents")),
+    "PrunedRanker": Learner(lambda **_: PrunedRanker(n_kept=5, n_rounds=3, rate=3.0), ENDS_OTHERWISE | HAS_FEW_WORDS),
+    "HashedRanker": Learner(
+        lambda **_: HashedRanker(n_buckets=101, rate=0.5), {"checkerboard": "its pairs of words share few buckets"}
+    ),
+    "CorrelatedRanker": Learner(
+        lambda n_terms=N_TERMS: CorrelatedRanker(words=some_words(n_terms), ranker=few_factors()), CHOOSES_ITS_WORDS
+    ),
+    "CorrelatedRanker by place": Learner(
+        lambda n_terms=N_TERMS: CorrelatedRanker(words=some_words(n_terms), variant="by-place", ranker=few_factors()),
+        CHOOSES_ITS_WORDS,
+    ),
+    "CorrelatedRanker sparse": Learner(
+        lambda n_terms=N_TERMS: CorrelatedRanker(
+            words=some_words(n_terms), ranker=SparseRanker(rate=3.0, l1=1e-4, refit=False)
+        ),
+        CHOOSES_ITS_WORDS,
+    ),
+    # The inner products of few texts are taken as a whole.
+    "LSIRanker": Learner(
+        lambda **_: LSIRanker(n_components="auto", alpha="auto"),
+        dict.fromkeys(CONTRACTS, "it takes no steps: its directions are those of the documents"),
+    ),
+}
+
+
+def every_learner(contract: str | None = None) -> pytest.MarkDecorator:
+    """Runs a test for each learner as ``make``; of a contract, for each that can keep it."""
+    kept = {name: learner.make for name, learner in LEARNERS.items() if contract not in learner.cannot}
+    return pytest.mark.parametrize("make", kept.values(), ids=kept.keys())
 
 
 def made_data(seed: int, n: int = 60):
