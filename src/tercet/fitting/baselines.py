@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
 
+from tercet.choose import choose, settings_of, try_all
 from tercet.fitting.space import Space
 from tercet.learn import RM3Expansion
 from tercet.measure import Evaluation
@@ -43,14 +43,9 @@ def evaluate_rm3(space: Space, measures: list[str]) -> tuple[Evaluation, dict[st
     """
     some = at_most(space.validation, max(_FEWEST_QUERIES, _MOST_SCORES // space.validation.D.shape[0]))
     rm3 = _fitted(space, some)
-    best: tuple[float, dict[str, Any]] | None = None
-    for values in product(*RM3_GRID.values()):
-        setting = dict(zip(RM3_GRID, values, strict=True))
-        value = _expanded(rm3, some, setting)(space.start)
-        if best is None or value > best[0]:
-            best = value, setting
-    assert best is not None
-    return _expanded(_fitted(space, space.test), space.test, best[1]).evaluate(space.start, measures), best[1]
+    trials = try_all(settings_of(RM3_GRID), lambda setting: _expanded(rm3, some, setting)(space.start))
+    setting = trials[choose(trials)].setting
+    return _expanded(_fitted(space, space.test), space.test, setting).evaluate(space.start, measures), setting
 
 
 def _fitted(space: Space, held_out: HeldOutQueries) -> RM3Expansion:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.choose import Trial, choose
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade, check_seed
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
@@ -238,11 +239,13 @@ def _judged_task(
         taught = [queries[qid] for qid in train]  # words that only these have can be learned, and no others
         D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values()), queries=taught))
         Q = sparse.csr_array(vectoriser.transform_queries(list(queries.values())))
-        choose, report = (HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out)
+        to_choose, to_report = (
+            HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out
+        )
         if linked:
             own = [np.array([doc_rows[qid] for qid in part]) for part in held_out]
-            choose, report = replace(choose, exclude=own[0]), replace(report, exclude=own[1])
-        return Q, D, choose, report
+            to_choose, to_report = replace(to_choose, exclude=own[0]), replace(to_report, exclude=own[1])
+        return Q, D, to_choose, to_report
 
     sampler = JudgementSampler.from_qrels(train, n_docs=len(docs), query_rows=query_rows, doc_rows=doc_rows)
     n_judgements = sum(map(len, train.values()))
@@ -300,7 +303,7 @@ def _labelled_task(
     y = np.asarray(labels)
     order = np.random.default_rng(random_state).permutation(len(texts))
     size = max(2, round(len(texts) * HELD_OUT_SHARE))
-    choose, rest = order[:size], order[size:]
+    to_choose, rest = order[:size], order[size:]
     if test is None:
         report, rest = rest[:size], rest[size:]
         split = "A tenth of the texts was held out for validation and another for testing."
@@ -323,7 +326,7 @@ def _labelled_task(
         taught = [texts[i] for i in rest]
         D = sparse.csr_array(vectoriser.fit_transform_docs(taught))
         Q = sparse.csr_array(vectoriser.transform_queries(taught))
-        validation = held_out(vectoriser, [texts[i] for i in choose], y[choose])
+        validation = held_out(vectoriser, [texts[i] for i in to_choose], y[to_choose])
         return Q, D, validation, held_out(vectoriser, *tested)
 
     data = {"kind": "labelled texts", "n_texts": len(texts), "n_classes": len(set(labels))}
@@ -364,29 +367,10 @@ def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], S
     for each in analysers if analyser is None else [analyser]:
         found = [task.space(weighting, each) for weighting in WEIGHTINGS]
         one = max(found, key=lambda space: space.validation(space.start))
-        if best is None or _gain(one, best.validation.values(best.start), one.validation.values(one.start)).is_clear:
+        if best is None or one.gain(best.validation.values(best.start), one.validation.values(one.start)).is_clear:
             spaces, best = found, one
     assert best is not None
     return spaces, best
-
-
-class _Gain(NamedTuple):
-    """A change of validation values for the better, and its standard error over queries."""
-
-    mean: float
-    error: float
-    n_queries: int
-
-    @property
-    def is_clear(self) -> bool:
-        return self.mean > self.error
-
-
-def _gain(space: Space, before: NDArray[np.float64], after: NDArray[np.float64]) -> _Gain:
-    sign = 1.0 if space.validation.measure.higher_is_better else -1.0
-    gain = sign * (after - before)
-    error = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else float("inf")
-    return _Gain(float(gain.mean()), error, gain.size)
 
 
 def _learn(
@@ -401,14 +385,16 @@ def _learn(
         source = SampledSource(task.sampler, n_steps, random_state=seed)
         return ranker.fit(space.Q, source, space.D, callbacks=callbacks).weights_
 
-    found = []
+    trials = []
     for candidate in task.candidates:
         if candidate["start"] == "lsi" and min(space.D.shape) <= candidate["n_components"]:
             # Too few documents or words to have that many directions.
             candidate = {**candidate, "start": "random"}
         one = train(candidate, random_state, curves.of(candidate))
-        found.append((*_blend(space, one, candidate["identity_weight"]), one, candidate))
-    _, extra, weights, candidate = max(found, key=lambda each: each[0])
+        value, extra = _blend(space, one, candidate["identity_weight"])
+        trials.append(Trial(candidate, np.array(value), result=(one, extra)))
+    best = trials[choose(trials)]
+    candidate, (weights, extra) = best.setting, best.result
     curves.choose(candidate)
     chosen = {"vectors": space.name, "steps": n_steps, **candidate}
     if n_models > 1:
@@ -433,7 +419,7 @@ def _decide(
     space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str, n_models: int
 ) -> tuple[bool, str]:
     """Accept learning only when it beats the start on validation by more than one standard error."""
-    gain = _gain(space, before, after)
+    gain = space.gain(before, after)
     accepted = gain.is_clear
     learning = "Learning" if n_models == 1 else f"Learning (the mean of {n_models} models)"
     verdict = "accepted" if accepted else f"declined; the model is {space.name}"

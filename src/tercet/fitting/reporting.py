@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.choose import standard_error
 from tercet.fitting.baselines import at_most, evaluate_rm3
 from tercet.fitting.model import TextModel
 from tercet.fitting.space import Space
@@ -155,11 +156,12 @@ def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
 
 def _learning(outcome: Outcome) -> Learning:
     gain = outcome.after - outcome.before
+    error = standard_error(gain)
     return Learning(
         start=float(outcome.before.mean()),
         final=float(outcome.after.mean()),
         difference=float(gain.mean()),
-        standard_error=float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else None,
+        standard_error=None if np.isnan(error) else error,
         n_queries=gain.size,
         curves=tuple(outcome.curves.curves),
         curve_start=outcome.curves.start,

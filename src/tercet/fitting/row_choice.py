@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from tercet.choose import Trial, choose, standard_error
 from tercet.data import LetorData, query_folds
 from tercet.data.sampling import check_seed
 from tercet.errors import InputError, ParameterError
@@ -19,7 +20,7 @@ from tercet.fitting.feature_report import CHOICES, Choice, PathPoint
 from tercet.kernels.compiler import announce_compilation
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.learn.features import FeatureRanker
-from tercet.learn.linear import FTRLRanker, L1Path, l1_path
+from tercet.learn.linear import FTRLRanker, l1_path
 from tercet.learn.linear.sparse import SparseLinearRanker
 from tercet.learn.progress import SHOW_AFTER_SECONDS, ProgressBar
 from tercet.learn.rls import KernelLeastSquares, choose_rls
@@ -228,15 +229,15 @@ class Plan:
         y, qid = held.y[mixed], held.qid[mixed]
         columns = (measure_rows(held.scores[mixed, i], y, qid, self.measure) for i in range(len(tried)))
         table = np.stack([column.values[:, 0] for column in columns])  # (n, n_queries)
-        higher = table if self.measure.higher_is_better else -table
-        path = L1Path(tried.l1s, np.stack([each.coef_ for each in tried.rankers]), ())
-        best = path.best(higher)
-        chosen = best if self.rule == "best" else path.sparsest(higher, paired=True)
-        n_queries = table.shape[1]
-        errors = (table - table[best]).std(axis=1, ddof=1) / np.sqrt(n_queries) if n_queries > 1 else None
+        sizes = [np.inf if n_used is None else n_used for n_used in tried.n_used]
+        trials = [Trial({"l1": l1}, row, size) for l1, row, size in zip(tried.l1s.tolist(), table, sizes, strict=True)]
+        higher = self.measure.higher_is_better
+        best = trials[choose(trials, higher_is_better=higher)]
+        chosen = choose(trials, self.rule, higher_is_better=higher, paired=True)
+        errors = [standard_error(trial.values - best.values) for trial in trials]
         return chosen, tuple(
-            PathPoint(float(l1), int(n_used), float(mean), None if errors is None else float(errors[i]))
-            for i, (l1, n_used, mean) in enumerate(zip(tried.l1s, path.n_used, table.mean(axis=1), strict=True))
+            PathPoint(trial.setting["l1"], int(trial.size), trial.mean, None if np.isnan(error) else error)
+            for trial, error in zip(trials, errors, strict=True)
         )
 
     def best_feature(self, data: LetorData) -> SingleFeature:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.choose import Gain
 from tercet.measure.held_out import HeldOutQueries
 from tercet.text import Vectoriser
 from tercet.weights import Identity, Weights
@@ -26,3 +29,7 @@ class Space:
     def start(self) -> Weights:
         """Words match themselves only."""
         return Weights([Identity(n_terms=self.D.shape[1])])
+
+    def gain(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> Gain:
+        """How much better the values of validation queries became."""
+        return Gain.between(before, after, higher_is_better=self.validation.measure.higher_is_better)

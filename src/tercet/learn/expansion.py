@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.choose import Trial, choose, settings_of
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE
@@ -98,22 +99,22 @@ class _Expansion(BaseEstimator):
         docs, scores = self._rank(queries, max(grid[self._depth_name]))
         own_margins = matching_margins(self._own(queries), self._docs, prefs)
         others = [name for name in grid if name not in (self._depth_name, self._weight_name)]
-        best: tuple[float, Setting] | None = None
+        trials: list[Trial] = []
         for depth in grid[self._depth_name]:
             pooled = self._pooled(self._found(docs[:, :depth], scores[:, :depth]))
-            for values in product(*(grid[name] for name in others)):
-                setting = {self._depth_name: depth, **dict(zip(others, values, strict=True))}
+            for other_values in settings_of({name: grid[name] for name in others}):
+                setting = {self._depth_name: depth, **other_values}
                 added = self._added(pooled, setting)
                 added_margins, nothing = matching_margins(added, self._docs, prefs), _is_empty(added)
                 for weight in grid[self._weight_name]:
                     own_weight, added_weight = self._weights(float(weight), nothing)
                     margins = own_weight[prefs.query] * own_margins + added_weight * added_margins
-                    loss = rank_loss(margins, prefs.weight)
-                    if best is None or loss < best[0]:
-                        best = loss, {**setting, self._weight_name: weight}
-        assert best is not None
-        self.rank_loss_ = best[0]
-        for name, value in best[1].items():
+                    trials.append(
+                        Trial({**setting, self._weight_name: weight}, np.array(rank_loss(margins, prefs.weight)))
+                    )
+        best = trials[choose(trials, higher_is_better=False)]
+        self.rank_loss_ = best.mean
+        for name, value in best.setting.items():
             setattr(self, f"{name}_", value)
         return self
 

@@ -1,9 +1,8 @@
-"""Measures, evaluation, significance, learning curves, and blends chosen by what they measure."""
+"""Measures, evaluation, significance, and blends chosen by what they measure."""
 
 from tercet.measure.arrays import average_precision_by_class, measure_block
 from tercet.measure.blending import Blend, blend
-from tercet.measure.comparing import Comparison, Contrast, compare, compare_evaluations
-from tercet.measure.curves import CurvePoint, LearningCurve
+from tercet.measure.comparing import Comparison, PairContrast, compare, compare_evaluations
 from tercet.measure.evaluate import Evaluation, evaluate
 from tercet.measure.held_out import HeldOutQueries, average_precision_of_classes
 from tercet.measure.letor import measure_rows
@@ -14,13 +13,11 @@ from tercet.measure.significance import PairedTest, bonferroni, holm, paired_tes
 __all__ = [
     "Blend",
     "Comparison",
-    "Contrast",
-    "CurvePoint",
     "Evaluation",
     "HeldOutQueries",
-    "LearningCurve",
     "Measure",
     "Orders",
+    "PairContrast",
     "PairedTest",
     "average_precision_by_class",
     "average_precision_of_classes",

@@ -24,7 +24,7 @@ _QUERIES_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class PairContrast:
     """One system against another by one measure.
 
     Attributes
@@ -60,7 +60,7 @@ class Comparison:
     """
 
     systems: dict[str, Evaluation]
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[PairContrast, ...]
     method: str
     correction: str
     missing: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -238,7 +238,7 @@ def compare_evaluations(
             difference = -difference
         wins, losses = int((difference > _TIE).sum()), int((difference < -_TIE).sum())
         ties = len(difference) - wins - losses
-        contrasts.append(Contrast(system, against, measure, test, p_value, wins, ties, losses))
+        contrasts.append(PairContrast(system, against, measure, test, p_value, wins, ties, losses))
     return Comparison(dict(systems), tuple(contrasts), method, correction)
 
 

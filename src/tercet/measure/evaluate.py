@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from tercet.choose import standard_error
 from tercet.errors import InputError
 from tercet.measure.formulas import Standing, compute, find_standing, has_relevant
 from tercet.measure.names import Measure, parse_measure, parse_measures
@@ -65,8 +66,7 @@ class Evaluation:
 
     def standard_error(self, name: str | Measure) -> float:
         """Standard error of the mean; NaN when there is one query only."""
-        values = self[name]
-        return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+        return standard_error(self[name])
 
     def interval(self, name: str | Measure, level: float = 0.95) -> tuple[float, float]:
         """Student's t interval of the mean; both ends NaN when there is one query only."""

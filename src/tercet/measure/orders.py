@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet.errors import InputError
-from tercet.learn.rls.orders import disagreement, pair_counts
+from tercet.kernels.orders import disagreement, pair_counts
 from tercet.measure.letor import checked_ids, checked_scores
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from tercet.choose import standard_error
 from tercet.errors import InputError
 from tercet.measure.evaluate import Evaluation
 from tercet.measure.names import Measure
@@ -82,7 +83,7 @@ def paired_test(
     random = np.random.default_rng(random_state)
     p_value = _P_VALUES[method](differences, n, random)
     if method in ("t", "wilcoxon"):
-        error = _standard_error(differences)
+        error = standard_error(differences)
         half = float(stats.t.ppf((1 + _LEVEL) / 2, len(differences) - 1)) * error
         low, high = mean - half, mean + half
     else:
@@ -174,13 +175,9 @@ def _aligned(
     return a[measure], b[measure][[row_in_b[qid] for qid in a.qids]]
 
 
-def _standard_error(differences: NDArray[np.float64]) -> float:
-    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
-
-
 def _t(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
     # Not scipy.stats.ttest_1samp, which warns when all differences are nearly the same.
-    error = _standard_error(differences)
+    error = standard_error(differences)
     if error == 0.0:
         return 0.0
     return float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from tercet.choose import Trial, choose
 from tercet.errors import InputError
 from tercet.learn.linear.base import scores
 from tercet.learn.linear.ftrl import FTRLRanker
@@ -64,8 +65,7 @@ class L1Path:
         values : a validation measure of each ranker (n,), or of each ranker and query (n, n_queries); or a callable
             that gives the value or values of one ranker
         """
-        means = self._checked(values).mean(axis=1)
-        return min(range(len(self)), key=lambda i: (-means[i], self.n_used[i], i))
+        return choose(self._trials(values))
 
     def sparsest(
         self,
@@ -91,16 +91,9 @@ class L1Path:
         >>> path.sparsest([[0.1, 0.1, 0.2], [0.3, 0.5, 0.4], [0.2, 0.6, 0.43]])
         1
         """
-        table = self._checked(values)
-        if table.shape[1] < 2:
-            raise InputError("a standard error needs the values of two or more queries, (n_l1s, n_queries)")
-        means, best = table.mean(axis=1), self.best(table)
-        spread = table[best] - table if paired else table[[best]]
-        error = spread.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
-        good = np.flatnonzero(means >= means[best] - n_errors * error)
-        return int(min(good, key=lambda i: (self.n_used[i], -means[i], i)))
+        return choose(self._trials(values), "sparsest", n_errors=n_errors, paired=paired)
 
-    def _checked(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> NDArray[np.float64]:
+    def _trials(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> list[Trial]:
         given = self.values(values) if callable(values) else np.asarray(values, dtype=np.float64)
         table = given[:, None] if given.ndim == 1 else given
         if table.ndim != 2 or len(table) != len(self) or not table.size:
@@ -108,7 +101,9 @@ class L1Path:
         if not np.isfinite(table).all():
             row, column = np.argwhere(~np.isfinite(table))[0]
             raise InputError(f"values[{row}, {column}] is {table[row, column]}; every value must be finite")
-        return table
+        return [
+            Trial({"l1": l1}, row, size) for l1, row, size in zip(self.l1s.tolist(), table, self.n_used, strict=True)
+        ]
 
 
 def l1_path(

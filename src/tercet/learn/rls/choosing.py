@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from tercet.choose import Trial, choose, settings_of
 from tercet.errors import InputError, ParameterError
+from tercet.kernels.orders import disagreement, pair_counts
 from tercet.learn.linear.queries import query_numbers
 from tercet.learn.rls.base import KernelLeastSquares
 from tercet.learn.rls.columns import Shared
 from tercet.learn.rls.kernel import Matrix
-from tercet.learn.rls.orders import disagreement, pair_counts
 from tercet.learn.rls.path import checked_l2s
 from tercet.learn.rls.ranker import RankRLS
 
@@ -105,20 +105,22 @@ def choose_rls(
     shared = Shared() if can_share else None
     errors = []
     for setting in settings:
-        each = clone(pattern).set_params(**setting)
-        each._check_params()
-        training = each._posed(rows, comparisons, queries, shared)
-        scores = each._held_out(training, each._fold_of(training, folds), penalties)
+        candidate = clone(pattern).set_params(**setting)
+        candidate._check_params()
+        training = candidate._posed(rows, comparisons, queries, shared)
+        scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
         errors.append([disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T])
-    found = np.array(errors)
-    at, place = _best(found.mean(axis=2), penalties)
-    chosen = clone(pattern).set_params(**settings[at], l2=float(penalties[place]))
-    return RLSGrid(settings, penalties, found, chosen.fit(X, y, qid=qid))
+    by_query = np.array(errors)
+    setting_row, penalty_row = _best(by_query.mean(axis=2), penalties)
+    chosen = clone(pattern).set_params(**settings[setting_row], l2=float(penalties[penalty_row]))
+    return RLSGrid(settings, penalties, by_query, chosen.fit(X, y, qid=qid))
 
 
 def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
     """The places of the lowest error; of equals the larger l2, then the earlier setting."""
-    return min(np.ndindex(*means.shape), key=lambda at: (means[at], -l2s[at[1]], at[0]))
+    trials = [Trial({"l2": l2}, mean, -l2) for row in means for l2, mean in zip(l2s.tolist(), row, strict=True)]
+    setting, penalty = divmod(choose(trials, higher_is_better=False), len(l2s))
+    return setting, penalty
 
 
 def _combinations(parameters: Mapping[str, Sequence[float]] | None) -> tuple[dict[str, float], ...]:
@@ -131,4 +133,4 @@ def _combinations(parameters: Mapping[str, Sequence[float]] | None) -> tuple[dic
         is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
         if not is_list or not len(values) or any(np.ndim(value) for value in values):
             raise ParameterError(f"parameters[{name!r}] must be one or more values in a list; got {values!r}")
-    return tuple(dict(zip(given, chosen, strict=True)) for chosen in product(*given.values()))
+    return tuple(settings_of(given))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tercet.choose import Trial, choose
 from tercet.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class RLSPath:
         means = table.mean(axis=1) if table.ndim == 2 and table.size else table
         if means.shape != (len(self),) or not np.isfinite(means).all():
             raise InputError(f"errors have shape {table.shape}; expected {len(self)} finite numbers, or rows of them")
-        return min(range(len(self)), key=lambda i: (means[i], -self.l2s[i]))
+        trials = [Trial({"l2": l2}, mean, -l2) for l2, mean in zip(self.l2s.tolist(), means, strict=True)]
+        return choose(trials, higher_is_better=False)
 
 
 def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:

@@ -1,0 +1,167 @@
+"""Try a grid, keep the best: the one choice between settings, for learners, recipes and papers alike.
+
+Three rules have names:
+
+``"best"``
+    the best mean; of equals the smaller, then the earlier.
+``"sparsest"``
+    the smallest whose mean is within one standard error of the best; of equally small ones the better, then the
+    earlier.
+declined unless clearly better (`Gain.is_clear`)
+    what would replace something is kept only where its mean gain over the same queries is larger than the standard
+    error of that gain.
+
+It stands below all rooms, since learners choose by it as well as what measures them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.errors import InputError
+
+Rule = Literal["best", "sparsest"]
+RULES: tuple[Rule, ...] = ("best", "sparsest")
+
+
+def standard_error(values: ArrayLike) -> float:
+    """The standard error of the mean of values; NaN when there is one only.
+
+    Examples
+    --------
+    >>> round(standard_error([1.0, 2.0, 3.0, 6.0]), 3), standard_error([1.0])
+    (1.08, nan)
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    return float(numbers.std(ddof=1) / np.sqrt(numbers.size)) if numbers.size > 1 else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A setting that was tried.
+
+    Attributes
+    ----------
+    setting : parameters by name
+    values : the measure of each query (n_queries,), or a single number
+    size : what "sparse" counts, such as features used; infinite where nothing can be counted
+    result : what was learned, where it is kept
+    """
+
+    setting: dict[str, Any]
+    values: NDArray[np.float64]
+    size: float = float("inf")
+    result: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", np.atleast_1d(np.asarray(self.values, dtype=np.float64)))
+
+    @property
+    def mean(self) -> float:
+        """The mean over queries."""
+        return float(self.values.mean())
+
+
+def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values of a grid, the last name running fastest.
+
+    Examples
+    --------
+    >>> settings_of({"rate": (1, 2), "l1": (0,)})
+    [{'rate': 1, 'l1': 0}, {'rate': 2, 'l1': 0}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def try_all(settings: Iterable[dict[str, Any]], attempt: Callable[[dict[str, Any]], ArrayLike]) -> list[Trial]:
+    """A trial of each setting: what ``attempt`` measures of it, by query or as one number."""
+    return [Trial(setting, np.asarray(attempt(setting))) for setting in settings]
+
+
+def choose(
+    trials: Sequence[Trial],
+    rule: Rule = "best",
+    *,
+    higher_is_better: bool = True,
+    paired: bool = False,
+    n_errors: float = 1.0,
+    largest: float = float("inf"),
+) -> int:
+    """The place of the trial that a rule takes.
+
+    Parameters
+    ----------
+    trials : in the order that counts among equals
+    rule : "best" or "sparsest"; see the head of this module
+    higher_is_better : of the trials' values
+    paired : take the standard error of the difference to the best over the same queries; otherwise that of the best's
+        mean, which is the usual rule and, where queries differ more than settings, a far wider one
+    n_errors : how many standard errors "sparsest" may give away
+    largest : sizes above it are not taken; where all are above, the smallest is
+
+    Examples
+    --------
+    >>> trials = [Trial({"l1": l1}, values, size) for l1, values, size in (
+    ...     (4, [0.1, 0.1, 0.2], 0), (2, [0.3, 0.5, 0.4], 1), (1, [0.2, 0.6, 0.43], 2))]
+    >>> choose(trials), choose(trials, "sparsest"), choose(trials, largest=0)
+    (2, 1, 0)
+    """
+    if rule not in RULES:
+        raise InputError(f"the rule must be {' or '.join(map(repr, RULES))}; got {rule!r}")
+    if not trials:
+        raise InputError("there is nothing to choose from")
+    allowed = [place for place, trial in enumerate(trials) if trial.size <= largest]
+    allowed = allowed or [min(range(len(trials)), key=lambda place: trials[place].size)]
+    sign = 1.0 if higher_is_better else -1.0
+    means = {place: sign * trials[place].mean for place in allowed}
+    best = min(allowed, key=lambda place: (-means[place], trials[place].size, place))
+    if rule == "best":
+        return best
+    top = trials[best].values
+    if top.size < 2:
+        raise InputError("a standard error needs the values of two or more queries")
+    near = []
+    for place in allowed:
+        error = standard_error(top - trials[place].values if paired else top)
+        if means[place] >= means[best] - n_errors * error:
+            near.append(place)
+    return min(near, key=lambda place: (trials[place].size, -means[place], place))
+
+
+class Gain(NamedTuple):
+    """How much better one system is than another over the same queries.
+
+    Attributes
+    ----------
+    mean, error : the mean gain and its standard error, which is infinite of a single query
+    n_queries : over how many queries
+    """
+
+    mean: float
+    error: float
+    n_queries: int
+
+    @classmethod
+    def between(cls, before: ArrayLike, after: ArrayLike, *, higher_is_better: bool = True) -> Gain:
+        """The gain from ``before`` to ``after``, a value of each query in both.
+
+        Examples
+        --------
+        >>> Gain.between([0.1, 0.2, 0.3], [0.4, 0.4, 0.6]).is_clear
+        True
+        """
+        change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+        gain = change if higher_is_better else -change
+        error = standard_error(gain)
+        return cls(float(gain.mean()), float("inf") if np.isnan(error) else error, gain.size)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than one standard error; what is not clearly better is declined."""
+        return self.mean > self.error

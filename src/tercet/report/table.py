@@ -1,0 +1,159 @@
+"""A table as a value: reports, papers, pages and the command line all show this one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tercet.report.html import Html, element
+
+Tone = Literal["good", "bad", "plain"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown: ``text``, under or beside it a ``detail``, and the ``source`` of what it is compared with.
+
+    ``tone`` colours the detail where there is one, otherwise the text.
+    """
+
+    text: str
+    detail: str = ""
+    source: str = ""
+    tone: Tone = "plain"
+
+
+@dataclass
+class Table:
+    """Rows of cells under a head.
+
+    Attributes
+    ----------
+    title : above it; may be empty
+    head : a name for each column
+    rows : cells, one for each name
+    notes : sentences between title and head
+    records : the numbers behind the cells, for CSV and JSON
+    key : a short name, for files and links
+    n_labels : so many columns, from the left, are words; numbers follow, and are set to the right. None where all are
+        words
+    marked : the row that stands out
+    section : the part of a page it belongs to
+    has_numbers : false where nothing was measured, as when data were missing
+
+    Examples
+    --------
+    >>> table = Table("Two systems", ["system", "AP"], n_labels=1)
+    >>> table.rows += [[Cell("BM25"), Cell("0.21", "[0.19, 0.23]")], [Cell("learned"), Cell("0.3")]]
+    >>> print(table.as_text(details="beside"))
+    Two systems
+    system                  AP
+    -------  -----------------
+    BM25     0.21 [0.19, 0.23]
+    learned                0.3
+    """
+
+    title: str
+    head: list[str]
+    rows: list[list[Cell]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    key: str = ""
+    n_labels: int | None = None
+    marked: int | None = None
+    section: str = ""
+    has_numbers: bool = True
+
+    @classmethod
+    def of_texts(cls, head: Sequence[str], rows: Iterable[Sequence[str]], n_labels: int | None = None) -> Table:
+        """A table of plain texts."""
+        return cls("", list(head), [[Cell(text) for text in row] for row in rows], n_labels=n_labels)
+
+    # -- as text ----------------------------------------------------------------------------------------------------
+
+    def as_text(self, *, details: Literal["below", "beside"] = "below", ruled: bool = True) -> str:
+        """Plain text. Details stand on a line of their own below, that of a row's first cell left out, or beside."""
+        lines: list[list[str]] = [list(self.head)]
+        for row in self.rows:
+            if details == "beside":
+                lines.append([f"{cell.text} {cell.detail}".rstrip() for cell in row])
+                continue
+            lines.append([cell.text for cell in row])
+            if any(cell.detail for cell in row[1:]):
+                lines.append(["", *(cell.detail for cell in row[1:])])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        shown = [self._line(line, widths) for line in lines]
+        if ruled:
+            shown.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join([*([self.title] if self.title else []), *self.notes, *shown])
+
+    def _line(self, texts: Sequence[str], widths: Sequence[int]) -> str:
+        n_labels = len(texts) if self.n_labels is None else self.n_labels
+        sides = ("<" if column < n_labels else ">" for column in range(len(texts)))
+        return "  ".join(f"{text:{side}{w}}" for text, side, w in zip(texts, sides, widths, strict=True)).rstrip()
+
+    # -- as CSV -----------------------------------------------------------------------------------------------------
+
+    def as_csv(self) -> str:
+        """The records with a head; see `records_as_csv`."""
+        return records_as_csv(self.records)
+
+    # -- as HTML ----------------------------------------------------------------------------------------------------
+
+    def as_html(self) -> Html:
+        """The table alone, in a box that scrolls where it is too wide; `as_section` adds title and notes."""
+        head = [element("th", name, scope="col", class_=self._class(column)) for column, name in enumerate(self.head)]
+        body = [
+            element(
+                "tr",
+                *(self._cell(cell, column) for column, cell in enumerate(row)),
+                class_="ours" if number == self.marked else None,
+            )
+            for number, row in enumerate(self.rows)
+        ]
+        return element(
+            "div",
+            element("table", element("thead", element("tr", *head)), element("tbody", *body)),
+            class_="scroll",
+            role="region",
+            aria_label=self.title or "Table",
+            tabindex="0",
+        )
+
+    def as_section(self) -> Html:
+        """Title, notes and table, for a page; ``key`` is what links go to."""
+        notes = [element("p", note, class_="soft") for note in self.notes]
+        return element("section", element("h3", self.title, id=self.key or None), *notes, self.as_html())
+
+    def _cell(self, cell: Cell, column: int) -> Html:
+        tone = None if cell.tone == "plain" else cell.tone
+        inside: list[object] = [cell.text if tone is None or cell.detail else element("span", cell.text, class_=tone)]
+        if cell.detail:
+            inside.append(element("small", cell.detail, class_=tone or "soft"))
+        if cell.source:
+            inside.append(element("small", cell.source, class_="source"))
+        if column == 0 and self.n_labels:
+            return element("th", *inside, scope="row")
+        return element("td", *inside, class_=self._class(column))
+
+    def _class(self, column: int) -> str | None:
+        return None if self.n_labels is None or column < self.n_labels else "number"
+
+
+def records_as_csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records under the names of all of them, in the order they come up.
+
+    Examples
+    --------
+    >>> records_as_csv([{"a": 1}, {"a": 2, "b": None}])
+    'a,b\\n1,\\n2,\\n'
+    """
+    text = io.StringIO(newline="")
+    names = list(dict.fromkeys(name for record in records for name in record))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()

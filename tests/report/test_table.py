@@ -1,0 +1,46 @@
+"""One table, shown as text, CSV and HTML."""
+
+from tercet.report.table import Cell, Table, records_as_csv
+
+
+def a_table() -> Table:
+    table = Table("Two systems", ["system", "AP"], notes=["Made up."], n_labels=1, marked=1, key="systems")
+    table.rows += [
+        [Cell("BM25", "not shown below"), Cell("0.21", "paper 0.2", "Table 1, BM25", "good")],
+        [Cell("<b>"), Cell("0.3", tone="bad")],
+    ]
+    table.records += [{"system": "BM25", "ap": 0.21}, {"system": "<b>", "ap": 0.3, "note": None}]
+    return table
+
+
+def test_details_stand_below_or_beside():
+    assert a_table().as_text().splitlines() == [
+        "Two systems",
+        "Made up.",
+        "system         AP",
+        "------  ---------",
+        "BM25         0.21",
+        "        paper 0.2",
+        "<b>           0.3",
+    ]
+    beside = Table("", ["system", "AP"], [[Cell("BM25"), Cell("0.21", "[0.1, 0.3]")]])
+    assert beside.as_text(details="beside", ruled=False) == "system  AP\nBM25    0.21 [0.1, 0.3]"
+
+
+def test_records_are_written_under_all_their_names():
+    assert a_table().as_csv() == "system,ap,note\nBM25,0.21,\n<b>,0.3,\n"
+    assert records_as_csv([]) == "\n"
+
+
+def test_html_is_escaped_and_marked():
+    html = a_table().as_section()
+    assert '<h3 id="systems">Two systems</h3><p class="soft">Made up.</p>' in html
+    assert '<th scope="row">&lt;b&gt;</th>' in html
+    assert '<td class="number">0.21<small class="good">paper 0.2</small><small class="source">Table 1, BM25' in html
+    assert '<tr class="ours">' in html
+    assert '<span class="bad">0.3</span>' in html
+    assert 'aria-label="Two systems"' in html
+
+
+def test_a_table_of_texts():
+    assert Table.of_texts(["a", "b"], [["1", "x"]]).as_text(ruled=False) == "a  b\n1  x"
