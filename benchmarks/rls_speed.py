@@ -37,7 +37,7 @@ from tercet.learn.rls import RankRLS
 from tercet.learn.rls.columns import KernelColumns
 from tercet.learn.rls.comparisons import ByQuery
 from tercet.learn.rls.kernel import Kernel
-from tercet.learn.rls.solving import SparseProblem
+from tercet.learn.rls.solving import SparseSystem
 
 N_FEATURES, N_OF_QUERY = 50, 20
 GAMMA = 1 / N_FEATURES
@@ -79,9 +79,9 @@ def one_round(rows: Rows, basis: NDArray[np.int64], K: NDArray[np.float64]) -> d
     _, clocks["product"] = timed(lambda: K.T @ K)
     columns = KernelColumns(kernel, rows.X, rows.X[basis])
     compared = ByQuery(rows.y, np.arange(n), np.append(np.arange(0, n, N_OF_QUERY), n))
-    problem, clocks["moments"] = timed(lambda: SparseProblem(columns, compared))
-    _, clocks["cholesky"] = timed(lambda: problem.solve(1.0))
-    _, clocks["one point"] = timed(lambda: problem.spectrum.coefficients(np.array([1.0])))
+    system, clocks["moments"] = timed(lambda: SparseSystem(columns, compared))
+    _, clocks["cholesky"] = timed(lambda: system.solve(1.0))
+    _, clocks["one point"] = timed(lambda: system.spectrum.coefficients(np.array([1.0])))
     fitted, clocks["fit"] = timed(lambda: ranker(basis).fit(rows.X, rows.y, qid=rows.qid))
     l2s = np.geomspace(1e-3, 1e3, N_PATH)
     _, clocks["path"] = timed(lambda: fitted.path(l2s))

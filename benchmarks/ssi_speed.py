@@ -35,8 +35,8 @@ from common import (
 )
 from ssi_matching import BUCKETS, N_COMPONENTS, test_time
 from tercet.learn.loop import CHUNK
-from tercet.learn.schedules import rates
 from tercet.learn.sparse_state import SparseState
+from tercet.learn.state import rates
 from tercet.repro.datasets import load_task
 from tercet.repro.links import LinkTask
 from tercet.repro.plan import Data, Quick
@@ -59,7 +59,7 @@ STEPS = {
     "hashed": 1_500,
     "low rank": 2_500_000,
     "correlated": 2_000_000,
-    "by place": 600_000,
+    "by bin": 600_000,
 }
 QUICK_STEPS = dict.fromkeys(STEPS, 50_000) | {"diagonal": 5_000, "dense": 300, "hashed": 300}
 QUICK = Quick(share=1.0, test_preferences=1, train_rows=400, test_rows=400, max_features=2_000)
@@ -127,14 +127,14 @@ def fitted(ranker: Any, Q: sparse.csr_array, prefs: tc.Preferences, **more: Any)
     )
 
 
-def run_steps(state: Any, problem: Any, prefs: tc.Preferences, *, rate: float, margin: float) -> Measured:
+def run_steps(state: Any, inputs: Any, prefs: tc.Preferences, *, rate: float, margin: float) -> Measured:
     """One pass as ``fit`` makes it, on a state that may have been used before; bytes are for the caller to note."""
     rate_of_step = rates("constant", rate, 0, len(prefs), None)
     tally = np.zeros(2)
     with (clock := Clock()).running():
         for start in range(0, len(prefs), CHUNK):
             here = slice(start, start + CHUNK)
-            state.advance(problem, prefs[here], rate_of_step[here], margin, tally)
+            state.advance(inputs, prefs[here], rate_of_step[here], margin, tally)
     if not np.isfinite(tally).all():
         raise SystemExit(f"{type(state).__name__} diverged; a rate below {rate:g} is needed")
     return Measured(clock, clock.wall, state_bytes(state), 0, len(prefs), tally[0] / len(prefs))
@@ -143,16 +143,16 @@ def run_steps(state: Any, problem: Any, prefs: tc.Preferences, *, rate: float, m
 def touched(ranker: Any, X: sparse.csr_array, prefs: tc.Preferences) -> tuple[Any, Any]:
     """A fresh state that has all the memory these preferences will write to: getting gigabytes takes seconds."""
     state = ranker._start(X, X)
-    problem = state.problem(X, X)
-    run_steps(state, problem, prefs, **TOUCHING)
+    inputs = state.kernel_input(X, X)
+    run_steps(state, inputs, prefs, **TOUCHING)
     state.step = 0
-    return state, problem
+    return state, inputs
 
 
 def whole(name: str, ranker: Any, X: sparse.csr_array, prefs: tc.Preferences) -> Phases:
     """A ranker with a weight for every pair of words."""
-    state, problem = touched(ranker, X, prefs)
-    measured = run_steps(state, problem, prefs, rate=ranker.rate, margin=ranker.margin)
+    state, inputs = touched(ranker, X, prefs)
+    measured = run_steps(state, inputs, prefs, rate=ranker.rate, margin=ranker.margin)
     if isinstance(state, SparseState):  # 8 bytes for a non-zero and for a row; as a value it would fill the memory
         measured.saved_bytes = 8 * (state.n_live + X.shape[1] + 1)
     else:
@@ -164,13 +164,13 @@ def pruned(X: sparse.csr_array, first: tc.Preferences, then: tc.Preferences, n_e
     """Algorithm 2 of Bai et al.: a pass over all of W, then, for each number of entries left, ``n_entries`` over it."""
     ranker = tc.PrunedRanker(**CONSTANT)
     ranker.fit(X[:, :2], first[:1])  # loads compiled kernels, or compiles them once
-    state, problem = touched(ranker, X, first)
+    state, inputs = touched(ranker, X, first)
     settings = {"rate": ranker.rate, "margin": ranker.margin}
-    phases = {"PrunedRanker, before pruning": run_steps(state, problem, first, **settings)}
+    phases = {"PrunedRanker, before pruning": run_steps(state, inputs, first, **settings)}
     for kept in KEPT:
         with (pruning := Clock()).running():
             state.prune(kept)
-        measured = run_steps(state, problem, then[: n_entries // kept], **settings)
+        measured = run_steps(state, inputs, then[: n_entries // kept], **settings)
         measured.seconds_before = pruning.wall
         measured.saved_bytes = saved_bytes(state.snapshot())
         phases[f"… {kept:,} entries a row"] = measured
@@ -236,10 +236,10 @@ def variants(task: LinkTask, seed: int, steps: dict[str, int]) -> dict[str, Call
         words = tc.CorrelatedWords(n_frequent=n_frequent, n_bins=5).fit(X)
     print(f"CorrelatedWords of {n_frequent:,} frequent words, 5 bins: {clock.wall:.1f} s to fit.")
     behind = tc.LowRankRanker(n_components=N_COMPONENTS, diagonal=None, **quiet)
-    for variant in ("mean", "by-place", "first"):
+    for variant in ("mean", "by-bin", "first"):
         add(
             f"CorrelatedRanker, N {N_COMPONENTS}, {variant}",
-            steps["by place" if variant == "by-place" else "correlated"] // N_COMPONENTS,
+            steps["by bin" if variant == "by-bin" else "correlated"] // N_COMPONENTS,
             partial(tc.CorrelatedRanker, words=words, ranker=behind, variant=variant),
         )
     for shared in ("both", "documents"):

@@ -170,7 +170,7 @@ def correlated_hashing(q, d, S, n_frequent, k):
     return np.outer(a, b) / k
 
 
-def correlated_hashing_by_place(q, d, S, n_frequent, k):
+def correlated_hashing_by_bin(q, d, S, n_frequent, k):
     """Bai et al. 2010, equations 6 and 7: the mean of k maps, where p-th bins meet p-th bins."""
     features = np.zeros((n_frequent, n_frequent))
     for p in range(k):
@@ -276,15 +276,6 @@ def rm3(q, D, counts, query_weight, n_found, n_terms, original_weight):
     for w in ranking(relevance)[n_terms:]:
         relevance[w] = 0
     return (original_weight * own + (1 - original_weight) * relevance / relevance.sum()) * query_weight
-
-
-def warp_weight(n_docs, n_draws):
-    """Weston et al. 2011: the harmonic number of the estimated rank, over that of the first draw."""
-
-    def harmonic(rank):
-        return sum(1 / i for i in range(1, max(1, rank) + 1))
-
-    return harmonic((n_docs - 1) // n_draws) / harmonic(n_docs - 1)
 
 
 def sgd_two_tasks(U_F, U_E, V_E, first, second, rates, margin=1.0):

@@ -24,7 +24,6 @@ from tercet.learn import (
     DenseRanker,
     DiagonalRanker,
     GroupSparseRanker,
-    HardSource,
     HashedRanker,
     LowRankRanker,
     LSIRanker,
@@ -35,7 +34,6 @@ from tercet.learn import (
     SampledSource,
     SparseRanker,
     StreamSource,
-    WarpSource,
 )
 from tercet.learn.linear import (
     AdaRankRanker,
@@ -74,7 +72,6 @@ __all__ = [
     "FeatureModel",
     "FenchelRanker",
     "GroupSparseRanker",
-    "HardSource",
     "HashedRanker",
     "HeldOutQueries",
     "Hit",
@@ -103,7 +100,6 @@ __all__ = [
     "TextModel",
     "Vectoriser",
     "Vectors",
-    "WarpSource",
     "Weights",
     "blend",
     "choose_rls",

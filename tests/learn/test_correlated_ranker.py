@@ -12,6 +12,7 @@ from sklearn.base import clone
 import oracles
 import tercet as tc
 from support.random_data import as_vectors, random_preferences, random_texts
+from support.sources import TopSource
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.weights import Identity, LowRank, Mapped
 
@@ -32,8 +33,8 @@ def low_rank(**changed):
 def features(words, q, d, variant):
     S = [[b for b in row if b >= 0] for row in words.bins_.tolist()]
     F = len(words.frequent_)
-    if variant == "by-place":
-        return oracles.correlated_hashing_by_place(q, d, S, F, words.n_bins)
+    if variant == "by-bin":
+        return oracles.correlated_hashing_by_bin(q, d, S, F, words.n_bins)
     return oracles.correlated_hashing(q, d, S, F, words.n_bins if variant == "mean" else 1)
 
 
@@ -56,7 +57,7 @@ def step_by_step(U, V, words, variant, prefs, identity_weight, rate, margin, tie
 @settings(max_examples=30)
 @given(
     seed=seeds,
-    variant=st.sampled_from(["mean", "by-place", "first"]),
+    variant=st.sampled_from(["mean", "by-bin", "first"]),
     identity_weight=st.sampled_from([0.0, 1.0, 6.0]),
     tied=st.booleans(),
     how=st.sampled_from(["fit", "source", "partial_fit"]),
@@ -160,9 +161,9 @@ def test_any_ranker_stands_behind_it(inner, tmp_path):
             tc.CorrelatedRanker(words=words, ranker=tc.LSIRanker()).partial_fit(Q, prefs, D)
 
 
-def test_by_place_goes_on_from_a_file(tmp_path):
+def test_by_bin_goes_on_from_a_file(tmp_path):
     Q, D, words, prefs = made(4)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-place").fit(Q, prefs, D)
+    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-bin").fit(Q, prefs, D)
     assert len(ranker.weights_.parts) == 4
     ranker.save(tmp_path / "model")
     again = tc.load(tmp_path / "model")
@@ -192,8 +193,7 @@ def test_all_who_look_at_the_weights_see_all_words(tmp_path):
     assert set(seen) == {(12, 12)}
     assert len(seen) > 3
     judged = tc.data.sampling.JudgementSampler.from_links(np.column_stack((prefs.query, prefs.better)), 20)
-    for source in (tc.HardSource(judged, Q, D, 50), tc.WarpSource(judged, Q, D, 50)):
-        tc.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, source, D)
+    tc.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, TopSource(judged, Q, D, 50), D)
 
 
 def test_words_that_are_not_fitted_learn_from_the_documents():
@@ -242,8 +242,8 @@ def test_the_whole_story_is_short(tmp_path):
         ({"words": 3}, ParameterError, "'words' parameter of CorrelatedRanker"),
         ({"variant": "both"}, ParameterError, "'variant' parameter"),
         ({"identity_weight": -1.0}, ParameterError, "'identity_weight' parameter"),
-        ({"variant": "by-place", "ranker": tc.DenseRanker()}, ParameterError, "needs a LowRankRanker; got DenseRanker"),
-        ({"variant": "by-place", "ranker": tc.LowRankRanker()}, ParameterError, "diagonal=None; got 'identity'"),
+        ({"variant": "by-bin", "ranker": tc.DenseRanker()}, ParameterError, "needs a LowRankRanker; got DenseRanker"),
+        ({"variant": "by-bin", "ranker": tc.LowRankRanker()}, ParameterError, "diagonal=None; got 'identity'"),
         ({"words": made(0, n_terms=7)[2]}, InputError, "Q has 12 columns, but words were fitted with 7"),
     ],
 )
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_named(changed, error, message):
 
 def test_one_vocabulary_and_rows_that_exist():
     Q, D, words, prefs = made(8)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-place")
+    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-bin")
     with pytest.raises(InputError, match="needs one vocabulary"):
         ranker.fit(Q, prefs, D[:, :5])
     # With a row for each place there are more rows than texts, so the texts are checked.
@@ -273,7 +273,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     assert isinstance(ranker.weights_.parts[1].part, LowRank)
     meta, arrays = ranker._saved()
     cases = {
-        "does not fit the words": {"params": meta["params"] | {"variant": "by-place"}},
+        "does not fit the words": {"params": meta["params"] | {"variant": "by-bin"}},
         "'variant' parameter": {"params": meta["params"] | {"variant": "x"}},
     }
     for message, changed in cases.items():

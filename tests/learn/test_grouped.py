@@ -17,7 +17,7 @@ from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
 from tercet.kernels import grouped as grouped_kernels
 from tercet.learn import grouped as grouped_module
 from tercet.learn.grouped import GroupedState
-from tercet.learn.schedules import rates
+from tercet.learn.state import rates
 from tercet.store import Fields
 
 N_TERMS = 70  # four cache lines of a group and a short one

@@ -14,7 +14,7 @@ from support.learners import same_bits
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError, ParameterError
 from tercet.learn import hashed as hashed_module
-from tercet.learn.schedules import rates
+from tercet.learn.state import rates
 from tercet.store import read_bundle, write_bundle
 
 N_TERMS = 24

@@ -1,4 +1,4 @@
-"""Rare words and averaged steps of LowRankRanker, and WarpSource."""
+"""Rare words and averaged steps of LowRankRanker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import oracles
 import tercet as tc
 from support.learners import N_TERMS, Killed, judged, kill_at, made_data, same_bits, step_rates
 from support.random_data import as_vectors, random_preferences, random_texts
-from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
+from support.sources import TopSource
+from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.sources import BLOCK
 from tercet.store import Fields, read_bundle
 
@@ -241,63 +242,7 @@ def test_damaged_state_is_refused(damage, message):
         type(state).from_state(Fields(state.meta(), "state"), arrays)
 
 
-# -- WARP -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def collection():
-    rng = np.random.default_rng(0)
-    return random_texts(rng, 50, 30), random_texts(rng, 60, 30)
-
-
-def warp(collection, n_steps=3 * BLOCK, **options):
-    Q, D = collection
-    return tc.WarpSource(judged(Q, D), Q, D, n_steps, **options)
-
-
-@pytest.mark.parametrize("margin", [0.0, 0.2])
-@pytest.mark.parametrize("n_tries", [1, 2, 10])
-def test_warp_stops_at_the_first_violation_and_weighs_it_by_the_number_of_draws(collection, margin, n_tries):
-    Q, D = collection
-    weights = tc.CosineRanker().fit(Q, D=D).weights_
-    prefs = warp(collection, margin=margin, n_tries=n_tries).draw(0, lambda: weights)
-    sampler = judged(Q, D)
-    assert (sampler.grade_of(prefs.query, prefs.worse) < sampler.grade_of(prefs.query, prefs.better)).all()
-    scores = weights.score(Q, D)
-    violated = scores[prefs.query, prefs.better] - scores[prefs.query, prefs.worse] < margin
-    possible = np.array([oracles.warp_weight(60, n) for n in range(1, n_tries + 1)], dtype=np.float32)
-    n_draws = 1 + np.abs(prefs.weight[:, None] - possible).argmin(axis=1)
-    np.testing.assert_allclose(prefs.weight, possible[n_draws - 1], rtol=1e-6)
-    assert violated[n_draws < n_tries].all()  # who stopped early had found one
-    assert not violated.all()
-    uniform = tc.SampledSource(sampler, BLOCK).draw(0, lambda: weights)
-    at_random = (scores[uniform.query, uniform.better] - scores[uniform.query, uniform.worse] < margin).mean()
-    assert abs((n_draws == 1).mean() - at_random) < 0.03 or n_tries == 1
-    assert violated.mean() > at_random + (0.05 if n_tries > 1 else -0.03)
-
-
-def test_a_better_document_that_nothing_comes_near_gets_the_least_weight(collection):
-    Q, D = collection
-    weights = tc.CosineRanker().fit(Q, D=D).weights_ * 0.0
-    prefs = warp(collection, margin=0.0, n_tries=4).draw(0, lambda: weights)  # all scores are equal: no violation
-    np.testing.assert_allclose(prefs.weight, oracles.warp_weight(60, 4), rtol=1e-6)
-    prefs = warp(collection, margin=0.5, n_tries=4).draw(0, lambda: weights)  # and now all are within the margin
-    np.testing.assert_allclose(prefs.weight, 1.0)
-
-
-def test_warp_looks_at_the_weights_at_fixed_steps_only(collection):
-    Q, D = collection
-    cosine = tc.CosineRanker().fit(Q, D=D).weights_
-    asked = []
-
-    def weights():
-        asked.append(1)
-        return cosine * (1.0 if len(asked) == 1 else -1.0)
-
-    source = warp(collection, refresh_every=BLOCK + 1)
-    for step in (0, 5, BLOCK, 2 * BLOCK, 2 * BLOCK + 9, 3 * BLOCK):
-        source.draw(step, weights)
-    assert len(asked) == 2
+# -- resuming ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -308,11 +253,12 @@ def test_warp_looks_at_the_weights_at_fixed_steps_only(collection):
         lambda: tc.LowRankRanker(n_components=4, averaged=True, tied=True),
     ],
 )
-def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, collection, tmp_path):
-    Q, D = collection
+def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, tmp_path):
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
 
-    def source():
-        return warp(collection, 3 * BLOCK, margin=1.0, n_tries=3, refresh_every=2 * BLOCK)
+    def source(n_steps=3 * BLOCK):
+        return TopSource(judged(Q, D), Q, D, n_steps)
 
     whole = make().fit(Q, source(), D)
     for stop in (9000, 20_000):
@@ -322,39 +268,4 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, collection, tmp_pat
     assert same_bits(whole.weights_, resumed.weights_)
     assert resumed.history_[0].step > 9000, "nothing was resumed"
     with pytest.raises(InputError, match="another run"):
-        make().fit(Q, warp(collection, n_tries=4), D, callbacks=[tc.Checkpoint(tmp_path / "c")])
-
-
-def test_warp_state_is_read_strictly(collection):
-    Q, D = collection
-    source = warp(collection)
-    source.draw(0, lambda: tc.CosineRanker().fit(Q, D=D).weights_)
-    meta, arrays = source.state()
-    fresh = warp(collection)
-    fresh.restore(meta, arrays)
-
-    def never():
-        raise AssertionError("the kept weights are at hand")
-
-    assert fresh.draw(0, never) == source.draw(0, never)
-    with pytest.raises(BundleError):
-        warp(collection).restore({**meta, "extra": 1}, arrays)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_tries": 0}, "n_tries must be at least 1; got 0"),
-        ({"margin": -1}, "margin must be a finite number from 0; got -1"),
-        ({"margin": np.nan}, "margin must be a finite number from 0; got nan"),
-    ],
-)
-def test_warp_refuses_what_makes_no_sense(options, message, collection):
-    with pytest.raises(InputError, match=message):
-        warp(collection, **options)
-
-
-def test_warp_needs_to_know_all_documents(collection):
-    Q, D = collection
-    with pytest.raises(InputError, match="needs n_docs"):
-        tc.WarpSource(tc.data.sampling.JudgementSampler.from_qrels({0: {1: 1, 2: 0}}), Q, D, 9)
+        make().fit(Q, source(2 * BLOCK), D, callbacks=[tc.Checkpoint(tmp_path / "c")])

@@ -12,6 +12,7 @@ import oracles
 import tercet as tc
 from support.learners import N_E, N_F, Killed, judged, kill_at, made_tasks, same_bits, step_rates
 from support.random_data import as_vectors, random_preferences, random_texts
+from support.sources import TopSource
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.sources import BLOCK, ArraySource
@@ -194,9 +195,9 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(shared, tmp_path):
     few = random_preferences(rng, 11, 40, 60)
 
     def fit(*callbacks, seed=0):
-        hard = tc.HardSource(judged(Q, D), Q, D, 2 * BLOCK, depth=10, refresh_every=BLOCK, random_state=seed)
+        source = TopSource(judged(Q, D), Q, D, 2 * BLOCK, random_state=seed)
         ranker = tc.MultiTaskRanker(n_components=4, shared=shared, shuffle=shared == "both")
-        return ranker.fit(Q, hard, D, callbacks=callbacks, second=(Q2, few))
+        return ranker.fit(Q, source, D, callbacks=callbacks, second=(Q2, few))
 
     whole = fit()
     for stop in (9001, 25_000):
@@ -216,14 +217,14 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(shared, tmp_path):
 def test_bad_input_is_named():
     Q, prefs, D, (Q2, prefs2) = made_tasks(0)
     beyond = tc.Preferences([9], [0], [1])  # a row of Q2, and of both queries together, but not of Q
-    hard = tc.HardSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=11), Q2, D, 10, depth=3)
+    looking = TopSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=11), Q2, D, 10)
     for arguments, second, message in (
         ((Q, prefs, D), (Q2[:, :5], prefs2), "Q2 has 5 columns and D 12; both must have one vocabulary"),
         ((Q, beyond, D), (Q2, prefs2), r"query\[0\] is row 9, but Q has 8 rows"),
         ((Q, prefs, D), (Q2, tc.Preferences([10], [0], [1])), r"query\[0\] is row 10, but Q2 has 10 rows"),
         ((Q, prefs, D), (Q2, tc.Preferences([], [], [])), "prefs is empty"),
         ((Q, prefs, D), (Q2, None), "prefs must be Preferences or a Source; got NoneType"),
-        ((Q, prefs, D), (Q2, hard), "a source that looks at the weights, which are those of the first"),
+        ((Q, prefs, D), (Q2, looking), "a source that looks at the weights, which are those of the first"),
     ):
         with pytest.raises(InputError, match=message):
             make().fit(*arguments, second=second)

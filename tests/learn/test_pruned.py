@@ -17,8 +17,8 @@ from tercet.learn import pruned as pruned_module
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import by_document_frequency
 from tercet.learn.pruned import PrunedState, SupportState
-from tercet.learn.schedules import rates
 from tercet.learn.sources import ArraySource
+from tercet.learn.state import rates
 from tercet.store import read_bundle, write_bundle
 
 N_TERMS = 150

@@ -172,12 +172,12 @@ def test_the_decomposition_is_made_once_and_not_by_fit(monkeypatch):
     block = KernelColumns.block
     monkeypatch.setattr(KernelColumns, "block", lambda self, rows: calls.append(1) or block(self, rows))
     ranker = RankRLS(kernel="gaussian", gamma=1.0, n_basis=5).fit(X, y, qid=qid)
-    assert "spectrum" not in vars(ranker._training.problem)
+    assert "spectrum" not in vars(ranker._training.system)
     made = len(calls)
     first = ranker.path([1.0]).coefficients
-    spectrum = ranker._training.problem.spectrum
+    spectrum = ranker._training.system.spectrum
     np.testing.assert_allclose(ranker.path([1.0, 2.0]).coefficients[:1], first, rtol=1e-12)
-    assert ranker._training.problem.spectrum is spectrum
+    assert ranker._training.system.spectrum is spectrum
     assert len(calls) == made  # the rows' kernel is not made again
 
 

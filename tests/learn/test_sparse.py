@@ -17,13 +17,11 @@ from support.learners import same_bits
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.sparse_rows import best_head
-from tercet.learn import sparse_rows as rows_module
 from tercet.learn import sparse_state as state_module
 from tercet.learn import thin as thin_module
-from tercet.learn.schedules import rates
 from tercet.learn.sources import ArraySource
-from tercet.learn.sparse_rows import SparseRows
-from tercet.learn.sparse_state import Thinning
+from tercet.learn.sparse_state import SparseRows, Thinning
+from tercet.learn.state import rates
 from tercet.weights import Identity, LowRank
 
 N_TERMS = 300
@@ -179,7 +177,7 @@ def test_how_rows_are_kept_changes_no_bit(seed, l1, T):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_module, "SWEEP_EVERY", 5)
         patch.setattr(state_module, "KEPT_WEIGHTS", 0)
-        patch.setattr(rows_module, "LEAST_GAPS", 0)
+        patch.setattr(state_module, "LEAST_GAPS", 0)
         assert same_bits(plain, make().fit(Q, prefs, D).weights_)
 
 

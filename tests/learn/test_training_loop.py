@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import tercet as tc
 from support.learners import Killed, judged, kill_at, same_bits
 from support.random_data import random_preferences, random_texts
-from tercet.data.sampling import JudgementSampler
+from support.sources import TopSource
 from tercet.errors import BundleError, InputError
 from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK, ArraySource
@@ -40,7 +40,7 @@ def sources(kind, data):
         "array": lambda: prefs,
         "shuffled": lambda: ArraySource(prefs, shuffle=True, random_state=3),
         "sampled": lambda: tc.SampledSource(judged(Q, D), 2 * BLOCK + 77, random_state=4),
-        "hard": lambda: tc.HardSource(judged(Q, D), Q, D, 3 * BLOCK, depth=10, refresh_every=BLOCK),
+        "top": lambda: TopSource(judged(Q, D), Q, D, 3 * BLOCK),
     }[kind]()
 
 
@@ -60,7 +60,7 @@ def held_out(data):
 # -- checkpoints -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "hard"])
+@pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "top"])
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize(
     "make",
@@ -75,7 +75,7 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, da
     check_resuming(make, validated, kind, data, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "hard"])
+@pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "top"])
 def test_resumed_thinning_has_the_bits_of_unbroken_thinning(kind, data, tmp_path):
     def make():
         return tc.SparseRanker(density=0.2, sparsify="thin", shrink_towards="identity", rate=1.0)
@@ -171,7 +171,7 @@ import sys, time
 sys.path.insert(0, {tests!r})
 import numpy as np
 from support.random_data import random_preferences, random_texts
-import tercet as tc
+from support.sources import TopSource
 rng = np.random.default_rng(0)
 Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
 prefs = random_preferences(rng, 400_000, 50, 60)
@@ -289,44 +289,10 @@ def test_a_shuffled_epoch_is_a_permutation_and_changes_with_the_epoch(data):
     assert epoch(0) != given_rows
 
 
-def test_hard_negatives_come_from_the_top_of_the_ranking_and_are_of_a_lower_grade(data):
-    Q, D, _ = data
-    sampler = judged(Q, D)
-    weights = tc.CosineRanker().fit(Q, D=D).weights_
-    hard = tc.HardSource(sampler, Q, D, BLOCK, depth=5, hard=1.0).draw(0, lambda: weights)
-    assert (sampler.grade_of(hard.query, hard.worse) < sampler.grade_of(hard.query, hard.better)).all()
-    top, _ = weights.rank(Q, D, 5)
-    at_top = (top[hard.query] == hard.worse[:, None]).any(axis=1).mean()
-    uniform = tc.SampledSource(sampler, BLOCK).draw(0, lambda: weights)
-    uniform_at_top = (top[uniform.query] == uniform.worse[:, None]).any(axis=1).mean()
-    assert at_top > 0.7 > 0.2 > uniform_at_top
-
-
-def test_hard_negatives_follow_the_model(data):
-    Q, D, _ = data
-    cosine = tc.CosineRanker().fit(Q, D=D).weights_
-    source = tc.HardSource(judged(Q, D), Q, D, 10 * BLOCK, depth=3, hard=1.0, refresh_every=2 * BLOCK)
-    asked = []
-
-    def weights():
-        asked.append(1)
-        return cosine * (1.0 if len(asked) == 1 else -1.0)
-
-    for block in range(4):
-        source.draw(block * BLOCK, weights)
-    assert len(asked) == 2
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda s, Q, D: tc.HardSource(s, Q, D, 10, hard=1.5), "hard must lie between 0 and 1"),
-        (lambda s, Q, D: tc.HardSource(s, Q, D, 10, depth=0), "depth must be at least 1"),
         (lambda s, Q, D: tc.SampledSource(s, 0), "n_steps must be at least 1"),
-        (
-            lambda s, Q, D: tc.HardSource(JudgementSampler.from_qrels({0: {1: 1, 2: 0}}), Q, D, 9),
-            "needs n_docs",
-        ),
         (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be at least 1 step"),
     ],
 )

@@ -15,10 +15,10 @@ import tercet as tc
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.data.shards import write_shards
 from tercet.errors import DivergedError, InputError, ParameterError
-from tercet.learn.schedules import rates
+from tercet.learn.state import rates
 from tercet.scale import Cluster
 from tercet.scale.changes import DenseChange, Piece, SparseChange, agreement, cut_into_blocks, pairwise
-from tercet.scale.mixing import Pace
+from tercet.scale.mixing import RoundLength
 from tercet.scale.rounds import MOST_STEPS, Schedule, joined
 
 ROUND = 12
@@ -377,14 +377,14 @@ def test_wrong_numbers_are_refused(options):
 
 @given(n_shares=st.integers(1, 40), done=st.integers(0, 10**9))
 def test_rounds_grow_with_the_steps_and_give_every_share_the_same(n_shares, done):
-    pace = Pace(100, 0.2)
+    pace = RoundLength(100, 0.2)
     steps = Schedule(n_shares).steps(done, None, pace)
     assert steps % n_shares == 0
     assert 100 <= steps // n_shares <= MOST_STEPS
     assert steps <= max(0.2 * done, 100 * n_shares)
     assert Schedule(n_shares, 7).steps(done, None, pace) == 7
     assert Schedule(n_shares).steps(done, 10**9 - done, pace) == steps
-    slowing = Schedule(n_shares).steps(done, 10**9 - done, Pace(100, 0.2, ending=0.2))
+    slowing = Schedule(n_shares).steps(done, 10**9 - done, RoundLength(100, 0.2, ending=0.2))
     assert slowing == Schedule(n_shares).steps(min(done, 10**9 - done), None, pace)
 
 

@@ -26,7 +26,7 @@ from tercet.learn import (
     SparseRanker,
     TermPairRanker,
 )
-from tercet.learn.schedules import rates
+from tercet.learn.state import rates
 from tercet.text import CorrelatedWords
 
 N_TERMS = 12
@@ -111,8 +111,8 @@ LEARNERS: dict[str, Learner] = {
     "CorrelatedRanker": Learner(
         lambda n_terms=N_TERMS: CorrelatedRanker(words=some_words(n_terms), ranker=few_factors()), CHOOSES_ITS_WORDS
     ),
-    "CorrelatedRanker by place": Learner(
-        lambda n_terms=N_TERMS: CorrelatedRanker(words=some_words(n_terms), variant="by-place", ranker=few_factors()),
+    "CorrelatedRanker by bin": Learner(
+        lambda n_terms=N_TERMS: CorrelatedRanker(words=some_words(n_terms), variant="by-bin", ranker=few_factors()),
         CHOOSES_ITS_WORDS,
     ),
     "CorrelatedRanker sparse": Learner(

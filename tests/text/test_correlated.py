@@ -50,15 +50,15 @@ def test_mapped_scores_are_those_of_algorithm_1_and_of_equation_6(seed, n_freque
     part = Dense(weights=W)
     M, first = words.matrix(), words.matrix("first")
     together = Weights([Mapped(A=M, B=M, part=part)])
-    by_place = Weights([Mapped(A=M_p, B=M_p, part=part) for M_p in words.matrices()])
+    by_bin = Weights([Mapped(A=M_p, B=M_p, part=part) for M_p in words.matrices()])
     replaced = Weights([Mapped(A=first, B=first, part=part)])
     for _ in range(3):
         q, d = (rng.random(11) * (rng.random(11) < 0.5) for _ in range(2))
         Q, D = sparse.csr_array(q[None]), sparse.csr_array(d[None])
         features = oracles.correlated_hashing(q, d, S, F, n_bins)
         assert together.score(Q, D)[0, 0] == pytest.approx((W * features).sum(), rel=1e-5, abs=1e-6)
-        features = oracles.correlated_hashing_by_place(q, d, S, F, n_bins)
-        assert by_place.score(Q, D)[0, 0] == pytest.approx((W * features).sum(), rel=1e-5, abs=1e-6)
+        features = oracles.correlated_hashing_by_bin(q, d, S, F, n_bins)
+        assert by_bin.score(Q, D)[0, 0] == pytest.approx((W * features).sum(), rel=1e-5, abs=1e-6)
         features = oracles.correlated_hashing(q, d, S, F, 1)
         assert replaced.score(Q, D)[0, 0] == pytest.approx((W * features).sum(), rel=1e-5, abs=1e-6)
 

@@ -21,7 +21,7 @@ from tercet.kernels.compiler import announce_compilation
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import FTRLRanker, l1_path
-from tercet.learn.linear.sparse import SparseLinearRanker
+from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.progress import SHOW_AFTER_SECONDS, ProgressBar
 from tercet.learn.rls import KernelLeastSquares, choose_rls
 from tercet.learn.rls.path import checked_l2s

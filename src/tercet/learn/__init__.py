@@ -14,7 +14,7 @@ from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.lsi import LSIRanker
 from tercet.learn.multitask import MultiTaskRanker
 from tercet.learn.pruned import PrunedRanker
-from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source, WarpSource
+from tercet.learn.sources import ArraySource, SampledSource, Source
 from tercet.learn.sparse import SparseRanker
 from tercet.learn.streams import StreamSource
 
@@ -46,7 +46,6 @@ __all__ = [
     "DivergedError",
     "Event",
     "GroupSparseRanker",
-    "HardSource",
     "HashedRanker",
     "LSIRanker",
     "LowRankRanker",
@@ -59,5 +58,4 @@ __all__ = [
     "SparseRanker",
     "StreamSource",
     "TermPairRanker",
-    "WarpSource",
 ]

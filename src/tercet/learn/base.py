@@ -19,9 +19,8 @@ from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.loop import Callback, Event, Run, Stopping
 from tercet.learn.matrices import Texts, check_matrix, check_texts
-from tercet.learn.schedules import SCHEDULES
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.state import Sgd, State
+from tercet.learn.state import SCHEDULES, Sgd, State
 from tercet.learn.stored import rank_texts, take
 from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, Fields, write_bundle

@@ -18,7 +18,7 @@ from scipy import sparse
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError
 from tercet.kernels.compiler import announce_compilation
-from tercet.learn.matrices import Problem, check_matrix
+from tercet.learn.matrices import KernelInput, check_matrix
 from tercet.learn.sparse_state import SparseState
 from tercet.store import Fields
 from tercet.weights import Sparse, Weights
@@ -135,9 +135,9 @@ class Continued:
         prefs.check_rows(queries.shape[0], docs.shape[0])
         tally = np.zeros(2)
         if len(prefs):
-            problem = self._state.problem(queries, docs)
+            inputs = self._state.kernel_input(queries, docs)
             for start in range(0, len(prefs), CHUNK):
-                self._advance(problem, queries, prefs[start : start + CHUNK], docs, tally)
+                self._advance(inputs, queries, prefs[start : start + CHUNK], docs, tally)
         if not np.isfinite(tally).all():
             raise DivergedError(f"the loss is no longer finite after {self.n_steps} steps; a smaller rate is needed")
         return Learned(len(prefs), int(tally[0]), float(tally[1]))
@@ -146,14 +146,19 @@ class Continued:
         """Get ready, and say so where that takes a while; learning does it by itself otherwise."""
         Q, D = (sparse.csr_array((1, width), dtype=np.float32) for width in self.base.shape)
         with announce_compilation(self._state.kernels, say):
-            self._advance(self._state.problem(Q, D), Q, Preferences([], [], []), D, np.zeros(2))
+            self._advance(self._state.kernel_input(Q, D), Q, Preferences([], [], []), D, np.zeros(2))
 
     def _advance(
-        self, problem: Problem, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]
+        self,
+        inputs: KernelInput,
+        Q: sparse.csr_array,
+        prefs: Preferences,
+        D: sparse.csr_array,
+        tally: NDArray[np.float64],
     ) -> None:
         target, step_size, length, self._state.base_margins = self._plan(Q, prefs, D)
         chunk = (prefs.query, prefs.better, prefs.worse, step_size, length, target)
-        self._state.run(problem, chunk, tally)
+        self._state.run(inputs, chunk, tally)
         self._state.step += len(prefs)
 
     def _plan(

@@ -17,17 +17,77 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.kernels.binned import binned_advance
 from tercet.learn.base import NOT_NEGATIVE, SgdRanker, TermPairRanker, check_preferences, load_ranker
-from tercet.learn.by_place import ByPlaceRanker
 from tercet.learn.choosing import matching_margins
 from tercet.learn.loop import CHUNK, Callback, Event, Saver
-from tercet.learn.lowrank import LowRankRanker
-from tercet.learn.matrices import Texts, check_matrix, fingerprint
+from tercet.learn.lowrank import LowRankRanker, LowRankState
+from tercet.learn.matrices import KernelInput, Texts, check_matrix, fingerprint
 from tercet.learn.sources import Source, digest
+from tercet.learn.state import Chunk
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle, Fields
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
+
+
+class BinnedState(LowRankState):
+    """U and V; a text has ``n_bins`` rows, and only rows of one bin meet."""
+
+    kernels = (binned_advance,)
+    n_bins: int
+
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        latent = np.empty((2, self.n_bins, self.U.shape[1]), dtype=np.float32)
+        binned_advance(self.U, self.V, inputs.Q, inputs.D, chunk, inputs.scratch, latent, tally)
+
+    def meta(self) -> dict[str, Any]:
+        return super().meta() | {"n_bins": self.n_bins}
+
+    def copy(self) -> Self:
+        copied = super().copy()
+        copied.n_bins = self.n_bins
+        return copied
+
+    @classmethod
+    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+        state = super().from_state(fields, arrays)
+        state.n_bins = fields.take("n_bins", int)
+        if state.n_bins < 1 or state.rare is not None or state.before is not None or state.diagonal.size:
+            raise DamagedBundleError(f"{fields.where}: factors of {state.n_bins} bins come alone")
+        return state
+
+
+class BinnedRanker(LowRankRanker):
+    """A ``LowRankRanker`` without a diagonal whose matrices have ``n_bins`` rows in a row for each text."""
+
+    _state_class = BinnedState
+    n_bins: int
+
+    @classmethod
+    def like(cls, ranker: LowRankRanker, n_bins: int) -> BinnedRanker:
+        """One with the parameters of another; those it cannot have are refused."""
+        plain = {
+            "diagonal": None,
+            "n_frequent": None,
+            "averaged": False,
+            "scale_documents": False,
+            "start": "random",
+        }
+        for name, value in plain.items():
+            if getattr(ranker, name) != value:
+                raise ParameterError(
+                    f"variant='by-bin' needs a LowRankRanker with {name}={value!r}; got {getattr(ranker, name)!r}"
+                )
+        made = cls(**ranker.get_params())
+        made.n_bins = n_bins
+        return made
+
+    def _start(self, Q: Texts, D: Texts) -> BinnedState:
+        started = super()._start(Q, D)
+        state = BinnedState(started.U, started.V, started.diagonal, learn_diagonal=False, scale_documents=False)
+        state.n_bins = self.n_bins
+        return state
 
 
 class MarginsLeft(Preferences):
@@ -115,7 +175,7 @@ class CorrelatedRanker(TermPairRanker):
     identity_weight : float
         Weight of the identity of all words. A ranker that does not learn by steps, such as ``LSIRanker``, does not
         see it.
-    variant : {"mean", "by-place", "first"}
+    variant : {"mean", "by-bin", "first"}
         How the bins of two words meet: each with each (Algorithm 1 of Bai et al.), the p-th with the p-th only (their
         equations 6 and 7; for ``LowRankRanker``), or the best with the best alone.
     only_rare : leave the frequent words out of M, for a second model of all other words
@@ -145,7 +205,7 @@ class CorrelatedRanker(TermPairRanker):
         "words": [CorrelatedWords, None],
         "ranker": [TermPairRanker, None],
         "identity_weight": [NOT_NEGATIVE],
-        "variant": [StrOptions({"mean", "by-place", "first"})],
+        "variant": [StrOptions({"mean", "by-bin", "first"})],
         "only_rare": ["boolean"],
     }
 
@@ -244,17 +304,17 @@ class CorrelatedRanker(TermPairRanker):
         return words
 
     def _maps(self, words: CorrelatedWords) -> list[sparse.csr_array]:
-        if self.variant == "by-place":
+        if self.variant == "by-bin":
             return words.matrices(only_rare=self.only_rare)
         return [words.matrix(self.variant, only_rare=self.only_rare)]
 
-    def _fresh_ranker(self, n_places: int) -> TermPairRanker:
+    def _fresh_ranker(self, n_bins: int) -> TermPairRanker:
         ranker = LowRankRanker(diagonal=None) if self.ranker is None else clone(self.ranker)
-        if self.variant != "by-place":
+        if self.variant != "by-bin":
             return ranker
         if type(ranker) is not LowRankRanker:
-            raise ParameterError(f"variant='by-place' needs a LowRankRanker; got {type(ranker).__name__}")
-        return ByPlaceRanker.like(ranker, n_places)
+            raise ParameterError(f"variant='by-bin' needs a LowRankRanker; got {type(ranker).__name__}")
+        return BinnedRanker.like(ranker, n_bins)
 
     def _beside(
         self,
@@ -313,21 +373,21 @@ class CorrelatedRanker(TermPairRanker):
                 raise DamagedBundleError(f"{fields.where}: unexpected array {name!r}")
             groups[group][key] = array
         words = CorrelatedWords.from_state(params["words"], groups["words"])
-        known = RANKERS | {ByPlaceRanker.__name__: ByPlaceRanker}
+        known = RANKERS | {BinnedRanker.__name__: BinnedRanker}
         inner = Bundle(kind="ranker", meta=params["ranker"], arrays=groups["ranker"], path=Path(fields.where))
         fitted = load_ranker(inner, known)
-        kind = LowRankRanker if isinstance(fitted, ByPlaceRanker) else type(fitted)
+        kind = LowRankRanker if isinstance(fitted, BinnedRanker) else type(fitted)
         ranker = cls(**params | {"words": words, "ranker": kind(**fitted.get_params(deep=False))})
         try:
             ranker._check_params()
         except ParameterError as error:
             raise DamagedBundleError(f"{fields.where}: {error}") from error
         maps = ranker._maps(words)
-        fits = isinstance(fitted, ByPlaceRanker) == (ranker.variant == "by-place")
+        fits = isinstance(fitted, BinnedRanker) == (ranker.variant == "by-bin")
         if not fits or fitted.weights_.shape != 2 * (words.frequent_.size,):
             raise DamagedBundleError(f"{fields.where}: the ranker does not fit the words it stands behind")
-        if isinstance(fitted, ByPlaceRanker):
-            fitted.n_places = len(maps)
+        if isinstance(fitted, BinnedRanker):
+            fitted.n_bins = len(maps)
         ranker._keep(words, fitted, words.n_features_in_)
         return ranker
 

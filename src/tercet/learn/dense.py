@@ -12,9 +12,8 @@ from sklearn.utils._param_validation import StrOptions
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.learn.base import COUNT, SgdRanker
-from tercet.learn.matrices import Problem, Texts, by_document_frequency, reorder_columns
-from tercet.learn.memory import physical_memory
-from tercet.learn.state import Chunk, State
+from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
+from tercet.learn.state import Chunk, State, physical_memory
 from tercet.store import Fields, take_array
 from tercet.weights import Dense, Weights
 
@@ -45,11 +44,11 @@ class DenseState(State):
     def shape(self) -> tuple[int, int]:
         return self.W.shape[0], self.W.shape[1]
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        return Problem.of(Q, reorder_columns(D, self.order))
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return KernelInput.of(Q, reorder_columns(D, self.order))
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        dense_advance(self.W, self._own, problem.Q, problem.D, chunk, problem.scratch, tally)
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        dense_advance(self.W, self._own, inputs.Q, inputs.D, chunk, inputs.scratch, tally)
 
     def snapshot(self) -> Weights:
         W = np.empty_like(self.W)

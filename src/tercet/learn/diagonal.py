@@ -11,7 +11,7 @@ from scipy import sparse
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.learn.base import SgdRanker
-from tercet.learn.matrices import Problem, Texts
+from tercet.learn.matrices import KernelInput, Texts
 from tercet.learn.state import Chunk, State
 from tercet.store import Fields, take_array
 from tercet.weights import Diagonal, Weights
@@ -28,11 +28,11 @@ class DiagonalState(State):
     def shape(self) -> tuple[int, int]:
         return self.weights.size, self.weights.size
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        return Problem.of(Q, D)
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return KernelInput.of(Q, D)
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        diagonal_advance(self.weights, problem.Q, problem.D, chunk, problem.scratch, tally)
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        diagonal_advance(self.weights, inputs.Q, inputs.D, chunk, inputs.scratch, tally)
 
     def snapshot(self) -> Weights:
         return Weights([Diagonal(weights=self.weights)])

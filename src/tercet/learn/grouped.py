@@ -19,11 +19,10 @@ from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
 from tercet.kernels.grouped import LINE, LINES_A_WORD, grouped_advance, mark_written, refresh
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Stopping
-from tercet.learn.matrices import Problem, Texts, by_document_frequency, reorder_columns
-from tercet.learn.memory import physical_memory
+from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
-from tercet.learn.state import Chunk, State
+from tercet.learn.state import Chunk, State, physical_memory
 from tercet.store import Fields, take_array
 from tercet.weights import Sparse, Weights
 
@@ -83,15 +82,15 @@ class GroupedState(State):
         n_groups, n_inner = self.V.shape
         return (n_groups, n_inner) if self.by == "rows" else (n_inner, n_groups)
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         two_docs = 2 * int(np.diff(D.indptr).max(initial=0))
         longest = max(two_docs, int(np.diff(Q.indptr).max(initial=0)))
         self._scratch = _scratch(two_docs, longest, self.marks.shape[1])
         if self.by == "rows":
-            return Problem.of(Q, reorder_columns(D, self.order))
-        return Problem.of(reorder_columns(Q, self.order), D)
+            return KernelInput.of(Q, reorder_columns(D, self.order))
+        return KernelInput.of(reorder_columns(Q, self.order), D)
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk[0])
         while True:
             at = self.step + done
@@ -101,8 +100,8 @@ class GroupedState(State):
                 self.V,
                 self.marks,
                 self.groups,
-                problem.Q,
-                problem.D,
+                inputs.Q,
+                inputs.D,
                 tuple(column[done:stop] for column in chunk),
                 self.shrinkage,
                 at,

@@ -13,9 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.kernels.hashed import hashed_advance
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
-from tercet.learn.matrices import Problem, Texts
-from tercet.learn.memory import physical_memory
-from tercet.learn.state import Chunk, State
+from tercet.learn.matrices import KernelInput, Texts
+from tercet.learn.state import Chunk, State, physical_memory
 from tercet.store import Fields, take_array
 from tercet.weights import Hashed, Identity, Part, Weights
 
@@ -50,20 +49,20 @@ class HashedState(State):
     def shape(self) -> tuple[int, int]:
         return self._shape
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         self._firsts = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
-        return Problem.of(Q, D)
+        return KernelInput.of(Q, D)
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         hashed_advance(
             self.table,
             self.multiplier,
             self.identity,
             self.learn_identity,
-            problem.Q,
-            problem.D,
+            inputs.Q,
+            inputs.D,
             chunk,
-            problem.scratch,
+            inputs.scratch,
             self._firsts,
             tally,
         )

@@ -20,11 +20,10 @@ from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DivergedError, InputError, ParameterError
 from tercet.kernels.compiler import announce_compilation
-from tercet.learn.matrices import Problem, Texts
+from tercet.learn.matrices import KernelInput, Texts
 from tercet.learn.progress import ProgressBar
-from tercet.learn.schedules import rates
 from tercet.learn.sources import Source
-from tercet.learn.state import Sgd, State
+from tercet.learn.state import Sgd, State, rates
 from tercet.learn.stored import gathered
 from tercet.weights import Weights
 
@@ -240,9 +239,9 @@ class Here(Stepper):
 
     def begin(self) -> None:
         Q, D = self.run.Q, self.run.D
-        self._problem: Problem | None = None
+        self._input: KernelInput | None = None
         if not (isinstance(Q, StoredRows) or isinstance(D, StoredRows)):
-            self._problem = self.run.state.problem(Q, D)
+            self._input = self.run.state.kernel_input(Q, D)
 
     def step(self, limit: int) -> tuple[float, float]:
         run = self.run
@@ -251,9 +250,9 @@ class Here(Stepper):
             run.finished = True
             return 0.0, 0.0
         tally = np.zeros(2)
-        problem = self._problem
-        if problem is None:
+        inputs = self._input
+        if inputs is None:
             chunk, queries, docs = gathered(chunk, run.Q, run.D)
-            problem = run.state.problem(queries, docs)
-        run.state.advance(problem, chunk, rate, run.sgd.margin, tally)
+            inputs = run.state.kernel_input(queries, docs)
+        run.state.advance(inputs, chunk, rate, run.sgd.margin, tally)
         return run.note(tally, len(chunk))

@@ -53,7 +53,7 @@ def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class KernelInput:
     """Q and D as a kernel reads them, with scratch for the difference of two documents and its overlap with a query."""
 
     Q: KernelRows
@@ -61,7 +61,7 @@ class Problem:
     scratch: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]
 
     @classmethod
-    def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+    def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         room = 2 * int(np.diff(D.indptr).max(initial=0))
         ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
         return cls(kernel_rows(Q), kernel_rows(D), (ints[0], floats[0], ints[1], floats[1]))

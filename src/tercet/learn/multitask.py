@@ -25,9 +25,8 @@ from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
 from tercet.learn.loop import Callback
-from tercet.learn.lowrank import normal_factors, rare_words
-from tercet.learn.lowrank_state import LowRankState
-from tercet.learn.matrices import Problem, Texts, check_texts
+from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
+from tercet.learn.matrices import KernelInput, Texts, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source, digest
 from tercet.learn.state import Chunk, State
 from tercet.learn.stored import JoinedRows
@@ -131,12 +130,12 @@ class MultiTaskState(State):
     def look_at(self, Q: Texts, D: Texts) -> None:
         self.joined.look_at(Q, D)
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        return self.joined.problem(Q, D)
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return self.joined.kernel_input(Q, D)
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         self.joined.step = self.step
-        self.joined.run(problem, chunk, tally)
+        self.joined.run(inputs, chunk, tally)
 
     def snapshot(self) -> Weights:
         """The weights of the first task."""

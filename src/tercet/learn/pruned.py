@@ -18,11 +18,10 @@ from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_r
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Event, Run, Stopping
-from tercet.learn.matrices import Problem, Texts, by_document_frequency, reorder_columns
-from tercet.learn.memory import physical_memory
+from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.state import Chunk, State
+from tercet.learn.state import Chunk, State, physical_memory
 from tercet.store import Fields, take_array
 from tercet.weights import Sparse, Weights
 
@@ -54,12 +53,12 @@ class SupportState(State):
     def shape(self) -> tuple[int, int]:
         return self.values.shape[0], self.order.size
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        return Problem.of(Q, reorder_columns(D, self.order))
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return KernelInput.of(Q, reorder_columns(D, self.order))
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         columns = self.columns.view(np.uint32)
-        fixed_rows_advance(self.values, columns, self._delta, problem.Q, problem.D, chunk, problem.scratch, tally)
+        fixed_rows_advance(self.values, columns, self._delta, inputs.Q, inputs.D, chunk, inputs.scratch, tally)
 
     def snapshot(self) -> Weights:
         n, kept = self.values.shape
@@ -120,21 +119,21 @@ class PrunedState(State):
         """Weights that are not zero."""
         return int(np.count_nonzero(self.values))
 
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
-        return self.inner.problem(Q, D)  # the same before and after a pruning: the order of columns stays
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
 
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk[0])
         if n == 0:  # to compile, while the user is told of it: the kernels of the later rounds, too
-            self.inner.run(problem, chunk, tally)
+            self.inner.run(inputs, chunk, tally)
             one = _take_largest(np.zeros((1, 1), dtype=np.float32), _ALL_COLUMNS, 1)
-            SupportState(*one, self.inner.order).run(problem, chunk, tally)
+            SupportState(*one, self.inner.order).run(inputs, chunk, tally)
         while done < n:
             stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + done)])
             query, better, worse, step_size, rate, margin = chunk
             part = slice(done, stop)
             self.inner.run(
-                problem, (query[part], better[part], worse[part], step_size[part], rate[part], margin[part]), tally
+                inputs, (query[part], better[part], worse[part], step_size[part], rate[part], margin[part]), tally
             )
             if not np.isfinite(tally).all():
                 return  # diverged: the loop says so, and there is nothing to choose from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.learn.matrices import Problem, Texts
+from tercet.errors import InputError
+from tercet.learn.matrices import KernelInput, Texts
 from tercet.store import Fields
 from tercet.weights import Weights
 
@@ -51,16 +53,16 @@ class State(ABC):
         return
 
     @abstractmethod
-    def problem(self, Q: sparse.csr_array, D: sparse.csr_array) -> Problem:
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         """Q and D, or those rows of them that a chunk is about, laid out as this learner's kernel wants them."""
 
     @abstractmethod
-    def run(self, problem: Problem, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         """Call the kernel: one step for each preference of the chunk; ``tally`` gains violations and loss."""
 
     def advance(
         self,
-        problem: Problem,
+        inputs: KernelInput,
         prefs: Preferences,
         rate: NDArray[np.float32],
         margin: float,
@@ -72,7 +74,7 @@ class State(ABC):
         if target is None:
             target = np.full(len(prefs), margin, dtype=np.float32)
             target.flags.writeable = False  # as given ones are: a kernel is compiled for each kind of array
-        self.run(problem, (prefs.query, prefs.better, prefs.worse, step_size, rate, target), tally)
+        self.run(inputs, (prefs.query, prefs.better, prefs.worse, step_size, rate, target), tally)
         self.step += len(prefs)
         return len(prefs)
 
@@ -94,3 +96,33 @@ class State(ABC):
     @abstractmethod
     def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
         """The inverse of ``meta`` and ``arrays``; arrays are copied, so that training can go on."""
+
+
+SCHEDULES = ("constant", "inverse-sqrt", "linear")
+
+
+def rates(schedule: str, rate: float, first: int, n: int, total: int | None) -> NDArray[np.float32]:
+    """Rates of the n steps after ``first`` done ones; steps count from 1.
+
+    ``constant``: rate. ``inverse-sqrt``: rate / sqrt(t). ``linear``: falls to zero after ``total`` steps.
+    """
+    t = np.arange(first + 1, first + n + 1, dtype=np.float64)
+    if schedule == "constant":
+        values = np.full(n, rate)
+    elif schedule == "inverse-sqrt":
+        values = rate / np.sqrt(t)
+    elif schedule == "linear":
+        if total is None:
+            raise InputError(
+                "the 'linear' schedule needs to know the number of steps; partial_fit and endless sources do not. "
+                "Use 'constant' or 'inverse-sqrt'"
+            )
+        values = rate * np.maximum(0.0, 1.0 - (t - 1) / total)
+    else:
+        raise InputError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}; got {schedule!r}")
+    return values.astype(np.float32)
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -73,7 +73,7 @@ class CorrelatedLowRank:
         *,
         n_frequent: int = 30_000,
         n_bins: int = 5,
-        variant: str = "by-place",
+        variant: str = "by-bin",
         only_rare: bool = False,
         identity_weight: float = 1.0,
         n_components: int = 50,

@@ -22,11 +22,11 @@ from tercet.learn.linear.base import KernelFeatures
 from tercet.learn.linear.ftrl import FTRLState, Losses, Rules
 from tercet.learn.linear.queries import Queries
 from tercet.scale.changes import DenseChange, Piece, agreement, as_compiled
-from tercet.scale.mixing import Pace, words_of
+from tercet.scale.mixing import RoundLength, words_of
 from tercet.scale.rounds import Diary, Executor, RoundFacts, Schedule
 from tercet.scale.shares import bytes_of
 
-PACE = Pace(1, 0.1)  # a step is a query
+ROUND_LENGTH = RoundLength(1, 0.1)  # a step is a query
 SLOPES, SUMS, SQUARES, GROWTH_OF_RATE = range(4)
 
 
@@ -84,7 +84,7 @@ class PassInRounds:
 
     def __init__(self, executor: Executor, schedule: Schedule, diary: Diary) -> None:
         self._executor, self._schedule, self._diary = executor, schedule, diary
-        self.identity = schedule.identity(PACE)
+        self.identity = schedule.identity(ROUND_LENGTH)
 
     def __call__(
         self, X: KernelFeatures, order: NDArray[np.int64], queries: Queries, losses: Losses, state: FTRLState
@@ -93,7 +93,7 @@ class PassInRounds:
         done, loss, largest = 0, 0.0, 0.0
         while done < len(order):
             began = time.perf_counter()
-            n = self._schedule.steps(state.step, None, PACE)
+            n = self._schedule.steps(state.step, None, ROUND_LENGTH)
             part = order[done : done + n]
             done += len(part)
             n_shares = self._executor.n_shares

@@ -21,7 +21,7 @@ from tercet.errors import ParameterError
 from tercet.kernels.mixing import mark_words, take_sparse_rows
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.loop import MIXED
-from tercet.learn.lowrank_state import LowRankState
+from tercet.learn.lowrank import LowRankState
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State
 from tercet.scale.changes import (
@@ -44,7 +44,7 @@ AnyState = TypeVar("AnyState", bound=State)
 
 
 @dataclass(frozen=True)
-class Pace:
+class RoundLength:
     """Rounds are short while the weights still change fast, and then a part of the steps done so far.
 
     first : steps of a share in the first rounds; growth : that part; ending : rounds are no longer than this part of
@@ -59,7 +59,7 @@ class Pace:
 class Mixer(ABC, Generic[AnyState]):
     """Cuts the state into what shares need and puts what they changed back."""
 
-    pace: ClassVar[Pace] = Pace(128, 0.1)
+    pace: ClassVar[RoundLength] = RoundLength(128, 0.1)
     neighbours = 1  # workers that share a machine's memory
 
     def __init__(self, state: AnyState) -> None:
@@ -67,8 +67,8 @@ class Mixer(ABC, Generic[AnyState]):
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
         """Texts as a worker's kernel reads them."""
-        problem = self.state.problem(Q, D)
-        return LaidOut(aligned(problem.Q), None if D is Q else aligned(problem.D))
+        inputs = self.state.kernel_input(Q, D)
+        return LaidOut(aligned(inputs.Q), None if D is Q else aligned(inputs.D))
 
     def n_blocks(self, n_shares: int) -> int:
         """Into how many blocks of rows a share cuts its change, so that as many workers add them up."""
@@ -137,7 +137,7 @@ class SparseMixer(Mixer[SparseState]):
 
     # All of W goes to the workers and back, so rounds cost more; sums of it stay calm. A long last round would shrink
     # away at once what was learned in it.
-    pace = Pace(512, 0.5, ending=0.5)
+    pace = RoundLength(512, 0.5, ending=0.5)
 
     def __init__(self, state: SparseState) -> None:
         super().__init__(state)
@@ -158,8 +158,8 @@ class SparseMixer(Mixer[SparseState]):
         self._put_back()
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
-        problem = self.state.problem(Q, D)  # which has the columns of D in another order
-        return LaidOut(aligned(problem.Q), problem.D, (Q, D) if self.state.around_identity else None)
+        inputs = self.state.kernel_input(Q, D)  # which has the columns of D in another order
+        return LaidOut(aligned(inputs.Q), inputs.D, (Q, D) if self.state.around_identity else None)
 
     def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
         state = self.state

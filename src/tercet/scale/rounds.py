@@ -22,7 +22,7 @@ from tercet.errors import ParameterError
 from tercet.learn.loop import Run, Stepper, stepping
 from tercet.learn.stored import gathered
 from tercet.scale.changes import Piece, add_pieces, pairwise
-from tercet.scale.mixing import Mixer, Pace, mixer_of
+from tercet.scale.mixing import Mixer, RoundLength, mixer_of
 from tercet.scale.shares import LaidOut, Share, bytes_of, give_room_back, run_share
 
 MOST_STEPS = 1 << 18  # of a share
@@ -113,7 +113,7 @@ class Schedule:
     n_shares: int
     fixed: int | None = None
 
-    def steps(self, done: int, left: int | None, pace: Pace) -> int:
+    def steps(self, done: int, left: int | None, pace: RoundLength) -> int:
         """So many come next, after those that are done and with those that are left, None when nobody knows."""
         if self.fixed is not None:
             return self.fixed
@@ -122,7 +122,7 @@ class Schedule:
             steps = min(steps, pace.ending * left)
         return self.n_shares * min(max(int(steps) // self.n_shares, pace.first), MOST_STEPS)
 
-    def identity(self, pace: Pace) -> str:
+    def identity(self, pace: RoundLength) -> str:
         """All of it that decides the outcome of a run."""
         return f"{self.n_shares} shares, rounds of {self.fixed or (pace, MOST_STEPS)}"
 

@@ -20,13 +20,11 @@ from tercet.data.preferences import Preferences
 from tercet.errors import TercetError
 from tercet.kernels.mixing import changes_of_heads
 from tercet.learn.diagonal import DiagonalState
-from tercet.learn.lowrank_state import LowRankState, Rare
-from tercet.learn.matrices import KernelRows, Problem
-from tercet.learn.memory import physical_memory
-from tercet.learn.sparse_rows import SparseRows as SparseRoom
-from tercet.learn.sparse_rows import width_of_head
-from tercet.learn.sparse_state import SparseState
-from tercet.learn.state import State
+from tercet.learn.lowrank import LowRankState, Rare
+from tercet.learn.matrices import KernelInput, KernelRows
+from tercet.learn.sparse_state import SparseRows as SparseRoom
+from tercet.learn.sparse_state import SparseState, width_of_head
+from tercet.learn.state import State, physical_memory
 from tercet.scale.changes import (
     Change,
     DenseChange,
@@ -62,13 +60,13 @@ class LaidOut:
         queries = owned(self.Q)
         return queries, queries if self.D is None else owned(self.D)
 
-    def problem(self, Q: KernelRows | None = None) -> Problem:
+    def kernel_input(self, Q: KernelRows | None = None) -> KernelInput:
         queries, docs = self.own
         if Q is not None:
             queries = Q
         room = 2 * int(np.diff(docs[0]).max(initial=0))
         ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
-        return Problem(queries, docs, (ints[0], floats[0], ints[1], floats[1]))
+        return KernelInput(queries, docs, (ints[0], floats[0], ints[1], floats[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +83,10 @@ class Share:
     n_shares: int
     texts: LaidOut | None
 
-    def learn(self, state: State, problem: Problem) -> NDArray[np.float64]:
+    def learn(self, state: State, inputs: KernelInput) -> NDArray[np.float64]:
         """Take the steps; returns violations and loss."""
         tally = np.zeros(2)
-        state.advance(problem, Preferences(*self.prefs), as_compiled(self.rate), self.margin, tally)
+        state.advance(inputs, Preferences(*self.prefs), as_compiled(self.rate), self.margin, tally)
         return tally
 
     def run(self, texts: LaidOut | None) -> Piece:
@@ -116,7 +114,7 @@ class DiagonalShare(Share):
 
     def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
         state = DiagonalState(spread_out(self.weights, self.n_terms))
-        tally = self.learn(state, texts.problem())
+        tally = self.learn(state, texts.kernel_input())
         return {"weights": found_in(state.weights, self.weights)}, tally
 
     def heights(self) -> dict[str, int]:
@@ -145,7 +143,7 @@ class LowRankShare(Share):
         state = LowRankState(
             U, V, diagonal, learn_diagonal=learned, scale_documents=self.scale_documents, rare=self.rare
         )
-        tally = self.learn(state, texts.problem())
+        tally = self.learn(state, texts.kernel_input())
         changes: dict[str, Change] = {"U": found_in(U, self.U)}
         if self.V is not None:
             changes["V"] = found_in(V, self.V)
@@ -189,10 +187,10 @@ class SparseShare(Share):
         # Rows of W are numbered as they were sent, so the query's words are, too.
         words, place = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
         place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-        problem = texts.problem((words[0], place[words[1]], words[2]))
-        state.make_ready(problem, texts.identity)
+        inputs = texts.kernel_input((words[0], place[words[1]], words[2]))
+        state.make_ready(inputs, texts.identity)
         state.move_into(room)
-        tally = self.learn(state, problem)
+        tally = self.learn(state, inputs)
         if room.whole:
             return {"W": self._change_of_heads(room, (indptr, columns, values))}, tally
         found = state.live()

@@ -130,3 +130,23 @@ def _read_only(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
     view = np.ascontiguousarray(array, dtype=dtype).view()
     view.flags.writeable = False
     return view
+
+
+class SparseLinearRanker(LinearRanker):
+    """A linear ranker with one parameter, ``_dial``, that says how many features are worth their while."""
+
+    _dial: ClassVar[str] = "l1"
+    _fewer_when_larger: ClassVar[bool] = True
+    # Whether the parameter is a total over all steps, so that a ranker that goes on from another takes it once more.
+    _dial_is_total: ClassVar[bool] = False
+
+    def _learn(self, X: Any, queries: Queries) -> None:
+        self._learn_after(None, X, queries)
+
+    @abstractmethod
+    def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
+        """Find the weights, on from those of another ranker of the same rows where one is given."""
+
+    @abstractmethod
+    def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
+        """The value of the parameter with which a path begins that ends ``ratio`` away from it."""

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tercet.learn.base import COUNT, POSITIVE
+from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.proximal import ProximalRanker
 from tercet.learn.linear.queries import Queries
-from tercet.learn.linear.sparse import SparseLinearRanker
 
 
 class FenchelRanker(SparseLinearRanker):

@@ -16,9 +16,8 @@ from tercet.errors import DamagedBundleError, ParameterError
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
-from tercet.learn.linear.base import KernelFeatures, kernel_features
+from tercet.learn.linear.base import KernelFeatures, SparseLinearRanker, kernel_features
 from tercet.learn.linear.queries import Queries
-from tercet.learn.linear.sparse import SparseLinearRanker
 from tercet.store import Fields, take_array
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
+from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
-from tercet.learn.linear.proximal import Place, beginning, descend, warn_of_violation, weakest_that_leaves_nothing
+from tercet.learn.linear.proximal import Iterate, beginning, descend, warn_of_violation, weakest_that_leaves_nothing
 from tercet.learn.linear.queries import Queries
-from tercet.learn.linear.sparse import SparseLinearRanker
 
 
 class NonconvexRanker(SparseLinearRanker):
@@ -94,23 +94,23 @@ class NonconvexRanker(SparseLinearRanker):
         n_iter = n_rounds = 0
         with np.errstate(over="ignore", invalid="ignore"):  # too large features: told below
             lipschitz = objective.lipschitz()
-            place, enough = beginning(objective, self.tolerance)
-            place = place if before is None else Place.of(objective, before.coef_)
-            growth = self._growth(place.w)
-            while place.violation(growth) > enough and n_iter < self.max_iter:
+            iterate, enough = beginning(objective, self.tolerance)
+            iterate = iterate if before is None else Iterate.at(objective, before.coef_)
+            growth = self._growth(iterate.w)
+            while iterate.violation(growth) > enough and n_iter < self.max_iter:
                 # Closer than asked for, or the last rounds would never meet the conditions they leave behind.
-                place, n_steps = descend(
-                    objective, growth, lipschitz, place, 0.1 * enough, self.max_iter - n_iter, accelerate=True
+                iterate, n_steps = descend(
+                    objective, growth, lipschitz, iterate, 0.1 * enough, self.max_iter - n_iter, accelerate=True
                 )
                 n_iter, n_rounds = n_iter + n_steps, n_rounds + 1
-                growth = self._growth(place.w)
-            violation = place.violation(growth)
+                growth = self._growth(iterate.w)
+            violation = iterate.violation(growth)
         if not np.isfinite(violation):
             raise self._diverged(f"the optimality conditions are violated by {violation}")
         if violation > enough:
             warn_of_violation(violation, enough, n_iter)
-        self._keep(place.w)
-        self.n_iter_, self.n_rounds_, self.violation_, self.loss_ = n_iter, n_rounds, violation, place.loss
+        self._keep(iterate.w)
+        self.n_iter_, self.n_rounds_, self.violation_, self.loss_ = n_iter, n_rounds, violation, iterate.loss
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         return weakest_that_leaves_nothing(PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs))

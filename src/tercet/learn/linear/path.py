@@ -13,9 +13,8 @@ from sklearn.base import clone
 
 from tercet.choose import Trial, choose
 from tercet.errors import InputError
-from tercet.learn.linear.base import scores
+from tercet.learn.linear.base import SparseLinearRanker, scores
 from tercet.learn.linear.ftrl import FTRLRanker
-from tercet.learn.linear.sparse import SparseLinearRanker
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
+from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
-from tercet.learn.linear.sparse import SparseLinearRanker
 
 
 class ProximalRanker(SparseLinearRanker):
@@ -91,24 +91,24 @@ class ProximalRanker(SparseLinearRanker):
         with np.errstate(over="ignore", invalid="ignore"):  # too small a constant, or too large features: told below
             lipschitz = float(self.lipschitz or (objective.lipschitz() if before is None else before.lipschitz_))
             start, enough = beginning(objective, self.tolerance)
-            start = start if before is None else Place.of(objective, before.coef_)
-            place, n_iter = descend(
+            start = start if before is None else Iterate.at(objective, before.coef_)
+            iterate, n_iter = descend(
                 objective, penalty, lipschitz, start, enough, self.max_iter, accelerate=self.accelerate
             )
-            violation = place.violation(penalty)
+            violation = iterate.violation(penalty)
         if not np.isfinite(violation):
             raise self._diverged(f"the optimality conditions are violated by {violation}")
         if violation > enough:
             warn_of_violation(violation, enough, n_iter)
-        self._keep(place.w)
-        self.n_iter_, self.lipschitz_, self.violation_, self.loss_ = n_iter, lipschitz, violation, place.loss
+        self._keep(iterate.w)
+        self.n_iter_, self.lipschitz_, self.violation_, self.loss_ = n_iter, lipschitz, violation, iterate.loss
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         return weakest_that_leaves_nothing(PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs))
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Iterate:
     """Weights, and the loss and its gradient at them."""
 
     w: Vector
@@ -116,7 +116,7 @@ class Place:
     g: Vector
 
     @classmethod
-    def of(cls, objective: PairObjective, w: Vector) -> Place:
+    def at(cls, objective: PairObjective, w: Vector) -> Iterate:
         return cls(w, *objective.look(w))
 
     @property
@@ -131,16 +131,16 @@ class Place:
 
 def weakest_that_leaves_nothing(objective: PairObjective) -> float:
     """The smallest ``l1`` with which no weight leaves zero."""
-    return Place.of(objective, np.zeros(objective.n_features)).steepest
+    return Iterate.at(objective, np.zeros(objective.n_features)).steepest
 
 
-def beginning(objective: PairObjective, tolerance: float) -> tuple[Place, float]:
+def beginning(objective: PairObjective, tolerance: float) -> tuple[Iterate, float]:
     """No weights, and how far from met the optimality conditions may be in the end.
 
     That is the share ``tolerance`` of the steepest derivative there, but no less than rounding makes of features that
     are the same for all documents of a query.
     """
-    start = Place.of(objective, np.zeros(objective.n_features))
+    start = Iterate.at(objective, np.zeros(objective.n_features))
     return start, max(tolerance * start.steepest, objective.rounding())
 
 
@@ -148,29 +148,29 @@ def descend(
     objective: PairObjective,
     penalty: Vector,
     lipschitz: float,
-    start: Place,
+    start: Iterate,
     enough: float,
     max_iter: int,
     *,
     accelerate: bool,
-) -> tuple[Place, int]:
+) -> tuple[Iterate, int]:
     """Proximal gradient steps on the loss plus ``penalty · |w|`` until it is violated by no more than ``enough``."""
-    place, w, momentum = start, start.w, 1.0
+    iterate, w, momentum = start, start.w, 1.0
     for n_iter in range(max_iter + 1):
-        is_near = not place.violation(penalty) > enough
-        if (is_near and place.w is w) or n_iter == max_iter:
+        is_near = not iterate.violation(penalty) > enough
+        if (is_near and iterate.w is w) or n_iter == max_iter:
             break
-        down = place.w - place.g / lipschitz
+        down = iterate.w - iterate.g / lipschitz
         last, w = w, np.sign(down) * np.maximum(np.abs(down) - penalty / lipschitz, 0.0)
         ahead = w
         # What momentum leads to need not be sparse, so the last step is one without.
-        if accelerate and not is_near and (place.w - w) @ (w - last) <= 0:
+        if accelerate and not is_near and (iterate.w - w) @ (w - last) <= 0:
             before, momentum = momentum, (1 + np.sqrt(1 + 4 * momentum**2)) / 2
             ahead = w + (before - 1) / momentum * (w - last)
         else:
             momentum = 1.0
-        place = Place.of(objective, ahead)
-    return place, n_iter
+        iterate = Iterate.at(objective, ahead)
+    return iterate, n_iter
 
 
 def warn_of_violation(violation: float, enough: float, n_iter: int) -> None:

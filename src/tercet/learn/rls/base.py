@@ -27,7 +27,7 @@ from tercet.learn.rls.held_out import held_out_scores
 from tercet.learn.rls.inputs import Places, check_kernel_matrix, check_memory, checked_folds, saved_basis
 from tercet.learn.rls.kernel import NAMES, Kernel, Matrix
 from tercet.learn.rls.path import RLSPath, checked_l2s
-from tercet.learn.rls.solving import FullProblem, Problem, SparseProblem, check_finite
+from tercet.learn.rls.solving import FullSystem, SparseSystem, System, check_finite
 from tercet.store import take_array
 
 
@@ -40,7 +40,7 @@ class Training:
 
     X: Any
     basis: Places | None
-    problem: Problem
+    system: System
     query: Places | None
 
 
@@ -116,19 +116,19 @@ class KernelLeastSquares(FeatureRanker):
     def _learn(self, X: Any, comparisons: Comparisons, query: Places | None) -> None:
         training = self._posed(X, comparisons, query)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and named
-            learned = self._learned(training, training.problem.solve(float(self.l2))[None])
+            learned = self._learned(training, training.system.solve(float(self.l2))[None])
         check_finite(learned)
         self._keep(training, learned[0])
 
     def _posed(self, X: Any, comparisons: Comparisons, query: Places | None, shared: Shared | None = None) -> Training:
-        """The problem, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
+        """The system, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
         must_be_here(self)
         with np.errstate(over="ignore", invalid="ignore"):
             basis, columns = self._columns(X, shared)
             is_full = basis is not None and self.n_basis is None
             check_memory(columns.n_columns, 1 if is_full else 3)
-            problem = (FullProblem if is_full else SparseProblem)(columns, comparisons)
-        return Training(X, basis, problem, query)
+            system = (FullSystem if is_full else SparseSystem)(columns, comparisons)
+        return Training(X, basis, system, query)
 
     def _columns(self, X: Any, shared: Shared | None) -> tuple[Places | None, Columns]:
         """The rows that are basis vectors, None in the primal, and the columns of the kernel."""
@@ -161,7 +161,7 @@ class KernelLeastSquares(FeatureRanker):
         return Kernel(name, gamma, int(self.degree), float(self.coef0), function)
 
     def _learned(self, training: Training, coefficients: Matrix) -> Matrix:
-        """What the learned coefficients of a problem are to a user: with a linear kernel always those of features."""
+        """What the learned coefficients of a system are to a user: with a linear kernel always those of features."""
         if self.kernel != "linear" or training.basis is None:
             return coefficients
         vectors = training.X if self.n_basis is None else training.X[training.basis]
@@ -216,7 +216,7 @@ class KernelLeastSquares(FeatureRanker):
         """
         training, penalties = self._known_training("path"), checked_l2s(l2s)
         with np.errstate(over="ignore", invalid="ignore"):
-            learned = self._learned(training, training.problem.spectrum.coefficients(penalties))
+            learned = self._learned(training, training.system.spectrum.coefficients(penalties))
         check_finite(learned)
         return RLSPath(penalties, learned, self, partial(self._with, training))
 
@@ -267,11 +267,11 @@ class KernelLeastSquares(FeatureRanker):
         """Every row without those of its group."""
         if (group == group[0]).all():
             raise InputError("there is one query, or fold, only; without it there is nothing to learn from")
-        rows = training.problem.comparisons.rows
+        rows = training.system.comparisons.rows
         order = np.argsort(group[rows], kind="stable")
         blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = held_out_scores(training.problem, blocks, l2s)
+            found = held_out_scores(training.system, blocks, l2s)
         check_finite(found)
         scores = np.empty_like(found)
         scores[rows] = found

@@ -1,6 +1,6 @@
 """Which rows are compared with which: the Laplacian L of the paper, as a factor C with ``L = C'C``, never formed.
 
-Learning is the least-squares problem ``|t - C f|² + l2 |f|²`` over functions f of the rows, with one target ``t`` for
+Learning is the least-squares system ``|t - C f|² + l2 |f|²`` over functions f of the rows, with one target ``t`` for
 each row of C. With columns K of a basis, ``Z = C K``, it needs ``Z'Z`` and ``Z't`` (``moments``); with all rows as the
 basis it is solved in the space of C's rows: ``(C K C' + l2 I) b = t`` and ``a = C'b`` (``dual``, ``back``). From
 ``(C K C' + l2 I) b = t`` follows ``C'C K C'b + l2 C'b = C't``, so that a is the paper's ``(L K + l2 I)⁻¹ L y``. The
@@ -82,7 +82,7 @@ class Alone(Comparisons):
         return values.copy()
 
 
-class ByQuery(Comparisons):
+class PairsByQuery(Comparisons):
     """All rows of a query with one another: ``C = √n (I - 11'/n)`` within a query of n rows.
 
     Parameters

@@ -8,7 +8,7 @@ are ``P d r`` with ``d = (Λ + l2)⁻¹``, and what a block F does to them is kn
 - basic form: ``e = (V_F d V_F')⁻¹ V_F d r``, scores ``P_F d (r - V_F' e)``.
 
 The first loses digits where a block decides some function nearly alone (``I - …`` is nearly singular), and costs more
-than it gains where a block has more rows than there are functions. Then the problem without the block is solved, from
+than it gains where a block has more rows than there are functions. Then the system without the block is solved, from
 the functions Q of the other rows: no decomposition is lost by that but the one of the block.
 """
 
@@ -23,26 +23,26 @@ from scipy.linalg.blas import dsyrk
 from tercet.errors import InputError
 from tercet.learn.rls.comparisons import Vector
 from tercet.learn.rls.kernel import Matrix
-from tercet.learn.rls.solving import FullProblem, Problem, Spectrum, cholesky_of
+from tercet.learn.rls.solving import FullSystem, Spectrum, System, cholesky_of
 
 # The inverse condition of a block's own matrix, from which on its closed form is taken.
 _LEAST_LEFT = 1e-6
 _LEAST_BASIC = 1e-15
 
 
-def held_out_scores(problem: Problem, blocks: list[NDArray[np.int64]], l2s: Vector) -> Matrix:
+def held_out_scores(system: System, blocks: list[NDArray[np.int64]], l2s: Vector) -> Matrix:
     """Scores of each row without its block, for each l2 (n_rows, n_l2s).
 
     Parameters
     ----------
-    problem : with comparisons within blocks only
-    blocks : places in ``problem.comparisons.rows``; together all of them
+    system : with comparisons within blocks only
+    blocks : places in ``system.comparisons.rows``; together all of them
     l2s : penalties
     """
-    scores = np.empty((len(problem.comparisons.rows), len(l2s)))
-    spectrum, P = problem.spectrum, problem.functions()
-    if isinstance(problem, FullProblem):
-        _, V = problem.eigenvectors
+    scores = np.empty((len(system.comparisons.rows), len(l2s)))
+    spectrum, P = system.spectrum, system.functions()
+    if isinstance(system, FullSystem):
+        _, V = system.eigenvectors
         for j, l2 in enumerate(l2s):
             inverse = spectrum.inverse(float(l2))
             for block in blocks:
@@ -54,7 +54,7 @@ def held_out_scores(problem: Problem, blocks: list[NDArray[np.int64]], l2s: Vect
                     )
                 scores[block, j] = found
         return scores
-    Q, target = problem.comparisons.forward(P), problem.comparisons.target
+    Q, target = system.comparisons.forward(P), system.comparisons.target
     for block in blocks:
         P_F, Q_F, t_F = P[block], Q[block], target[block]
         others: tuple[Matrix, Vector] | None = None

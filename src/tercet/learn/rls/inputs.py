@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
-from tercet.learn.memory import physical_memory
 from tercet.learn.rls.comparisons import parts_of
+from tercet.learn.state import physical_memory
 from tercet.store import take_array
 
 Places = NDArray[np.int64]

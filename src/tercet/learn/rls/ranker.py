@@ -12,7 +12,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.learn.linear.queries import query_numbers
 from tercet.learn.rls.base import KernelLeastSquares
-from tercet.learn.rls.comparisons import Alone, ByEdge, ByQuery, Comparisons
+from tercet.learn.rls.comparisons import Alone, ByEdge, Comparisons, PairsByQuery
 from tercet.learn.rls.inputs import Places
 
 
@@ -103,7 +103,7 @@ class RankRLS(KernelLeastSquares):
                 "no query has two documents of different grades, so there is nothing to learn from "
                 f"(n_samples={len(y)})"
             )
-        return ByQuery(y, rows, starts), query
+        return PairsByQuery(y, rows, starts), query
 
 
 class RLSRegressor(RegressorMixin, KernelLeastSquares):

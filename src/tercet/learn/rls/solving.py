@@ -70,7 +70,7 @@ class Spectrum:
         return inner @ self.E.T
 
 
-class Problem(ABC):
+class System(ABC):
     """What is to be solved: columns of a kernel, and which rows are compared."""
 
     def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
@@ -95,7 +95,7 @@ class Problem(ABC):
         return np.concatenate([self.columns.block(run_of(rows[part])) @ E for part in parts])
 
 
-class SparseProblem(Problem):
+class SparseSystem(System):
     """Equation 8; with a column for each feature and the identity for their kernel, the linear one in the primal."""
 
     def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
@@ -130,7 +130,7 @@ class SparseProblem(Problem):
         return Spectrum(values, inner @ V, E)
 
 
-class FullProblem(Problem):
+class FullSystem(System):
     """Equation 7: every row that is compared is a basis vector. Columns are those of all training rows."""
 
     noise = 0.0

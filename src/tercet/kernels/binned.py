@@ -1,4 +1,4 @@
-"""Margin rank loss on ``W = U'V`` between texts of several rows each (Bai et al. 2010, equations 6 and 7)."""
+"""Margin rank loss on ``W = U'V`` between texts with a row for each bin of a word (Bai et al. 2010, equations 6, 7)."""
 
 import numpy as np
 
@@ -25,24 +25,24 @@ def change_rows(factors, cols, vals, n, step, change):
 
 
 @kernel
-def by_place_advance(U, V, Q, D, chunk, scratch, latent, tally):
+def binned_advance(U, V, Q, D, chunk, scratch, latent, tally):
     """One pass over the preferences; changes ``U`` and ``V``, as in ``lowrank_advance``, in place.
 
-    Text i has the rows i P, …, i P + P - 1 of its matrix, one for each place, and the score of two texts is the sum
-    over places p of ``q_p'U'V d_p``. ``latent`` is scratch (2, P, n_components) for the U q_p and the V (d+ - d-)_p.
+    Text i has the rows i P, …, i P + P - 1 of its matrix, one for each of P bins, and the score of two texts is the sum
+    over bins p of ``q_p'U'V d_p``. ``latent`` is scratch (2, P, n_components) for the U q_p and the V (d+ - d-)_p.
     """
     query, better, worse, step_size, _, margin = chunk
     cols, vals, _, _ = scratch
     q_indptr, q_indices, q_data = Q
     uq, vd = latent
-    n_places = uq.shape[0]
+    n_bins = uq.shape[0]
     for s in range(query.size):
         z = np.float32(0)
-        for p in range(n_places):
-            lo, hi = q_indptr[query[s] * n_places + p], q_indptr[query[s] * n_places + p + 1]
+        for p in range(n_bins):
+            lo, hi = q_indptr[query[s] * n_bins + p], q_indptr[query[s] * n_bins + p + 1]
             uq[p, :] = 0
             add_rows(U, q_indices[lo:hi], q_data[lo:hi], hi - lo, uq[p])
-            n = difference(D, better[s] * n_places + p, worse[s] * n_places + p, cols, vals)
+            n = difference(D, better[s] * n_bins + p, worse[s] * n_bins + p, cols, vals)
             vd[p, :] = 0
             add_rows(V, cols, vals, n, vd[p])
             for k in range(uq.shape[1]):
@@ -50,8 +50,8 @@ def by_place_advance(U, V, Q, D, chunk, scratch, latent, tally):
         if not z >= margin[s]:
             tally[0] += 1
             tally[1] += margin[s] - z
-            for p in range(n_places):  # all gradients are those at the old U and V
-                lo, hi = q_indptr[query[s] * n_places + p], q_indptr[query[s] * n_places + p + 1]
+            for p in range(n_bins):  # all gradients are those at the old U and V
+                lo, hi = q_indptr[query[s] * n_bins + p], q_indptr[query[s] * n_bins + p + 1]
                 change_rows(U, q_indices[lo:hi], q_data[lo:hi], hi - lo, step_size[s], vd[p])
-                n = difference(D, better[s] * n_places + p, worse[s] * n_places + p, cols, vals)
+                n = difference(D, better[s] * n_bins + p, worse[s] * n_bins + p, cols, vals)
                 change_rows(V, cols, vals, n, step_size[s], uq[p])
