@@ -51,7 +51,7 @@ class Job:
         return [here / there for here, there in zip(self.here, self.there, strict=True)]
 
     def fit(self, data: Newsgroups, seed: int) -> float:
-        source = tc.SampledSource.from_labels(data.y, self.n_steps, random_state=seed)
+        source = tc.learn.SampledSource.from_labels(data.y, self.n_steps, random_state=seed)
         ranker = self.ranker(**self.parameters, random_state=seed, verbose=False)
         with (clock := Clock()).running():
             ranker.fit(data.X, source)

@@ -205,7 +205,7 @@ def job_preferences(n: int, folder: Path, seed: int) -> dict[str, Any]:
     qids = tuple(f"q{i}" for i in rng.integers(0, N_QUERIES, count))
     path = folder / "preferences.tsv"
     write_preferences(path, PreferenceTriples(qids, better, worse))
-    source = tc.StreamSource(path, vectors.query_ids, vectors.doc_ids)
+    source = tc.learn.StreamSource(path, vectors.query_ids, vectors.doc_ids)
     weights = Weights([Identity(n_terms=vectors.docs.shape[1])])
     done = 0
     with (clock := Clock()).running():
@@ -220,7 +220,7 @@ def job_qdrant(n: int, folder: Path, seed: int) -> dict[str, Any]:
     model = made_up_model(words, "identity", np.random.default_rng(seed))
     made_up = seconds_of_reading(n, seed)
     started = time.perf_counter()
-    index = tc.QdrantIndex.build(
+    index = tc.search.QdrantIndex.build(
         Texts(n, seed), model, folder / "qdrant", url=f"edge:{folder / 'qdrant-edge'}", keep_texts=False
     )
     seconds = time.perf_counter() - started - made_up

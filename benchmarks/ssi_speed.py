@@ -233,21 +233,21 @@ def variants(task: LinkTask, seed: int, steps: dict[str, int]) -> dict[str, Call
         n_steps = steps["low rank"] // N_COMPONENTS
         add(name, n_steps, partial(tc.LowRankRanker, **parameters))
     with (clock := Clock()).running():
-        words = tc.CorrelatedWords(n_frequent=n_frequent, n_bins=5).fit(X)
+        words = tc.text.CorrelatedWords(n_frequent=n_frequent, n_bins=5).fit(X)
     print(f"CorrelatedWords of {n_frequent:,} frequent words, 5 bins: {clock.wall:.1f} s to fit.")
     behind = tc.LowRankRanker(n_components=N_COMPONENTS, diagonal=None, **quiet)
     for variant in ("mean", "by-bin", "first"):
         add(
             f"CorrelatedRanker, N {N_COMPONENTS}, {variant}",
             steps["by bin" if variant == "by-bin" else "correlated"] // N_COMPONENTS,
-            partial(tc.CorrelatedRanker, words=words, ranker=behind, variant=variant),
+            partial(tc.learn.CorrelatedRanker, words=words, ranker=behind, variant=variant),
         )
     for shared in ("both", "documents"):
         n_steps = steps["low rank"] // N_COMPONENTS // 2  # of each task
         add(
             f"MultiTaskRanker, N {N_COMPONENTS}, shared {shared}",
             n_steps,
-            partial(tc.MultiTaskRanker, n_components=N_COMPONENTS, shared=shared, **quiet),
+            partial(tc.learn.MultiTaskRanker, n_components=N_COMPONENTS, shared=shared, **quiet),
             second=(X, second[:n_steps]),
         )
     return found

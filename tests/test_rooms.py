@@ -24,6 +24,7 @@ PROJECT = Path(__file__).parents[1]
 
 # From low to high. A room may import itself and what stands below it; rooms on one line know nothing of each other.
 FLOORS: list[list[str]] = [
+    ["_lazy"],
     ["errors"],
     ["store", "kernels", "choose.py"],
     ["data"],
@@ -156,8 +157,8 @@ def test_imports_go_downwards_only(module):
 
 
 def test_the_contract_is_that_of_the_design():
-    assert ALLOWED["errors"] == {"errors"}
-    assert ALLOWED["store"] == {"store", "errors"}
+    assert ALLOWED["errors"] == {"errors", "_lazy"}
+    assert ALLOWED["store"] == {"store", "errors", "_lazy"}
     assert ALLOWED["kernels"] == {"kernels"}
     assert "measure" not in ALLOWED["learn"]
     assert not any("tercet/__init__.py" in allowed for room, allowed in ALLOWED.items() if room != "tercet/__init__.py")
@@ -270,12 +271,14 @@ def test_only_the_command_line_knows_its_options(module):
 # -- what an import costs -------------------------------------------------------------------------------------------
 
 
-def test_importing_tercet_compiles_nothing_and_loads_nothing_heavy():
+def test_all_public_names_compile_nothing_and_load_nothing_heavy():
     program = """
 import json, sys
 import sklearn.base, sklearn.utils  # loads pandas where it is installed; that is not ours to answer for
 theirs = set(sys.modules)
 import tercet
+for name in tercet.__all__:
+    getattr(tercet, name)
 from numba.core.dispatcher import Dispatcher
 kernels = {
     f"{name}.{key}": len(value.signatures)
@@ -292,6 +295,33 @@ print(json.dumps({"kernels": kernels, "modules": sorted({name.partition(".")[0] 
     assert "tercet.kernels.lowrank.lowrank_advance" in told["kernels"]
     assert {name for name, n_signatures in told["kernels"].items() if n_signatures} == set()
     assert set(HEAVY) & set(told["modules"]) == set()
+
+
+def test_importing_tercet_loads_nothing():
+    program = "import json, sys, tercet; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    modules = json.loads(done.stdout)
+    assert [name for name in modules if name.split(".")[0] == "tercet"] == ["tercet", "tercet._lazy"]
+    assert {"numpy", "scipy", "numba", "sklearn"} & set(modules) == set()
+
+
+def lazy_tables(module: str) -> Iterator[tuple[dict[str, tuple[str, ...]], ast.If]]:
+    """The table of a package's lazy names, and the imports of the same names for type checkers."""
+    for node in parsed(module).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for call in (inner for other in node.orelse for inner in ast.walk(other) if isinstance(inner, ast.Call)):
+                if isinstance(call.func, ast.Name) and call.func.id == "lazy_names":
+                    yield ast.literal_eval(call.args[1]), node
+
+
+@pytest.mark.parametrize("package", [name for name in FILES if any(lazy_tables(name))])
+def test_lazy_names_are_those_that_type_checkers_see(package):
+    for table, block in lazy_tables(package):
+        typed = {(node.module, name.name) for node in block.body for name in node.names}  # type: ignore[attr-defined]
+        assert typed == {(module, name) for module, names in table.items() for name in names}
+        for name in importlib.import_module(package).__all__:
+            assert f"{package}.{name}" not in FILES, f"{package}.{name} is a module, and takes the place of the name"
+            assert getattr(importlib.import_module(package), name) is not None
 
 
 # -- what is never called -------------------------------------------------------------------------------------------

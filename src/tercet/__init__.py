@@ -1,5 +1,10 @@
 """Tercet learns to rank from preferences: a query, a better document, a worse one.
 
+These names are what the guides use; the rest of a room is one import away: ``tercet.data`` (readers and writers),
+``tercet.text``, ``tercet.weights``, ``tercet.learn`` (all rankers and sources; ``tercet.learn.linear`` and
+``tercet.learn.rls`` for feature vectors), ``tercet.scale``, ``tercet.measure``, ``tercet.report``, ``tercet.fitting``,
+``tercet.search``, ``tercet.export``, ``tercet.repro``, ``tercet.serve``. Each loads when it is first used.
+
 >>> import tercet as tc
 >>> docs = {"a": "cheap flights to rome", "b": "roman history"}
 >>> round(tc.Vectoriser().fit(docs.values()).transform_docs(["rome"]).nnz)
@@ -7,119 +12,91 @@
 """
 
 import logging
+from typing import TYPE_CHECKING
 
-from tercet.data import LetorStream, query_folds, read_letor
-from tercet.data.preferences import Preferences
-from tercet.fitting.click_log import learn_from_clicks
-from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.model import TextModel
-from tercet.fitting.recipe import fit, fit_labelled, fit_linked
-from tercet.fitting.row_streams import fit_letor_stream
-from tercet.fitting.rows import fit_letor, fit_letor_folds
-from tercet.fitting.stored import fit_vectors
-from tercet.learn import (
-    Checkpoint,
-    CorrelatedRanker,
-    CosineRanker,
-    DenseRanker,
-    DiagonalRanker,
-    GroupSparseRanker,
-    HashedRanker,
-    LowRankRanker,
-    LSIRanker,
-    MultiTaskRanker,
-    PrunedRanker,
-    QueryExpansion,
-    RM3Expansion,
-    SampledSource,
-    SparseRanker,
-    StreamSource,
-)
-from tercet.learn.linear import (
-    AdaRankRanker,
-    FenchelRanker,
-    FTRLRanker,
-    ListNetRanker,
-    NonconvexRanker,
-    ProximalRanker,
-    RankSVMRanker,
-    RSRanker,
-    l1_path,
-)
-from tercet.learn.rls import RankRLS, RLSGrid, RLSPath, RLSRegressor, choose_rls
-from tercet.loading import load
-from tercet.measure import HeldOutQueries, blend, compare, compare_orders, evaluate
-from tercet.pictures import picture
-from tercet.scale import Cluster
-from tercet.search import Hit, Index, QdrantIndex
-from tercet.text import Analyser, CorrelatedWords, Vectoriser, Vectors, vectorise
-from tercet.weights import Explanation, Weights
+from tercet._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tercet.data import Preferences as Preferences
+    from tercet.data import read_letor as read_letor
+    from tercet.fitting import TextModel as TextModel
+    from tercet.fitting import fit as fit
+    from tercet.fitting import fit_labelled as fit_labelled
+    from tercet.fitting import fit_letor as fit_letor
+    from tercet.fitting import fit_linked as fit_linked
+    from tercet.fitting import fit_vectors as fit_vectors
+    from tercet.learn import Checkpoint as Checkpoint
+    from tercet.learn import CosineRanker as CosineRanker
+    from tercet.learn import DenseRanker as DenseRanker
+    from tercet.learn import DiagonalRanker as DiagonalRanker
+    from tercet.learn import HashedRanker as HashedRanker
+    from tercet.learn import LowRankRanker as LowRankRanker
+    from tercet.learn import LSIRanker as LSIRanker
+    from tercet.learn import PrunedRanker as PrunedRanker
+    from tercet.learn import SparseRanker as SparseRanker
+    from tercet.learn.linear import FenchelRanker as FenchelRanker
+    from tercet.learn.linear import FTRLRanker as FTRLRanker
+    from tercet.learn.linear import ProximalRanker as ProximalRanker
+    from tercet.learn.rls import RankRLS as RankRLS
+    from tercet.learn.rls import RLSRegressor as RLSRegressor
+    from tercet.loading import load as load
+    from tercet.measure import HeldOutQueries as HeldOutQueries
+    from tercet.measure import blend as blend
+    from tercet.measure import compare as compare
+    from tercet.measure import evaluate as evaluate
+    from tercet.pictures import picture as picture
+    from tercet.scale import Cluster as Cluster
+    from tercet.search import Index as Index
+    from tercet.text import Analyser as Analyser
+    from tercet.text import Vectoriser as Vectoriser
+    from tercet.weights import Weights as Weights
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "tercet.data": ("Preferences", "read_letor"),
+            "tercet.fitting": ("TextModel", "fit", "fit_labelled", "fit_letor", "fit_linked", "fit_vectors"),
+            "tercet.learn": (
+                "Checkpoint",
+                "CosineRanker",
+                "DenseRanker",
+                "DiagonalRanker",
+                "HashedRanker",
+                "LSIRanker",
+                "LowRankRanker",
+                "PrunedRanker",
+                "SparseRanker",
+            ),
+            "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "ProximalRanker"),
+            "tercet.learn.rls": ("RLSRegressor", "RankRLS"),
+            "tercet.loading": ("load",),
+            "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate"),
+            "tercet.pictures": ("picture",),
+            "tercet.scale": ("Cluster",),
+            "tercet.search": ("Index",),
+            "tercet.text": ("Analyser", "Vectoriser"),
+            "tercet.weights": ("Weights",),
+        },
+        rooms=(
+            "adapters",
+            "data",
+            "errors",
+            "export",
+            "fitting",
+            "learn",
+            "measure",
+            "pictures",
+            "report",
+            "repro",
+            "scale",
+            "search",
+            "serve",
+            "store",
+            "text",
+            "weights",
+        ),
+    )
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AdaRankRanker",
-    "Analyser",
-    "Checkpoint",
-    "Cluster",
-    "CorrelatedRanker",
-    "CorrelatedWords",
-    "CosineRanker",
-    "DenseRanker",
-    "DiagonalRanker",
-    "Explanation",
-    "FTRLRanker",
-    "FeatureModel",
-    "FenchelRanker",
-    "GroupSparseRanker",
-    "HashedRanker",
-    "HeldOutQueries",
-    "Hit",
-    "Index",
-    "LSIRanker",
-    "LetorStream",
-    "ListNetRanker",
-    "LowRankRanker",
-    "MultiTaskRanker",
-    "NonconvexRanker",
-    "Preferences",
-    "ProximalRanker",
-    "PrunedRanker",
-    "QdrantIndex",
-    "QueryExpansion",
-    "RLSGrid",
-    "RLSPath",
-    "RLSRegressor",
-    "RM3Expansion",
-    "RSRanker",
-    "RankRLS",
-    "RankSVMRanker",
-    "SampledSource",
-    "SparseRanker",
-    "StreamSource",
-    "TextModel",
-    "Vectoriser",
-    "Vectors",
-    "Weights",
-    "blend",
-    "choose_rls",
-    "compare",
-    "compare_orders",
-    "evaluate",
-    "fit",
-    "fit_labelled",
-    "fit_letor",
-    "fit_letor_folds",
-    "fit_letor_stream",
-    "fit_linked",
-    "fit_vectors",
-    "l1_path",
-    "learn_from_clicks",
-    "load",
-    "picture",
-    "query_folds",
-    "read_letor",
-    "vectorise",
-]
 
 logging.getLogger("tercet").addHandler(logging.NullHandler())

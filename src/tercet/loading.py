@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
 from tercet.errors import BundleError
-from tercet.fitting.feature_model import KIND as FEATURE_MODEL_KIND
-from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.model import KIND as MODEL_KIND
-from tercet.fitting.model import TextModel
-from tercet.learn import RANKERS
-from tercet.learn.base import KIND as RANKER_KIND
-from tercet.learn.base import load_ranker
-from tercet.learn.linear import LINEAR_RANKERS
-from tercet.learn.rls import RLS_RANKERS
-from tercet.search.backends.qdrant import KIND as QDRANT_KIND
-from tercet.search.folder import KIND as INDEX_KIND
-from tercet.search.opening import open_index
-from tercet.store import read_bundle
+from tercet.store import Bundle, read_bundle
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -27,16 +16,51 @@ def load(path: str | PathLike[str]) -> Any:
     Every byte is checked against the checksums written with it, and nothing in the file is executed.
     """
     bundle = read_bundle(path)
-    if bundle.kind == RANKER_KIND:
-        known: dict[str, Any] = {**RANKERS, **LINEAR_RANKERS, **RLS_RANKERS}
-        return load_ranker(bundle, known)
-    if bundle.kind == MODEL_KIND:
-        return TextModel.from_bundle(bundle)
-    if bundle.kind == FEATURE_MODEL_KIND:
-        return FeatureModel.from_bundle(bundle, {**LINEAR_RANKERS, **RLS_RANKERS})
-    if bundle.kind in (INDEX_KIND, QDRANT_KIND):
+    if bundle.kind in INDEX_KINDS:
+        from tercet.search.opening import open_index
+
         return open_index(path)
-    raise BundleError(
-        f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker, a text model, a "
-        "feature model or an index"
-    )
+    if bundle.kind not in READERS:
+        raise BundleError(
+            f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker, a text model, a "
+            "feature model or an index"
+        )
+    return READERS[bundle.kind](bundle)
+
+
+# A reader imports what it makes: to open a text model takes no learner.
+
+
+def _read_ranker(bundle: Bundle) -> Any:
+    from tercet.learn import RANKERS
+    from tercet.learn.base import load_ranker
+
+    known: dict[str, Any] = {**RANKERS, **_feature_rankers()}
+    return load_ranker(bundle, known)
+
+
+def _read_text_model(bundle: Bundle) -> Any:
+    from tercet.fitting.model import TextModel
+
+    return TextModel.from_bundle(bundle)
+
+
+def _read_feature_model(bundle: Bundle) -> Any:
+    from tercet.fitting.feature_model import FeatureModel
+
+    return FeatureModel.from_bundle(bundle, _feature_rankers())
+
+
+def _feature_rankers() -> dict[str, Any]:
+    from tercet.learn.linear import LINEAR_RANKERS
+    from tercet.learn.rls import RLS_RANKERS
+
+    return {**LINEAR_RANKERS, **RLS_RANKERS}
+
+
+INDEX_KINDS = ("index", "qdrant-index")
+READERS: dict[str, Callable[[Bundle], Any]] = {
+    "ranker": _read_ranker,
+    "text-model": _read_text_model,
+    "feature-model": _read_feature_model,
+}

@@ -178,7 +178,7 @@ def test_a_fit_has_the_bits_of_one_in_memory(vectors):
     D, Q = vectors.docs.rows(np.arange(81)), vectors.queries.rows(np.arange(60))
     rows = [{name: at for at, name in enumerate(names)} for names in (CORPUS.queries, CORPUS.docs)]
     sampler = JudgementSampler.from_qrels(qrels, n_docs=81, query_rows=rows[0], doc_rows=rows[1])
-    source = tc.SampledSource(sampler, 5000, random_state=3)
+    source = tc.learn.SampledSource(sampler, 5000, random_state=3)
     expected = tc.SparseRanker(random_state=3, verbose=False).fit(Q, source, D)
     found = fit_vectors(vectors, qrels, "sparse", n_steps=5000, random_state=3, verbose=False)
     assert same_bits(found.weights, expected.weights_)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.data.recognise import recognise
+from tercet.data.recognition import recognise
 from tercet.errors import FormatError, InputError
 
 BEIR = {

@@ -82,7 +82,7 @@ def test_rm3_has_the_setting_that_is_best_on_validation(seed):
     space = task.space("BM25", tc.Analyser())
     words = space.vectoriser
     ranker_of = {
-        values: tc.RM3Expansion(**dict(zip(RM3_GRID, values, strict=True))).fit(
+        values: tc.learn.RM3Expansion(**dict(zip(RM3_GRID, values, strict=True))).fit(
             space.D, word_shares(words, space.D), words.idf_**words.idf_power
         )
         for values in product(*RM3_GRID.values())

@@ -22,7 +22,7 @@ seeds = st.integers(0, 10**6)
 def made(seed, n_bins=3, n_frequent=5, n_terms=12):
     rng = np.random.default_rng(seed)
     Q, D = random_texts(rng, 9, n_terms), random_texts(rng, 20, n_terms)
-    words = tc.CorrelatedWords(n_frequent=n_frequent, n_bins=n_bins).fit(random_texts(rng, 30, n_terms))
+    words = tc.text.CorrelatedWords(n_frequent=n_frequent, n_bins=n_bins).fit(random_texts(rng, 30, n_terms))
     return Q, D, words, random_preferences(rng, 60, 9, 20)
 
 
@@ -64,7 +64,7 @@ def step_by_step(U, V, words, variant, prefs, identity_weight, rate, margin, tie
 )
 def test_it_is_sgd_on_the_features_beside_the_identity(seed, variant, identity_weight, tied, how):
     Q, D, words, prefs = made(seed)
-    ranker = tc.CorrelatedRanker(
+    ranker = tc.learn.CorrelatedRanker(
         words=words, ranker=low_rank(tied=tied), identity_weight=identity_weight, variant=variant
     )
     if how == "partial_fit":
@@ -100,15 +100,18 @@ def test_word_matching_that_is_enough_leaves_nothing_to_learn():
     Q, D, words, prefs = made(1)
     margins = tc.CosineRanker().fit(D).margins(Q, prefs, D)
     prefs = prefs[margins > 0.05]
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(epochs=3), identity_weight=1000.0).fit(Q, prefs, D)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(epochs=3), identity_weight=1000.0).fit(Q, prefs, D)
     assert {event.violation_rate for event in ranker.ranker_.history_} == {0.0}
-    assert tc.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D).ranker_.history_[0].violation_rate > 0
+    assert (
+        tc.learn.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D).ranker_.history_[0].violation_rate
+        > 0
+    )
 
 
 @pytest.mark.parametrize("only_rare", [False, True])
 def test_frequent_words_can_be_left_to_another_model(only_rare):
     Q, D, words, prefs = made(2)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), identity_weight=0.0, only_rare=only_rare)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(), identity_weight=0.0, only_rare=only_rare)
     W = ranker.fit(Q, prefs, D).weights_.rows(np.arange(12))
     assert bool(W[words.frequent_].any()) != only_rare
     rare = np.setdiff1d(np.arange(12), words.frequent_)
@@ -137,7 +140,7 @@ every_ranker = pytest.mark.parametrize("inner", RANKERS, ids=[type(r).__name__ f
 @every_ranker
 def test_any_ranker_stands_behind_it(inner, tmp_path):
     Q, D, words, prefs = made(3)
-    ranker = tc.CorrelatedRanker(words=words, ranker=inner).fit(Q, prefs, D)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=inner).fit(Q, prefs, D)
     M = words.matrix()
     own = Q.astype(float) @ D.astype(float).T
     expected = own.toarray() + ranker.ranker_.score_matrix(Q @ M.T, D @ M.T)
@@ -158,12 +161,12 @@ def test_any_ranker_stands_behind_it(inner, tmp_path):
         )
     else:
         with pytest.raises(ParameterError, match="needs a ranker that learns by steps"):
-            tc.CorrelatedRanker(words=words, ranker=tc.LSIRanker()).partial_fit(Q, prefs, D)
+            tc.learn.CorrelatedRanker(words=words, ranker=tc.LSIRanker()).partial_fit(Q, prefs, D)
 
 
 def test_by_bin_goes_on_from_a_file(tmp_path):
     Q, D, words, prefs = made(4)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-bin").fit(Q, prefs, D)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-bin").fit(Q, prefs, D)
     assert len(ranker.weights_.parts) == 4
     ranker.save(tmp_path / "model")
     again = tc.load(tmp_path / "model")
@@ -182,7 +185,7 @@ def test_by_bin_goes_on_from_a_file(tmp_path):
 def test_all_who_look_at_the_weights_see_all_words(tmp_path):
     Q, D, words, prefs = made(5)
     seen = []
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(validate_every=20))
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(validate_every=20))
     ranker.fit(
         Q,
         prefs,
@@ -193,17 +196,18 @@ def test_all_who_look_at_the_weights_see_all_words(tmp_path):
     assert set(seen) == {(12, 12)}
     assert len(seen) > 3
     judged = tc.data.sampling.JudgementSampler.from_links(np.column_stack((prefs.query, prefs.better)), 20)
-    tc.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, TopSource(judged, Q, D, 50), D)
+    tc.learn.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, TopSource(judged, Q, D, 50), D)
 
 
 def test_words_that_are_not_fitted_learn_from_the_documents():
     Q, D, _, prefs = made(6)
-    words = tc.CorrelatedWords(n_frequent=5, n_bins=2)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D)
-    np.testing.assert_array_equal(ranker.words_.bins_, tc.CorrelatedWords(n_frequent=5, n_bins=2).fit(D).bins_)
+    words = tc.text.CorrelatedWords(n_frequent=5, n_bins=2)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D)
+    np.testing.assert_array_equal(ranker.words_.bins_, tc.text.CorrelatedWords(n_frequent=5, n_bins=2).fit(D).bins_)
     assert not hasattr(words, "bins_")
     assert (
-        tc.CorrelatedRanker(ranker=low_rank()).fit(Q, prefs, D).words_.get_params() == tc.CorrelatedWords().get_params()
+        tc.learn.CorrelatedRanker(ranker=low_rank()).fit(Q, prefs, D).words_.get_params()
+        == tc.text.CorrelatedWords().get_params()
     )
 
 
@@ -217,10 +221,10 @@ def test_the_whole_story_is_short(tmp_path):
         "boat sea wind",
     ]
     vectoriser = tc.Vectoriser().fit(texts)
-    words = tc.CorrelatedWords(n_frequent=6, n_bins=2).fit(texts, vectoriser=vectoriser)
+    words = tc.text.CorrelatedWords(n_frequent=6, n_bins=2).fit(texts, vectoriser=vectoriser)
     X = vectoriser.transform_docs(texts)
     prefs = tc.Preferences.from_labels([0, 0, 0, 1, 1, 1], 300)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(epochs=3)).fit(X, prefs)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(epochs=3)).fit(X, prefs)
     model = tc.TextModel(vectoriser, vectoriser, ranker.weights_, words=words)
     model.save(tmp_path / "model")
     again = tc.load(tmp_path / "model")
@@ -250,12 +254,12 @@ def test_the_whole_story_is_short(tmp_path):
 def test_what_does_not_fit_is_named(changed, error, message):
     Q, D, words, prefs = made(7)
     with pytest.raises(error, match=message):
-        tc.CorrelatedRanker(**{"words": words} | changed).fit(Q, prefs, D)
+        tc.learn.CorrelatedRanker(**{"words": words} | changed).fit(Q, prefs, D)
 
 
 def test_one_vocabulary_and_rows_that_exist():
     Q, D, words, prefs = made(8)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-bin")
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(), variant="by-bin")
     with pytest.raises(InputError, match="needs one vocabulary"):
         ranker.fit(Q, prefs, D[:, :5])
     # With a row for each place there are more rows than texts, so the texts are checked.
@@ -268,7 +272,7 @@ def test_one_vocabulary_and_rows_that_exist():
 
 def test_a_damaged_file_is_refused(tmp_path):
     Q, D, words, prefs = made(9)
-    ranker = tc.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D)
     assert [type(part) for part in ranker.weights_.parts] == [Identity, Mapped]
     assert isinstance(ranker.weights_.parts[1].part, LowRank)
     meta, arrays = ranker._saved()

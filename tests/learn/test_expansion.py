@@ -18,7 +18,7 @@ from support.random_data import random_preferences, random_texts
 from tercet.errors import InputError, ParameterError
 
 seeds = st.integers(0, 10**6)
-both = pytest.mark.parametrize("kind", [tc.QueryExpansion, tc.RM3Expansion])
+both = pytest.mark.parametrize("kind", [tc.learn.QueryExpansion, tc.learn.RM3Expansion])
 
 
 def made_texts(seed, n_terms=15):
@@ -41,7 +41,7 @@ def double(matrix):
 @given(seed=seeds, beta=st.sampled_from([0.0, 0.1, 2.0]), n=st.sampled_from([1, 3, 20, 99]))
 def test_query_expansion_is_the_papers_sum(seed, beta, n):
     Q, D = made_texts(seed)
-    found = tc.QueryExpansion(beta=beta, n_expanded=n).fit(D).transform(Q)
+    found = tc.learn.QueryExpansion(beta=beta, n_expanded=n).fit(D).transform(Q)
     expected = [oracles.query_expansion(q, double(D), beta, n) for q in double(Q)]
     np.testing.assert_allclose(found.toarray(), expected, atol=1e-5)
     assert found.dtype == np.float32
@@ -60,7 +60,7 @@ def test_rm3_is_the_formula_word_by_word(seed, n_found, n_terms, original_weight
     Q, D = made_texts(seed)
     counts = made_counts(seed, D)
     query_weight = np.random.default_rng(seed).random(15) + 0.5
-    ranker = tc.RM3Expansion(n_found=n_found, n_terms=n_terms, original_weight=original_weight)
+    ranker = tc.learn.RM3Expansion(n_found=n_found, n_terms=n_terms, original_weight=original_weight)
     found = ranker.fit(D, counts, query_weight).transform(Q) if counted else ranker.fit(D).transform(Q)
     used = (double(counts), query_weight) if counted else (double(D), np.ones(15))
     expected = [oracles.rm3(q, double(D), *used, n_found, n_terms, original_weight) for q in double(Q)]
@@ -73,11 +73,11 @@ def test_rm3_is_the_formula_word_by_word(seed, n_found, n_terms, original_weight
 def test_no_weight_on_the_documents_ranks_as_before(seed):
     Q, D = made_texts(seed)
     before = tc.CosineRanker().fit(Q, D=D)
-    for expansion in (tc.QueryExpansion(beta=0.0), tc.RM3Expansion(original_weight=1.0)):
+    for expansion in (tc.learn.QueryExpansion(beta=0.0), tc.learn.RM3Expansion(original_weight=1.0)):
         expanded = expansion.fit(D).transform(Q)
         lengths = [np.linalg.norm(m.toarray(), axis=1, keepdims=True) for m in (Q, expanded)]
         np.testing.assert_allclose(Q.toarray() * lengths[1], expanded.toarray() * lengths[0], atol=1e-5)
-    unchanged = tc.QueryExpansion(beta=0.0).fit(D).transform(Q)
+    unchanged = tc.learn.QueryExpansion(beta=0.0).fit(D).transform(Q)
     assert np.array_equal(before.rank(Q, D, 9)[0], before.rank(unchanged, D, 9)[0])
 
 
@@ -92,7 +92,7 @@ def test_a_query_without_a_hit_keeps_its_words_alone(kind):
 @given(seed=seeds, original_weight=st.floats(0, 1))
 def test_rm3_gives_probabilities(seed, original_weight):
     Q, D = made_texts(seed)
-    expanded = tc.RM3Expansion(original_weight=original_weight, n_terms=3).fit(D).transform(Q)
+    expanded = tc.learn.RM3Expansion(original_weight=original_weight, n_terms=3).fit(D).transform(Q)
     sums = expanded.toarray().sum(axis=1)
     np.testing.assert_allclose(sums, np.diff(Q.indptr) > 0, atol=1e-5)
     assert (expanded.data > 0).all()
@@ -106,7 +106,7 @@ def test_rm3_on_bm25_finds_a_synonym():
     rows = [Counter(text.split()) for text in texts]
     counts = sparse.csr_array(np.array([[row[word] for word in vectoriser.words_] for row in rows], dtype=float))
     weight = vectoriser.idf_**vectoriser.idf_power
-    expanded = tc.RM3Expansion(n_found=3, n_terms=5).fit(D, counts, weight).transform(Q)
+    expanded = tc.learn.RM3Expansion(n_found=3, n_terms=5).fit(D, counts, weight).transform(Q)
     scores = tc.CosineRanker().fit(Q, D=D).score_matrix
     assert scores(Q, D)[0, 2] == 0 < scores(expanded, D)[0, 2]
     assert scores(expanded, D)[0, 3] == 0
@@ -121,16 +121,16 @@ def test_query_expansion_takes_the_least_rank_loss_of_the_grid(seed, weighted):
     Q, D = made_texts(seed)
     prefs = some_preferences(seed, weighted)
     grid = {"beta": (0.0, 0.2, 1.0), "n_expanded": (1, 4)}
-    tuned = tc.QueryExpansion().tune(Q, prefs, D, **grid)
+    tuned = tc.learn.QueryExpansion().tune(Q, prefs, D, **grid)
     losses = {
-        (b, n): loss_of(tc.QueryExpansion(beta=b, n_expanded=n).fit(D).transform(Q), D, prefs)
+        (b, n): loss_of(tc.learn.QueryExpansion(beta=b, n_expanded=n).fit(D).transform(Q), D, prefs)
         for b in grid["beta"]
         for n in grid["n_expanded"]
     }
     assert tuned.rank_loss_ == pytest.approx(min(losses.values()), abs=1e-6)
     assert losses[tuned.beta_, tuned.n_expanded_] == pytest.approx(tuned.rank_loss_, abs=1e-6)
     assert tuned.get_params() == {"beta": 0.1, "n_expanded": 5}
-    again = tc.QueryExpansion(beta=tuned.beta_, n_expanded=tuned.n_expanded_).fit(D)
+    again = tc.learn.QueryExpansion(beta=tuned.beta_, n_expanded=tuned.n_expanded_).fit(D)
     assert np.array_equal(tuned.transform(Q).toarray(), again.transform(Q).toarray())
 
 
@@ -141,10 +141,12 @@ def test_rm3_takes_the_least_rank_loss_of_the_grid(seed, weighted):
     counts, query_weight = made_counts(seed, D), np.linspace(0.5, 2, 15)
     prefs = some_preferences(seed, weighted)
     grid = {"n_found": (1, 4), "n_terms": (2, 5), "original_weight": (1.0, 0.4)}
-    tuned = tc.RM3Expansion().tune(Q, prefs, D, counts, query_weight, **grid)
+    tuned = tc.learn.RM3Expansion().tune(Q, prefs, D, counts, query_weight, **grid)
     losses = {
         (k, n, w): loss_of(
-            tc.RM3Expansion(n_found=k, n_terms=n, original_weight=w).fit(D, counts, query_weight).transform(Q), D, prefs
+            tc.learn.RM3Expansion(n_found=k, n_terms=n, original_weight=w).fit(D, counts, query_weight).transform(Q),
+            D,
+            prefs,
         )
         for k in grid["n_found"]
         for n in grid["n_terms"]
@@ -180,7 +182,7 @@ def loss_of(expanded, D, prefs):
     return np.average(wrong, weights=prefs.weight)
 
 
-@pytest.mark.parametrize("tune", [tc.QueryExpansion().tune, tc.RM3Expansion().tune])
+@pytest.mark.parametrize("tune", [tc.learn.QueryExpansion().tune, tc.learn.RM3Expansion().tune])
 def test_choosing_helps_where_word_matching_fails(tune):
     rng = np.random.default_rng(0)
     topic = np.arange(120) % 4
@@ -218,17 +220,17 @@ PREFS = tc.Preferences([0], [1], [2])
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda Q, D: tc.QueryExpansion().fit(D).transform(Q[:, :4]), "Q has 4 columns, but this QueryExpansion"),
-        (lambda Q, D: tc.QueryExpansion().tune(Q, None, D), "chosen on Preferences; got NoneType"),
-        (lambda Q, D: tc.QueryExpansion().tune(Q, PREFS[:0], D), "chosen on Preferences; got none"),
-        (lambda Q, D: tc.QueryExpansion().tune(Q, PREFS, D, beta=()), "no values of beta to choose from"),
-        (lambda Q, D: tc.QueryExpansion().tune(Q, PREFS, D[:2]), r"worse\[0\] is row 2, but D has 2 rows"),
-        (lambda Q, D: tc.QueryExpansion().fit(None), "D is None"),
-        (lambda Q, D: tc.RM3Expansion().fit(D, D[:3]), r"counts has shape \(3, 15\) and D \(20, 15\)"),
-        (lambda Q, D: tc.RM3Expansion().fit(D, -1 * D), "counts are not negative"),
-        (lambda Q, D: tc.RM3Expansion().fit(D, query_weight=np.ones(3)), r"query_weight has shape \(3,\)"),
-        (lambda Q, D: tc.RM3Expansion().fit(D, query_weight=np.zeros(15)), r"query_weight\[0\] is 0.0"),
-        (lambda Q, D: tc.RM3Expansion().fit(D).transform(-1 * Q), "Q has negative entries"),
+        (lambda Q, D: tc.learn.QueryExpansion().fit(D).transform(Q[:, :4]), "Q has 4 columns, but this QueryExpansion"),
+        (lambda Q, D: tc.learn.QueryExpansion().tune(Q, None, D), "chosen on Preferences; got NoneType"),
+        (lambda Q, D: tc.learn.QueryExpansion().tune(Q, PREFS[:0], D), "chosen on Preferences; got none"),
+        (lambda Q, D: tc.learn.QueryExpansion().tune(Q, PREFS, D, beta=()), "no values of beta to choose from"),
+        (lambda Q, D: tc.learn.QueryExpansion().tune(Q, PREFS, D[:2]), r"worse\[0\] is row 2, but D has 2 rows"),
+        (lambda Q, D: tc.learn.QueryExpansion().fit(None), "D is None"),
+        (lambda Q, D: tc.learn.RM3Expansion().fit(D, D[:3]), r"counts has shape \(3, 15\) and D \(20, 15\)"),
+        (lambda Q, D: tc.learn.RM3Expansion().fit(D, -1 * D), "counts are not negative"),
+        (lambda Q, D: tc.learn.RM3Expansion().fit(D, query_weight=np.ones(3)), r"query_weight has shape \(3,\)"),
+        (lambda Q, D: tc.learn.RM3Expansion().fit(D, query_weight=np.zeros(15)), r"query_weight\[0\] is 0.0"),
+        (lambda Q, D: tc.learn.RM3Expansion().fit(D).transform(-1 * Q), "Q has negative entries"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -239,11 +241,11 @@ def test_bad_input_is_named(call, message):
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: tc.QueryExpansion(beta=-0.1), "beta"),
-        (lambda: tc.QueryExpansion(n_expanded=0), "n_expanded"),
-        (lambda: tc.RM3Expansion(n_found=0), "n_found"),
-        (lambda: tc.RM3Expansion(n_terms=1.5), "n_terms"),
-        (lambda: tc.RM3Expansion(original_weight=1.5), "original_weight"),
+        (lambda: tc.learn.QueryExpansion(beta=-0.1), "beta"),
+        (lambda: tc.learn.QueryExpansion(n_expanded=0), "n_expanded"),
+        (lambda: tc.learn.RM3Expansion(n_found=0), "n_found"),
+        (lambda: tc.learn.RM3Expansion(n_terms=1.5), "n_terms"),
+        (lambda: tc.learn.RM3Expansion(original_weight=1.5), "original_weight"),
     ],
 )
 def test_parameters_out_of_range_are_named(make, name):

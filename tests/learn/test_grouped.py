@@ -30,8 +30,8 @@ def made_data(seed: int, n: int = 80, n_doc_terms: int = N_TERMS):
     return Q, D, random_preferences(rng, n, 9, 11)
 
 
-def make(by: str, **changes) -> tc.GroupSparseRanker:
-    return tc.GroupSparseRanker(by=by, **{"l1": 0.06, "shrink_every": 7, "rate": 1.3, "refit": False} | changes)
+def make(by: str, **changes) -> tc.learn.GroupSparseRanker:
+    return tc.learn.GroupSparseRanker(by=by, **{"l1": 0.06, "shrink_every": 7, "rate": 1.3, "refit": False} | changes)
 
 
 def etas(n: int, schedule: str = "inverse-sqrt") -> np.ndarray:
@@ -42,7 +42,7 @@ def norms(W: np.ndarray, by: str) -> np.ndarray:
     return np.linalg.norm(W, axis=1 if by == "rows" else 0)
 
 
-def compare(ranker: tc.GroupSparseRanker, expected: np.ndarray, sure: float = 1e-4) -> None:
+def compare(ranker: tc.learn.GroupSparseRanker, expected: np.ndarray, sure: float = 1e-4) -> None:
     """Equal numbers, and the same living groups wherever the oracle is not within float32 of a threshold."""
     found = ranker.weights_.sparse.toarray()
     np.testing.assert_allclose(found, expected, atol=2e-5)
@@ -275,7 +275,7 @@ def test_explanations_sum_to_the_score(by):
 @both
 def test_learns_a_checkerboard(by, checkerboard):
     X, y = checkerboard
-    ranker = tc.GroupSparseRanker(by=by, rate=3.0, l1=1e-4).fit(X, tc.Preferences.from_labels(y, 4000))
+    ranker = tc.learn.GroupSparseRanker(by=by, rate=3.0, l1=1e-4).fit(X, tc.Preferences.from_labels(y, 4000))
     held_out = tc.Preferences.from_labels(y, 500, random_state=1)
     assert (ranker.margins(X, held_out) <= 0).mean() < 0.05
 
@@ -293,7 +293,7 @@ def test_the_best_validated_weights_are_kept_and_refitted():
 
 
 def test_parameters_survive_cloning_and_setting():
-    ranker = tc.GroupSparseRanker(refit=False, l1=0.1, by="columns")
+    ranker = tc.learn.GroupSparseRanker(refit=False, l1=0.1, by="columns")
     assert ranker.get_params()["refit"] is False
     assert clone(ranker).get_params() == ranker.get_params()
     assert bool(ranker.set_params(refit=True).refit) is True

@@ -78,7 +78,7 @@ ORACLES = {
         np.eye(N_TERMS),
     ),
     "grouped": (
-        lambda: tc.GroupSparseRanker(rate=0.9, l1=0.02, shrink_every=1, by="rows", refit=False),
+        lambda: tc.learn.GroupSparseRanker(rate=0.9, l1=0.02, shrink_every=1, by="rows", refit=False),
         partial(oracles.algorithm_1_by_groups, l1=0.02, T=1, by="rows"),
         np.eye(N_TERMS),
     ),
@@ -127,7 +127,7 @@ def test_two_tasks_have_margins_of_their_own(given_to):
         with_margins(one, margin) if given else one
         for one, margin, given in zip((prefs, prefs2), margins, given_to, strict=True)
     )
-    ranker = tc.MultiTaskRanker(n_components=4, rate=0.2, spread=0.5, margin=0.7)
+    ranker = tc.learn.MultiTaskRanker(n_components=4, rate=0.2, spread=0.5, margin=0.7)
     F = ranker._start(Q, D).joined.U.T.astype(float)
     U, V = F[:, : Q.shape[1]], F[:, Q.shape[1] :]
     for one, other, m1, m2 in zip(as_vectors(prefs, Q, D), as_vectors(prefs2, Q2, D), *margins, strict=True):

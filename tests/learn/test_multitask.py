@@ -32,7 +32,7 @@ variants = pytest.mark.parametrize(
 
 
 def make(**options):
-    return tc.MultiTaskRanker(n_components=4, rate=0.2, spread=0.5, **options)
+    return tc.learn.MultiTaskRanker(n_components=4, rate=0.2, spread=0.5, **options)
 
 
 def by_the_book(ranker, Q, prefs, D, second):
@@ -91,8 +91,8 @@ def test_the_second_task_tells_the_first_about_words_it_never_saw(shared):
     test = tc.Preferences.from_labels(topic, 500, random_state=1)
     test = test[(test.better >= 20) & (test.worse >= 20)]
     options = {"shared": shared, "n_components": 4, "spread": 0.05, "rate": 0.05}
-    alone = tc.MultiTaskRanker(**options).fit(Q, prefs, D)
-    helped = tc.MultiTaskRanker(**options).fit(Q, prefs, D, second=(Q2, prefs2))
+    alone = tc.learn.MultiTaskRanker(**options).fit(Q, prefs, D)
+    helped = tc.learn.MultiTaskRanker(**options).fit(Q, prefs, D, second=(Q2, prefs2))
     errors = [(ranker.margins(Q, test, D) <= 0).mean() for ranker in (alone, helped)]
     assert errors[1] < 0.05 < 0.2 < errors[0]
 
@@ -196,7 +196,7 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(shared, tmp_path):
 
     def fit(*callbacks, seed=0):
         source = TopSource(judged(Q, D), Q, D, 2 * BLOCK, random_state=seed)
-        ranker = tc.MultiTaskRanker(n_components=4, shared=shared, shuffle=shared == "both")
+        ranker = tc.learn.MultiTaskRanker(n_components=4, shared=shared, shuffle=shared == "both")
         return ranker.fit(Q, source, D, callbacks=callbacks, second=(Q2, few))
 
     whole = fit()

@@ -75,7 +75,7 @@ def test_queries_and_documents_may_be_the_same_rows(data):
 
 def test_a_second_task_is_learned_from_stored_rows(data):
     Q, D, prefs, stored_Q, stored_D = data
-    ranker, expected = (tc.MultiTaskRanker(n_components=4, rate=0.3) for _ in range(2))
+    ranker, expected = (tc.learn.MultiTaskRanker(n_components=4, rate=0.3) for _ in range(2))
     expected.fit(Q, prefs, D, second=(Q, prefs[::-1]))
     ranker.fit(stored_Q, prefs, stored_D, second=(stored_Q, prefs[::-1]))
     assert same_bits(ranker.weights_, expected.weights_)
@@ -112,8 +112,8 @@ def judged(n_docs: int) -> JudgementSampler:
 
 def test_a_source_draws_the_same_from_stored_rows(data):
     Q, D, _, stored_Q, stored_D = data
-    expected = tc.LowRankRanker(n_components=3).fit(Q, tc.SampledSource(judged(25), BLOCK), D)
-    ranker = tc.LowRankRanker(n_components=3).fit(stored_Q, tc.SampledSource(judged(25), BLOCK), stored_D)
+    expected = tc.LowRankRanker(n_components=3).fit(Q, tc.learn.SampledSource(judged(25), BLOCK), D)
+    ranker = tc.LowRankRanker(n_components=3).fit(stored_Q, tc.learn.SampledSource(judged(25), BLOCK), stored_D)
     assert same_bits(ranker.weights_, expected.weights_)
 
 
@@ -175,7 +175,7 @@ def test_a_start_from_directions_of_stored_rows(topics):
 def test_what_needs_all_documents_says_so(data):
     Q, D, prefs, stored_Q, stored_D = data
     with pytest.raises(InputError, match="fitted on some rows"):
-        tc.CorrelatedRanker().fit(stored_Q, prefs, stored_D)
+        tc.learn.CorrelatedRanker().fit(stored_Q, prefs, stored_D)
     ranker = tc.DiagonalRanker().fit(Q, prefs, D)
     with pytest.raises(InputError, match="score_matrix takes matrices"):
         ranker.score_matrix(Q, stored_D)

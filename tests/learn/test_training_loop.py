@@ -39,7 +39,7 @@ def sources(kind, data):
     return {
         "array": lambda: prefs,
         "shuffled": lambda: ArraySource(prefs, shuffle=True, random_state=3),
-        "sampled": lambda: tc.SampledSource(judged(Q, D), 2 * BLOCK + 77, random_state=4),
+        "sampled": lambda: tc.learn.SampledSource(judged(Q, D), 2 * BLOCK + 77, random_state=4),
         "top": lambda: TopSource(judged(Q, D), Q, D, 3 * BLOCK),
     }[kind]()
 
@@ -264,10 +264,10 @@ def test_validation_and_chunks_do_not_change_the_result(data):
 
 @given(step=st.integers(0, 4 * BLOCK), other=st.integers(0, 4 * BLOCK))
 def test_a_draw_depends_on_the_step_alone(step, other):
-    sampled = tc.SampledSource.from_labels([0, 0, 1, 1, 2], 100, random_state=1)
+    sampled = tc.learn.SampledSource.from_labels([0, 0, 1, 1, 2], 100, random_state=1)
     first = sampled.draw(step, lambda: None)
     sampled.draw(other, lambda: None)
-    fresh = tc.SampledSource.from_labels([0, 0, 1, 1, 2], 100, random_state=1)
+    fresh = tc.learn.SampledSource.from_labels([0, 0, 1, 1, 2], 100, random_state=1)
     assert fresh.draw(step, lambda: None) == first
 
 
@@ -292,7 +292,7 @@ def test_a_shuffled_epoch_is_a_permutation_and_changes_with_the_epoch(data):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda s, Q, D: tc.SampledSource(s, 0), "n_steps must be at least 1"),
+        (lambda s, Q, D: tc.learn.SampledSource(s, 0), "n_steps must be at least 1"),
         (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be at least 1 step"),
     ],
 )

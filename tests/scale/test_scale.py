@@ -160,7 +160,7 @@ def test_one_share_of_a_whole_pass_is_a_pass(options):
 def test_the_l1_path_of_ftrl_starts_where_all_is_zero():
     X, y, qid = some_rows(5)
     with Cluster("here:3"):
-        path = tc.l1_path(X, y, qid, n_l1s=4)
+        path = tc.learn.linear.l1_path(X, y, qid, n_l1s=4)
     assert path.n_used[0] == 0
     assert path.n_used[-1] > 0
 
@@ -181,7 +181,7 @@ def rankers() -> list[tc.SparseRanker | tc.LowRankRanker | tc.DiagonalRanker]:
 @pytest.mark.parametrize("ranker", rankers(), ids=lambda ranker: type(ranker).__name__)
 def test_it_learns_validates_and_stops_as_it_does_without(ranker, checkerboard):
     X, y = checkerboard
-    source = tc.SampledSource.from_labels(y, 6000)
+    source = tc.learn.SampledSource.from_labels(y, 6000)
     held_out = tc.Preferences.from_labels(y, 500, random_state=9)
     seen = []
 
@@ -245,7 +245,7 @@ def test_how_columns_are_numbered_does_not_change_bits(rng):
 def test_the_shares_of_a_round_do_not_depend_on_how_a_source_gives_its_preferences(checkerboard):
     """8,192 preferences come at once; a round may want more, and an array may end within one."""
     X, y = checkerboard
-    source = tc.SampledSource.from_labels(y, 20_000)
+    source = tc.learn.SampledSource.from_labels(y, 20_000)
     drawn = joined([source.draw(at, lambda: None) for at in (0, 8192, 16384)])[:20_000]
     found = []
     for prefs in (source, drawn):

@@ -57,7 +57,7 @@ def learn(address: str, board, ranker, **options) -> tuple[dict[str, np.ndarray]
         if isinstance(ranker, tc.FTRLRanker):
             ranker.fit(X, y, np.arange(300) // 10)
             return ranker._state_arrays() | {"coef": ranker.coef_}, cluster
-        ranker.fit(X, tc.SampledSource.from_labels(y, 4000))
+        ranker.fit(X, tc.learn.SampledSource.from_labels(y, 4000))
     return {name: array.copy() for name, array in ranker._state.arrays().items()}, cluster
 
 
@@ -116,7 +116,7 @@ def kill_workers(scheduler: str, n: int, cluster: Cluster, killed: list[int]) ->
 def test_workers_that_are_killed_change_nothing(name, n, board, scheduler):
     """With the second one, the texts that all had been sent are gone, too."""
     X, y = board
-    source = tc.SampledSource.from_labels(y, 8_000)
+    source = tc.learn.SampledSource.from_labels(y, 8_000)
     ranker = RANKERS[name]()
     with Cluster("here:2", steps_per_round=500):
         expected = {part: array.copy() for part, array in ranker.fit(X, source)._state.arrays().items()}
@@ -167,13 +167,13 @@ def say(event):
         os.kill(os.getpid(), signal.SIGKILL)
 with Cluster(sys.argv[2], n_workers=2):
     tc.LowRankRanker(n_components=5).fit(
-        X, tc.SampledSource.from_labels(y, 4000), callbacks=[tc.Checkpoint(sys.argv[3], every=500), say])
+        X, tc.learn.SampledSource.from_labels(y, 4000), callbacks=[tc.Checkpoint(sys.argv[3], every=500), say])
 """
 
 
 def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(board, scheduler, tmp_path: Path):
     X, y = board
-    source = tc.SampledSource.from_labels(y, 4000)
+    source = tc.learn.SampledSource.from_labels(y, 4000)
     sparse.save_npz(tmp_path / "X.npz", X)
     command = [sys.executable, "-c", _DRIVER, str(tmp_path / "X.npz"), scheduler, str(tmp_path / "run")]
     first = subprocess.run(command, timeout=LIMIT, capture_output=True)

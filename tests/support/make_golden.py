@@ -34,7 +34,7 @@ RANKERS: dict[str, Any] = {
     "sparse-thinned": lambda: tc.SparseRanker(
         rate=0.5, schedule="constant", sparsify="thin", density=0.4, shrink_towards="identity"
     ),
-    "grouped": lambda: tc.GroupSparseRanker(rate=1.5, l1=0.005, shrink_every=7, by="columns"),
+    "grouped": lambda: tc.learn.GroupSparseRanker(rate=1.5, l1=0.005, shrink_every=7, by="columns"),
     "lowrank": lambda: tc.LowRankRanker(n_components=3, rate=0.2, diagonal="learned", identity_weight=2.0),
     "lowrank-tied": lambda: tc.LowRankRanker(n_components=3, rate=0.2, tied=True, scale_documents=True),
 }
@@ -156,7 +156,7 @@ def as_letor(rows: dict[str, Any]) -> LetorData:
 def feature_answers(model: Any, rows: dict[str, Any]) -> dict[str, Any]:
     """What a ranker of feature vectors, or a model of one, says."""
     answers: dict[str, Any] = {"scores": model.predict(np.array(rows["X"])).tolist()}
-    if isinstance(model, tc.FeatureModel):
+    if isinstance(model, tc.fitting.FeatureModel):
         evaluation = model.evaluate(as_letor(rows))
         answers["features"] = [list(row) for row in model.features()]
         answers["report"] = str(model.report)

@@ -8,30 +8,34 @@ import traceback
 from typing import Any
 
 import click
-from sklearn.exceptions import NotFittedError
 
 from tercet import __version__
-from tercet.cli.check import check
-from tercet.cli.compare import compare
-from tercet.cli.demo import demo
-from tercet.cli.evaluate import evaluate
-from tercet.cli.explain import explain, related
-from tercet.cli.export import export
-from tercet.cli.fit import fit
-from tercet.cli.index import index
-from tercet.cli.learn import learn
-from tercet.cli.picture import picture
-from tercet.cli.rank import rank
+from tercet.cli.groups import LazyGroup
 from tercet.cli.reading import show_reading
-from tercet.cli.report import report
-from tercet.cli.repro import repro
-from tercet.cli.search import search
-from tercet.cli.serve import serve
-from tercet.cli.vectorise import vectorise
 from tercet.errors import TercetError
 
+VERBS = {
+    "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
+    "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, and write the model."),
+    "eval": ("tercet.cli.evaluate:evaluate", "Measure models on DATA, or runs, with 95 % intervals."),
+    "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
+    "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
+    "vectorise": ("tercet.cli.vectorise:vectorise", "Turn DATA into vectors on disk, for what memory cannot hold."),
+    "index": ("tercet.cli.index:index", "Index DATA's documents for a model, or change an index."),
+    "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
+    "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
+    "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
+    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
+    "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
+    "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
+    "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
+    "export": ("tercet.cli.export:export", "Write what a model learned for other engines."),
+    "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
+    "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
+}
 
-class Verbs(click.Group):
+
+class Tercet(LazyGroup):
     """Exit code 1 and one line for a failure, 2 for wrong usage; a traceback only when asked for."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -39,15 +43,25 @@ class Verbs(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader, as in `| head`, has seen enough; click ends without a word
             raise
-        except (TercetError, NotFittedError, OSError, MemoryError) as error:
-            if ctx.params.get("traceback"):
-                traceback.print_exc()
-            else:
-                click.echo(f"error: {error}", err=True)
-            sys.exit(1)
+        except (TercetError, OSError, MemoryError) as error:
+            self._fail(ctx, error)
+        except ValueError as error:
+            from sklearn.exceptions import NotFittedError  # here, as it costs half a second
+
+            if not isinstance(error, NotFittedError):
+                raise
+            self._fail(ctx, error)
+
+    @staticmethod
+    def _fail(ctx: click.Context, error: BaseException) -> None:
+        if ctx.params.get("traceback"):
+            traceback.print_exc()
+        else:
+            click.echo(f"error: {error}", err=True)
+        sys.exit(1)
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Tercet, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tercet")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
 @click.pass_context
@@ -58,28 +72,6 @@ def cli(context: click.Context, traceback: bool) -> None:
     its folds; its kind is recognised.
     """
     context.with_resource(show_reading())
-
-
-for verb in (
-    check,
-    fit,
-    evaluate,
-    compare,
-    rank,
-    vectorise,
-    index,
-    search,
-    serve,
-    learn,
-    related,
-    explain,
-    picture,
-    report,
-    export,
-    demo,
-    repro,
-):
-    cli.add_command(verb)
 
 
 def main() -> None:

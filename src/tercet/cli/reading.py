@@ -6,14 +6,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tercet.data import watch_reading
-from tercet.data.lines import FilePath
+from tercet.data.watching import watch_reading
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 SHOW_AFTER_SECONDS = 1.0
 SAY_EVERY_SECONDS = 5.0
@@ -27,7 +30,7 @@ class ReadingBar:
         self._started: dict[str, float] = {}
         self._bar: Progress | None = None
 
-    def __call__(self, path: FilePath, done: int, size: int) -> None:
+    def __call__(self, path: str | PathLike[str], done: int, size: int) -> None:
         name = str(path)
         if done >= size:  # read to its end, or closed before
             self._started.pop(name, None)
@@ -37,6 +40,8 @@ class ReadingBar:
         if time.monotonic() - started < SHOW_AFTER_SECONDS:
             return
         if self._bar is None:
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
             self._bar = Progress(
                 TextColumn("reading {task.description}"),
                 BarColumn(bar_width=24),
@@ -62,6 +67,8 @@ def show_reading() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
+    from rich.console import Console
+
     bar = ReadingBar(Console(stderr=True))
     try:
         with watch_reading(bar):

@@ -1,83 +1,96 @@
 """What comes in: preferences, and readers with one file per format."""
 
-from tercet.data.beir import (
-    BeirCollection,
-    iter_corpus,
-    iter_queries,
-    read_beir,
-    read_corpus,
-    read_queries,
-    write_beir,
-)
-from tercet.data.checking import CheckReport, Problem, check
-from tercet.data.clicks import Impression, iter_clicks, read_clicks, write_clicks
-from tercet.data.feature_names import read_feature_names
-from tercet.data.labelled import LabelledTexts, read_20newsgroups, read_labelled_folder
-from tercet.data.letor import LetorData, iter_letor, query_folds, read_letor
-from tercet.data.letor_files import LetorChunks, read_chunks, write_chunks, write_letor
-from tercet.data.letor_folds import LetorFold, read_letor_folds
-from tercet.data.letor_stream import LetorStream
-from tercet.data.preference_files import PreferenceTriples, iter_preferences, read_preferences, write_preferences
-from tercet.data.preferences import Preferences
-from tercet.data.quepid import QuepidJudgements, read_quepid, write_quepid
-from tercet.data.recognise import recognise
-from tercet.data.sampling import JudgementSampler, LabelSampler
-from tercet.data.shards import MappedRows, ShardWriter, write_shards
-from tercet.data.svmlight import SvmlightData, read_svmlight
-from tercet.data.trec import iter_qrels, iter_run, read_qrels, read_run, write_qrels, write_run
-from tercet.data.watching import watch_reading
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BeirCollection",
-    "CheckReport",
-    "Impression",
-    "JudgementSampler",
-    "LabelSampler",
-    "LabelledTexts",
-    "LetorChunks",
-    "LetorData",
-    "LetorFold",
-    "LetorStream",
-    "MappedRows",
-    "PreferenceTriples",
-    "Preferences",
-    "Problem",
-    "QuepidJudgements",
-    "ShardWriter",
-    "SvmlightData",
-    "check",
-    "iter_clicks",
-    "iter_corpus",
-    "iter_letor",
-    "iter_preferences",
-    "iter_qrels",
-    "iter_queries",
-    "iter_run",
-    "query_folds",
-    "read_20newsgroups",
-    "read_beir",
-    "read_chunks",
-    "read_clicks",
-    "read_corpus",
-    "read_feature_names",
-    "read_labelled_folder",
-    "read_letor",
-    "read_letor_folds",
-    "read_preferences",
-    "read_qrels",
-    "read_quepid",
-    "read_queries",
-    "read_run",
-    "read_svmlight",
-    "recognise",
-    "watch_reading",
-    "write_beir",
-    "write_chunks",
-    "write_clicks",
-    "write_letor",
-    "write_preferences",
-    "write_qrels",
-    "write_quepid",
-    "write_run",
-    "write_shards",
-]
+from tercet._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tercet.data.beir import BeirCollection as BeirCollection
+    from tercet.data.beir import iter_corpus as iter_corpus
+    from tercet.data.beir import iter_queries as iter_queries
+    from tercet.data.beir import read_beir as read_beir
+    from tercet.data.beir import read_corpus as read_corpus
+    from tercet.data.beir import read_queries as read_queries
+    from tercet.data.beir import write_beir as write_beir
+    from tercet.data.checking import CheckReport as CheckReport
+    from tercet.data.checking import Problem as Problem
+    from tercet.data.checking import check as check
+    from tercet.data.clicks import Impression as Impression
+    from tercet.data.clicks import iter_clicks as iter_clicks
+    from tercet.data.clicks import read_clicks as read_clicks
+    from tercet.data.clicks import write_clicks as write_clicks
+    from tercet.data.feature_names import read_feature_names as read_feature_names
+    from tercet.data.labelled import LabelledTexts as LabelledTexts
+    from tercet.data.labelled import read_20newsgroups as read_20newsgroups
+    from tercet.data.labelled import read_labelled_folder as read_labelled_folder
+    from tercet.data.letor import LetorData as LetorData
+    from tercet.data.letor import iter_letor as iter_letor
+    from tercet.data.letor import query_folds as query_folds
+    from tercet.data.letor import read_letor as read_letor
+    from tercet.data.letor_files import LetorChunks as LetorChunks
+    from tercet.data.letor_files import read_chunks as read_chunks
+    from tercet.data.letor_files import write_chunks as write_chunks
+    from tercet.data.letor_files import write_letor as write_letor
+    from tercet.data.letor_folds import LetorFold as LetorFold
+    from tercet.data.letor_folds import read_letor_folds as read_letor_folds
+    from tercet.data.letor_stream import LetorStream as LetorStream
+    from tercet.data.preference_files import PreferenceTriples as PreferenceTriples
+    from tercet.data.preference_files import iter_preferences as iter_preferences
+    from tercet.data.preference_files import read_preferences as read_preferences
+    from tercet.data.preference_files import write_preferences as write_preferences
+    from tercet.data.preferences import Preferences as Preferences
+    from tercet.data.quepid import QuepidJudgements as QuepidJudgements
+    from tercet.data.quepid import read_quepid as read_quepid
+    from tercet.data.quepid import write_quepid as write_quepid
+    from tercet.data.recognition import recognise as recognise
+    from tercet.data.sampling import JudgementSampler as JudgementSampler
+    from tercet.data.sampling import LabelSampler as LabelSampler
+    from tercet.data.shards import MappedRows as MappedRows
+    from tercet.data.shards import ShardWriter as ShardWriter
+    from tercet.data.shards import write_shards as write_shards
+    from tercet.data.svmlight import SvmlightData as SvmlightData
+    from tercet.data.svmlight import read_svmlight as read_svmlight
+    from tercet.data.trec import iter_qrels as iter_qrels
+    from tercet.data.trec import iter_run as iter_run
+    from tercet.data.trec import read_qrels as read_qrels
+    from tercet.data.trec import read_run as read_run
+    from tercet.data.trec import write_qrels as write_qrels
+    from tercet.data.trec import write_run as write_run
+    from tercet.data.watching import watch_reading as watch_reading
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "tercet.data.beir": (
+                "BeirCollection",
+                "iter_corpus",
+                "iter_queries",
+                "read_beir",
+                "read_corpus",
+                "read_queries",
+                "write_beir",
+            ),
+            "tercet.data.checking": ("CheckReport", "Problem", "check"),
+            "tercet.data.clicks": ("Impression", "iter_clicks", "read_clicks", "write_clicks"),
+            "tercet.data.feature_names": ("read_feature_names",),
+            "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
+            "tercet.data.letor": ("LetorData", "iter_letor", "query_folds", "read_letor"),
+            "tercet.data.letor_files": ("LetorChunks", "read_chunks", "write_chunks", "write_letor"),
+            "tercet.data.letor_folds": ("LetorFold", "read_letor_folds"),
+            "tercet.data.letor_stream": ("LetorStream",),
+            "tercet.data.preference_files": (
+                "PreferenceTriples",
+                "iter_preferences",
+                "read_preferences",
+                "write_preferences",
+            ),
+            "tercet.data.preferences": ("Preferences",),
+            "tercet.data.quepid": ("QuepidJudgements", "read_quepid", "write_quepid"),
+            "tercet.data.recognition": ("recognise",),
+            "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
+            "tercet.data.shards": ("MappedRows", "ShardWriter", "write_shards"),
+            "tercet.data.svmlight": ("SvmlightData", "read_svmlight"),
+            "tercet.data.trec": ("iter_qrels", "iter_run", "read_qrels", "read_run", "write_qrels", "write_run"),
+            "tercet.data.watching": ("watch_reading",),
+        },
+    )

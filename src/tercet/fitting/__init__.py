@@ -1,1 +1,30 @@
 """The spine: a task, candidates, a choice, a model and its report."""
+
+from typing import TYPE_CHECKING
+
+from tercet._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tercet.fitting.click_log import learn_from_clicks as learn_from_clicks
+    from tercet.fitting.feature_model import FeatureModel as FeatureModel
+    from tercet.fitting.model import TextModel as TextModel
+    from tercet.fitting.recipe import fit as fit
+    from tercet.fitting.recipe import fit_labelled as fit_labelled
+    from tercet.fitting.recipe import fit_linked as fit_linked
+    from tercet.fitting.row_streams import fit_letor_stream as fit_letor_stream
+    from tercet.fitting.rows import fit_letor as fit_letor
+    from tercet.fitting.rows import fit_letor_folds as fit_letor_folds
+    from tercet.fitting.stored import fit_vectors as fit_vectors
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "tercet.fitting.click_log": ("learn_from_clicks",),
+            "tercet.fitting.feature_model": ("FeatureModel",),
+            "tercet.fitting.model": ("TextModel",),
+            "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),
+            "tercet.fitting.row_streams": ("fit_letor_stream",),
+            "tercet.fitting.rows": ("fit_letor", "fit_letor_folds"),
+            "tercet.fitting.stored": ("fit_vectors",),
+        },
+    )

@@ -193,7 +193,8 @@ class CorrelatedRanker(TermPairRanker):
     Examples
     --------
     >>> from scipy import sparse
-    >>> from tercet import CorrelatedWords, Preferences
+    >>> from tercet import Preferences
+    >>> from tercet.text import CorrelatedWords
     >>> X = sparse.csr_array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
     >>> words = CorrelatedWords(n_frequent=2, n_bins=1).fit(X)
     >>> ranker = CorrelatedRanker(words=words, ranker=LowRankRanker(n_components=2, diagonal=None, epochs=50))

@@ -1,36 +1,44 @@
 """Measures, evaluation, significance, and blends chosen by what they measure."""
 
-from tercet.measure.arrays import average_precision_by_class, measure_block
-from tercet.measure.blending import Blend, blend
-from tercet.measure.comparing import Comparison, PairContrast, compare, compare_evaluations
-from tercet.measure.evaluate import Evaluation, evaluate
-from tercet.measure.held_out import HeldOutQueries, average_precision_of_classes
-from tercet.measure.letor import measure_rows
-from tercet.measure.names import Measure, parse_measure, parse_measures
-from tercet.measure.orders import Orders, compare_orders
-from tercet.measure.significance import PairedTest, bonferroni, holm, paired_test
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Blend",
-    "Comparison",
-    "Evaluation",
-    "HeldOutQueries",
-    "Measure",
-    "Orders",
-    "PairContrast",
-    "PairedTest",
-    "average_precision_by_class",
-    "average_precision_of_classes",
-    "blend",
-    "bonferroni",
-    "compare",
-    "compare_evaluations",
-    "compare_orders",
-    "evaluate",
-    "holm",
-    "measure_block",
-    "measure_rows",
-    "paired_test",
-    "parse_measure",
-    "parse_measures",
-]
+from tercet._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tercet.measure.arrays import average_precision_by_class as average_precision_by_class
+    from tercet.measure.arrays import measure_block as measure_block
+    from tercet.measure.blending import Blend as Blend
+    from tercet.measure.blending import blend as blend
+    from tercet.measure.comparing import Comparison as Comparison
+    from tercet.measure.comparing import PairContrast as PairContrast
+    from tercet.measure.comparing import compare as compare
+    from tercet.measure.comparing import compare_evaluations as compare_evaluations
+    from tercet.measure.evaluation import Evaluation as Evaluation
+    from tercet.measure.evaluation import evaluate as evaluate
+    from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
+    from tercet.measure.held_out import average_precision_of_classes as average_precision_of_classes
+    from tercet.measure.letor import measure_rows as measure_rows
+    from tercet.measure.names import Measure as Measure
+    from tercet.measure.names import parse_measure as parse_measure
+    from tercet.measure.names import parse_measures as parse_measures
+    from tercet.measure.orders import Orders as Orders
+    from tercet.measure.orders import compare_orders as compare_orders
+    from tercet.measure.significance import PairedTest as PairedTest
+    from tercet.measure.significance import bonferroni as bonferroni
+    from tercet.measure.significance import holm as holm
+    from tercet.measure.significance import paired_test as paired_test
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "tercet.measure.arrays": ("average_precision_by_class", "measure_block"),
+            "tercet.measure.blending": ("Blend", "blend"),
+            "tercet.measure.comparing": ("Comparison", "PairContrast", "compare", "compare_evaluations"),
+            "tercet.measure.evaluation": ("Evaluation", "evaluate"),
+            "tercet.measure.held_out": ("HeldOutQueries", "average_precision_of_classes"),
+            "tercet.measure.letor": ("measure_rows",),
+            "tercet.measure.names": ("Measure", "parse_measure", "parse_measures"),
+            "tercet.measure.orders": ("Orders", "compare_orders"),
+            "tercet.measure.significance": ("PairedTest", "bonferroni", "holm", "paired_test"),
+        },
+    )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet.errors import InputError
-from tercet.measure.evaluate import Evaluation, Qrels, Run, evaluate
+from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import Method, PairedTest, bonferroni, holm, paired_test
 

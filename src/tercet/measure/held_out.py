@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tercet.errors import InputError
 from tercet.measure.arrays import average_precision_by_class, measure_block
-from tercet.measure.evaluate import Evaluation
+from tercet.measure.evaluation import Evaluation
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.weights import Weights
 

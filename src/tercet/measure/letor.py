@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet.data.letor import gathered, whole_grades
 from tercet.errors import InputError
-from tercet.measure.evaluate import Evaluation, NoRelevant, values_of
+from tercet.measure.evaluation import Evaluation, NoRelevant, values_of
 from tercet.measure.formulas import find_standing
 from tercet.measure.names import Measure, parse_measures
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tercet.choose import standard_error
 from tercet.errors import InputError
-from tercet.measure.evaluate import Evaluation
+from tercet.measure.evaluation import Evaluation
 from tercet.measure.names import Measure
 
 Method = Literal["t", "wilcoxon", "permutation", "bootstrap"]

@@ -39,6 +39,8 @@ from tercet.weights import Weights
 T = TypeVar("T")
 
 KIND: Final = "index"
+QDRANT_KIND: Final = "qdrant-index"  # whose documents are in Qdrant; opened without loading what the other needs
+UPLOAD: Final = "upload.json"  # an upload to Qdrant that has not ended
 FACTORS_KIND: Final = "index-factors"
 WEIGHTS_KIND: Final = "weights"
 SEGMENTS, FACTORS, MODELS = "segments", "factors", "models"

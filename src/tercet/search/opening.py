@@ -6,10 +6,8 @@ from os import PathLike, path
 
 from tercet.errors import MissingBundleError
 from tercet.fitting.model import TextModel
-from tercet.search.backends.qdrant import KIND as QDRANT_KIND
-from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant.folder import UPLOAD
 from tercet.search.base import BaseIndex
+from tercet.search.folder import QDRANT_KIND, UPLOAD
 from tercet.search.index import Index
 from tercet.store import read_bundle
 from tercet.weights import Weights
@@ -31,5 +29,7 @@ def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = 
             raise
         kind = QDRANT_KIND  # its upload has not ended, and it says so
     if kind == QDRANT_KIND:
+        from tercet.search.backends.qdrant import QdrantIndex
+
         return QdrantIndex.open(folder, model)
     return Index.open(folder, model, verify)

@@ -12,7 +12,7 @@ from tercet.data.checking.rows import check_folds, check_labelled, check_letor, 
 from tercet.data.checking.tables import check_clicks, check_preferences, check_qrels, check_quepid, check_run
 from tercet.data.lines import FilePath
 from tercet.data.mapped_rows import MappedRows
-from tercet.data.recognise import VECTORS_KIND, Kind, guess, recognise
+from tercet.data.recognition import VECTORS_KIND, Kind, guess, recognise
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.store import read_bundle
 

@@ -20,7 +20,8 @@ from typing import Any, Final, Self
 from tercet.errors import BundleError, DamagedBundleError, MissingBundleError
 from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant.marker import Limits
-from tercet.search.folder import MODELS, Folder
+from tercet.search.folder import MODELS, UPLOAD, Folder
+from tercet.search.folder import QDRANT_KIND as KIND
 from tercet.store import (
     MANIFEST_NAME,
     Fields,
@@ -33,8 +34,6 @@ from tercet.store import (
 )
 from tercet.weights import Weights
 
-KIND: Final = "qdrant-index"
-UPLOAD: Final = "upload.json"
 _BESIDE: Final = (MODELS, UPLOAD)
 
 
