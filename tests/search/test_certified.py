@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tercet as tc
+from support.exports import PositiveOnly
 from support.indexes import random_part, random_rows, small_model
 from tercet.errors import InputError
 from tercet.export import certified_search, positive_query, positive_query_string
@@ -95,30 +96,6 @@ def test_no_more_is_asked_for_than_needed() -> None:
 
 
 # -- engines without negative weights ---------------------------------------------------------------------------------
-
-
-class PositiveOnly:
-    """Such an engine, played by an embedded index that only matches words."""
-
-    def __init__(self, ids: Sequence[str], D: sparse.csr_array, model: tc.TextModel, step: float = 0.0) -> None:
-        self.ids, self.D, self.step = list(ids), D, step
-        self.words = model.doc_vectoriser.index_
-        stored = D if not step else sparse.csr_array(np.rint(D.toarray() / step) * step)
-        self.index = Index.build_rows(self.ids, stored, Weights([Identity(n_terms=D.shape[1])]))
-        self.deepest = 0
-
-    def top(self, weights: Mapping[str, float], n: int) -> Sequence[tuple[str, float]]:
-        assert weights
-        assert min(weights.values()) > 0
-        row = np.zeros((1, self.D.shape[1]))
-        for word, weight in weights.items():
-            row[0, self.words[word]] = weight
-        self.deepest = max(self.deepest, n)
-        return [(hit.doc_id, float(np.float32(hit.score))) for hit in self.index.search_row(row, n)]
-
-    def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
-        places = [self.ids.index(doc_id) for doc_id in doc_ids]
-        return places, self.D[places]
 
 
 def model_of(weights: Weights) -> tc.TextModel:

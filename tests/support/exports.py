@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
 import tercet as tc
-from tercet.weights import Identity, Sparse
+from tercet.search import Index
+from tercet.weights import Identity, Sparse, Weights
 
 DOCS = {
     "d1": "ice hockey puck",
@@ -105,3 +107,27 @@ class Messages:
 def one(fields: dict[int, list], number: int, default: object = 0) -> object:
     [value] = fields.get(number, [default])
     return value
+
+
+class PositiveOnly:
+    """An engine that refuses negative weights, played by an embedded index that only matches words."""
+
+    def __init__(self, ids: Sequence[str], D: sparse.csr_array, model: tc.TextModel, step: float = 0.0) -> None:
+        self.ids, self.D, self.step = list(ids), D, step
+        self.words = model.doc_vectoriser.index_
+        stored = D if not step else sparse.csr_array(np.rint(D.toarray() / step) * step)
+        self.index = Index.build_rows(self.ids, stored, Weights([Identity(n_terms=D.shape[1])]))
+        self.deepest = 0
+
+    def top(self, weights: Mapping[str, float], n: int) -> Sequence[tuple[str, float]]:
+        assert weights
+        assert min(weights.values()) > 0
+        row = np.zeros((1, self.D.shape[1]))
+        for word, weight in weights.items():
+            row[0, self.words[word]] = weight
+        self.deepest = max(self.deepest, n)
+        return [(hit.doc_id, float(np.float32(hit.score))) for hit in self.index.search_row(row, n)]
+
+    def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
+        places = [self.ids.index(doc_id) for doc_id in doc_ids]
+        return places, self.D[places]

@@ -1,0 +1,179 @@
+"""The code blocks of the documents, and a folder of small made-up data in which they run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+import tercet as tc
+from support.corpora import Corpus, synonyms
+from support.exports import PositiveOnly
+from support.indexes import small_model
+from support.letor_data import made_up
+from support.linked_corpus import write_linked_corpus
+from support.random_data import random_preferences, random_texts
+from tercet.data import (
+    Impression,
+    PreferenceTriples,
+    write_beir,
+    write_clicks,
+    write_letor,
+    write_preferences,
+    write_qrels,
+    write_run,
+)
+
+PROJECT = Path(__file__).parents[2]
+DOCUMENTS = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))]
+SHELL = ("tercet ", "make ", "pip ", ".venv/bin/")
+NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block: where its first line stands, its language, its text, and why it is not run."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+    not_run: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    def commands(self) -> Iterator[list[str]]:
+        """The commands of a shell block as lists of words, without what is said of them."""
+        for line in self.text.splitlines():
+            if words := shlex.split(line, comments=True):
+                yield words
+
+
+def blocks_of(path: Path) -> list[Block]:
+    """Fenced blocks and indented ones; a block is indented after a blank line, outside of lists."""
+    document = path.relative_to(PROJECT).as_posix()
+    lines = [*path.read_text(encoding="utf-8").splitlines(), ""]
+    blocks: list[Block] = []
+    number, reason, in_list = 0, "", False
+    while number < len(lines):
+        line = lines[number]
+        start = number + 1  # the next line, and the number of this one
+        if marker := NOT_RUN.fullmatch(line.strip()):
+            reason = marker[1]
+        elif line.startswith("```"):
+            number = lines.index("```", start)
+            blocks.append(Block(document, start + 1, line[3:], "\n".join(lines[start:number]), reason))
+            reason = ""
+        elif line.startswith("    ") and not in_list and not lines[number - 1].strip():
+            while lines[number + 1].startswith("    "):
+                number += 1
+            text = "\n".join(indented[4:] for indented in lines[start - 1 : number + 1])
+            language = "sh" if text.startswith(SHELL) else ""
+            blocks.append(Block(document, start, language, text, reason))
+            reason = ""
+        elif line.strip():
+            in_list = bool(re.match(r"\s*([-*]|\d+\.) ", line)) or (in_list and line.startswith(" "))
+        number += 1
+    return blocks
+
+
+# -- the data they speak of ------------------------------------------------------------------------------------------
+
+
+def made_corpus() -> Corpus:
+    """Documents MED-0, MED-1, … where every third is about avocados, and queries for them."""
+    corpus = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
+    docs = {f"MED-{row}": text for row, text in enumerate(corpus.docs.values())}
+    for doc_id in list(docs)[:-1:2]:
+        docs[doc_id] += " avocado eyes"
+    qrels = {qid: {f"MED-{d[1:]}": grade for d, grade in grades.items()} for qid, grades in corpus.qrels.items()}
+    return Corpus(docs, corpus.queries, qrels)
+
+
+def write_data(folder: Path) -> None:
+    """Every file and folder that the documents name before a command of theirs has written it."""
+    corpus = made_corpus()
+    parts = {"train": corpus.part(0, 30), "dev": corpus.part(30, 45), "test": corpus.part(45)}
+    write_beir(folder / "nfcorpus", corpus.docs, corpus.queries, parts)
+    write_beir(
+        folder / "more",
+        {f"NEW-{i}": f"avocado say{i:02d}" for i in range(5)},
+        {"q": "avocado"},
+        {"train": {"q": {"NEW-1": 1}}},
+    )
+    (folder / "queries.jsonl").write_bytes((folder / "nfcorpus" / "queries.jsonl").read_bytes())
+    write_qrels(folder / "train.tsv", parts["train"])
+    write_qrels(folder / "test.tsv", parts["test"])
+    write_qrels(folder / "qrels.txt", parts["test"])
+    rng = np.random.default_rng(0)
+    ids = list(corpus.docs)
+    for name in ("run", "bm25", "a", "b"):
+        run = {qid: dict(zip(ids, rng.random(len(ids)).tolist(), strict=True)) for qid in corpus.queries}
+        write_run(folder / f"{name}.trec", run)
+    shown = [tuple(ids[d] for d in rng.choice(80, 5, replace=False)) for _ in range(300)]
+    log = [Impression(text, one, one[2:3]) for one, text in zip(shown, list(corpus.queries.values()) * 5, strict=True)]
+    write_clicks(folder / "clicks.jsonl", log)
+    write_threes(folder, corpus)
+    for name, seed in (("train", 1), ("vali", 2), ("test", 3), ("new", 4), ("big", 5)):
+        write_letor(folder / f"{name}.txt", made_up(seed, n_queries=40, first_query=1000 * seed))
+    (folder / "names.txt").write_text("".join(f"feature {i}\n" for i in range(1, 11)))
+    write_linked_corpus(folder)
+
+
+def write_threes(folder: Path, corpus: Corpus) -> None:
+    """Preferences of the training queries: as a table, as Parquet, and as a folder."""
+    import pyarrow
+    import pyarrow.parquet
+
+    ids = list(corpus.docs)
+    threes = [
+        (qid, better, worse)
+        for row, (qid, grades) in enumerate(corpus.part(0, 30).items())
+        for better, worse in zip(grades, ids[row:], strict=False)
+        if worse not in grades
+    ]
+    columns = [list(column) for column in zip(*threes, strict=True)]
+    (folder / "preferences").mkdir()
+    for path in (folder / "log.tsv", folder / "preferences" / "log.tsv"):
+        write_preferences(path, PreferenceTriples(*columns))
+    pyarrow.parquet.write_table(pyarrow.table(columns, ("query", "better", "worse")), folder / "more.parquet")
+
+
+def names(document: str) -> dict[str, Any]:
+    """What the Python of a document takes for given."""
+    corpus = made_corpus()
+    rng = np.random.default_rng(0)
+    texts, rows = random_texts(rng, 40, 30), made_up(1)
+    prefs = random_preferences(rng, 500, 40, 40)
+    taken = {
+        "__name__": "__main__",
+        "np": np,
+        "tc": tc,
+        "docs": corpus.docs,
+        "queries": corpus.queries,
+        "qrels": corpus.qrels,
+        "more": {"NEW-1": "avocado oil"},
+        "changed": {"MED-10": "another avocado"},
+        "X": texts,
+        "Q": texts,
+        "D": texts,
+        "prefs": prefs,
+        "prefs_or_source": prefs,
+        "column": 3,
+        "words": [f"w{i}" for i in range(30)],
+    }
+    if document == "docs/rankrls.md":
+        taken |= {"X": rows.X, "y": rows.y, "qid": rows.qid, "X_new": rows.X}
+    if document == "docs/export.md":
+        model = small_model(corpus.docs)
+        D = model.docs(corpus.docs.values())
+        taken |= {"model": model, "engine": PositiveOnly(list(corpus.docs), sparse.csr_array(D), model)}
+    return taken
