@@ -26,6 +26,7 @@ PROJECT = Path(__file__).parents[1]
 FLOORS: list[list[str]] = [
     ["_lazy"],
     ["errors"],
+    ["_validate"],
     ["store", "kernels", "choose.py"],
     ["data"],
     ["text"],

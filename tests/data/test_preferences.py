@@ -380,7 +380,7 @@ def test_the_number_of_preferences_must_be_positive(n):
         lambda: tc.Preferences.from_qrels({0: {1: 1, 2: 0}}, n),
         lambda: tc.Preferences.from_links([(0, 1)], 3, n),
     ):
-        with pytest.raises(InputError, match=f"n must be a positive number of preferences; got {n!r}"):
+        with pytest.raises(InputError, match=f"n must be an integer from 1; got {n!r}"):
             draw()
 
 

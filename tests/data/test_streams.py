@@ -372,9 +372,9 @@ def test_a_digest_of_samples_notices_what_happens_to_files(tmp_path):
 def test_wrong_arguments_are_refused(tmp_path):
     path = write(tmp_path / "p.tsv", some(5))
     for wrong, message in (
-        ({"n_steps": 0}, "n_steps must be a number from 1"),
-        ({"n_steps": "all"}, "n_steps must be a number from 1"),
-        ({"stretch": 0}, "stretch must be a number from 1"),
+        ({"n_steps": 0}, "n_steps must be an integer from 1"),
+        ({"n_steps": "all"}, "n_steps must be an integer from 1"),
+        ({"stretch": 0}, "stretch must be an integer from 1"),
     ):
         with pytest.raises(InputError, match=message):
             StreamSource(path, QUERIES, DOCS, **wrong)

@@ -211,7 +211,7 @@ def test_the_real_library_is_read_as_the_stub():
     [
         (lambda model: transformers.TercetRetriever("model", {"a": "b"}), "a text model is needed"),
         (lambda model: transformers.TercetRetriever(model, {}), "there are no documents to retrieve from"),
-        (lambda model: transformers.TercetRetriever(model, {"a": "b"}, k=0), "k must be an integer of at least 1"),
+        (lambda model: transformers.TercetRetriever(model, {"a": "b"}, k=0), "k must be an integer from 1"),
         (lambda model: transformers.TercetReranker(None), "a text model is needed"),
     ],
 )

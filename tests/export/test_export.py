@@ -99,7 +99,7 @@ def test_words_that_a_synonym_file_cannot_hold_are_counted_and_others_escaped(tm
     [
         ({"engine": "sphinx"}, "engine must be 'solr' or 'elasticsearch'"),
         ({"min_boost": 0}, "min_boost must be a number above 0"),
-        ({"max_words": 0}, "max_words must be an integer of at least 1"),
+        ({"max_words": 0}, "max_words must be an integer from 1"),
     ],
 )
 def test_wrong_options_of_synonyms_are_named(tmp_path, options, message):
@@ -278,7 +278,7 @@ def test_learned_impacts_rank_nearly_as_the_model(model, corpus: Corpus, tmp_pat
     ("options", "message"),
     [
         ({"bits": 17}, "bits must be at most 16"),
-        ({"bits": 0}, "bits must be an integer of at least 1"),
+        ({"bits": 0}, "bits must be an integer from 1"),
         ({"max_terms": True}, "max_terms must be an integer"),
         ({"docs": {}}, "there are no documents to export"),
     ],

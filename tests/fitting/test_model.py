@@ -189,7 +189,7 @@ def test_a_manifest_that_does_not_fit_is_refused_in_our_words(declined, tmp_path
     [
         ({}, TINY.docs, 5, "there are 0 queries and 3 documents; both are needed"),
         ({"q": "bark"}, {}, 5, "there are 1 queries and 0 documents; both are needed"),
-        ({"q": "bark"}, TINY.docs, 0, "k must be at least 1; got 0"),
+        ({"q": "bark"}, TINY.docs, 0, "k must be an integer from 1; got 0"),
         ({"q": 5}, TINY.docs, 5, r"texts\[0\] must be a string, found int"),
     ],
 )

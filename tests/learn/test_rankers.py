@@ -324,7 +324,7 @@ def with_value(value):
             lambda r: r.fit(X, PREFS).rank(X[:, :3], X, 2),
             "Q has 3 columns, but this LowRankRanker was fitted with 4",
         ),
-        (lambda r: r.fit(X, PREFS).rank(X, X, 0), "k must be at least 1; got 0"),
+        (lambda r: r.fit(X, PREFS).rank(X, X, 0), "k must be an integer from 1; got 0"),
         (lambda r: r.fit(X, PREFS).related(4), r"query term 4 does not exist; there are 4 \(0 to 3\)"),
         (
             lambda r: r.fit(X, PREFS, X[:, :3]),

@@ -233,8 +233,8 @@ def test_a_failure_leaves_the_old_picture_and_nothing_else(tmp_path, monkeypatch
         (lambda w, p: picture(w, p / "a.png", words=["a"]), r"got 1 for weights of shape \(8, 8\)"),
         (lambda w, p: look_at_pairs(some_weights(0, 8, 6, "D")[0], words=list("abcdefgh")), r"shape \(8, 6\)"),
         (lambda w, p: picture("model", p / "a.png"), "a text model, a ranker or weights; got str"),
-        (lambda w, p: picture(w, p / "a.png", n_doc_words=0), "n_doc_words must be at least 1; got 0"),
-        (lambda w, p: picture(w, p / "a.png", n_query_words=True), "n_query_words must be at least 1; got True"),
+        (lambda w, p: picture(w, p / "a.png", n_doc_words=0), "n_doc_words must be an integer from 1; got 0"),
+        (lambda w, p: picture(w, p / "a.png", n_query_words=True), "n_query_words must be an integer from 1; got True"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path, call, message):

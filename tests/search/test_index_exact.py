@@ -211,11 +211,11 @@ def test_wrong_arguments() -> None:
     for k in (0, -1, True, 2.0):
         with pytest.raises(InputError, match="k is"):
             index.search("green", k)
-    with pytest.raises(InputError, match="max_terms is 0"):
+    with pytest.raises(InputError, match="max_terms must be an integer from 1"):
         index.search("green", max_terms=0)
     with pytest.raises(InputError, match="expected a string"):
         index.search(["green"])
-    with pytest.raises(InputError, match="segment_docs is 65537"):
+    with pytest.raises(InputError, match="segment_docs must be an integer from 1 to 65536; got 65537"):
         Index.build(DOCS, small_model(DOCS), segment_docs=65537)
     with pytest.raises(InputError, match="expected a TextModel"):
         Index.build(DOCS, Weights([Identity(n_terms=2)]))

@@ -323,10 +323,10 @@ def test_a_row_longer_than_the_table_goes_round_it(rng):
         ({"table": np.ones(3)}, "table is float64"),
         ({"table": np.ones((3, 1), np.float32)}, "shape \\(3, 1\\)"),
         ({"table": np.array([1, np.inf], np.float32)}, "table\\[1\\] is inf"),
-        ({"multiplier": 0}, "multiplier of a hashed part is 0; expected an integer from 1 to 2147483648"),
+        ({"multiplier": 0}, "multiplier of a hashed part must be an integer from 1 to 2147483648; got 0"),
         ({"multiplier": 2**31 + 1}, "multiplier"),
         ({"multiplier": True}, "multiplier"),
-        ({"n_doc_terms": 2**31}, "n_doc_terms of a hashed part is 2147483648; expected an integer from 0"),
+        ({"n_doc_terms": 2**31}, "n_doc_terms of a hashed part must be an integer from 0"),
         ({"n_query_terms": 2.0}, "n_query_terms"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tercet._validate import check_integer
 from tercet.errors import InputError, MissingExtraError
 from tercet.fitting.model import TextModel
 
@@ -53,11 +54,10 @@ class TercetRetriever(_Transformer):
         _check_model(model)
         if not docs:
             raise InputError("there are no documents to retrieve from")
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise InputError(f"k must be an integer of at least 1; got {k!r}")
+        k = check_integer(k, "k")
         super().__init__()
         self.model = model
-        self.k = int(k)
+        self.k = k
         self.docnos = np.array(list(docs), dtype=object)
         self._vectors = model.docs(list(docs.values()))
 

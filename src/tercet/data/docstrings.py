@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tercet.data.sampling import check_seed
+from tercet._validate import check_seed
 from tercet.errors import InputError
 
 SPLITS = {"train": 0.60, "validation": 0.15, "test": 0.25}

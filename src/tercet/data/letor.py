@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from tercet._validate import check_seed, is_integer
 from tercet.data.letor_text import (
     BLOCK_BYTES,
     Matrix,
@@ -22,7 +23,6 @@ from tercet.data.letor_text import (
     width_of,
 )
 from tercet.data.lines import FilePath, id_problem, open_bytes
-from tercet.data.sampling import check_seed
 from tercet.errors import InputError
 
 CHUNK_BYTES = 32 << 20
@@ -282,9 +282,8 @@ def query_folds(
     if ids.ndim != 1 or (ids.dtype.kind not in "iuU" and ids.size):
         raise InputError(f"qid must hold strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}.")
     names, query = np.unique(ids, return_inverse=True)
-    whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
-    if not whole or not 2 <= n_folds <= len(names):
-        raise InputError(f"n_folds must be a whole number from 2 to the {len(names)} queries. Got {n_folds!r} instead.")
+    if not is_integer(n_folds, 2, len(names)):
+        raise InputError(f"n_folds must be an integer from 2 to the {len(names)} queries; got {n_folds!r}")
     fold_of_query = np.empty(len(names), np.int64)
     fold_of_query[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % n_folds
     fold = fold_of_query[query]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer
 from tercet.data.lines import (
     GZIP_DAMAGE,
     LONGEST_LINE,
@@ -26,7 +27,7 @@ from tercet.data.lines import (
     parse_int,
     read_id,
 )
-from tercet.errors import FormatError, InputError, MemoryLimitError
+from tercet.errors import FormatError, MemoryLimitError
 from tercet.kernels.letor import (
     ALL_READ,
     BAD_GRADE,
@@ -113,9 +114,8 @@ def read_parts(
 
 def check_n_features(n_features: int | None) -> None:
     """Refuse a number of columns that is none."""
-    whole = isinstance(n_features, int | np.integer) and not isinstance(n_features, bool)
-    if n_features is not None and not (whole and 1 <= n_features <= LARGEST_ID):
-        raise InputError(f"n_features must be a whole number from 1 to {LARGEST_ID}. Got {n_features!r} instead.")
+    if n_features is not None:
+        check_integer(n_features, "n_features", 1, LARGEST_ID)
 
 
 def check_found(parts: list[Part], n_features: int | None, path: FilePath) -> None:

@@ -241,7 +241,7 @@ def parse_int(text: str, path: FilePath, line: int, what: str) -> int:
 def id_problem(identifier: object) -> str | None:
     """Say why a value cannot be an id, or None when it can."""
     if not isinstance(identifier, str):
-        if isinstance(identifier, int | float) and not isinstance(identifier, bool):
+        if type(identifier) in (int, float):
             return f'is the number {identifier}; a number would lose digits, write it in quotes: "{identifier}"'
         return f"is {identifier!r}; a string is needed"
     if not identifier:
@@ -336,11 +336,15 @@ def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> st
 
 
 def _json_name(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "truth value"
-    names = {str: "string", int: "number", float: "number", list: "array", dict: "object"}
+    names = {
+        type(None): "null",
+        bool: "truth value",
+        str: "string",
+        int: "number",
+        float: "number",
+        list: "array",
+        dict: "object",
+    }
     return names[type(value)]
 
 

@@ -241,7 +241,7 @@ def _json_row(text: str, path: FilePath, line: int) -> Row:
 
 def _json_number(record: dict[str, Any], name: str, path: FilePath, line: int) -> float:
     number = record[name]
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if type(number) not in (int, float):
         raise FormatError(path, line, f'"{name}" is {json.dumps(number)}; a number without quotes is needed')
     try:
         return float(number)

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler, check_seed
+from tercet._validate import check_seed, is_integer
+from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
 Rows = NDArray[np.int32]
@@ -272,7 +273,7 @@ class Preferences:
 
 def _row_of(key: Any, rows: Mapping[Any, int] | None, at: int, what: str) -> int:
     if rows is None:
-        if isinstance(key, bool) or not isinstance(key, int | np.integer) or not 0 <= key <= LAST_ROW:
+        if not is_integer(key, 0, LAST_ROW):
             raise InputError(
                 f"log[{at}]: {what} {key!r} is no row number; say with query_rows and doc_rows what ids mean"
             )

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tercet._validate import is_number
 from tercet.data.lines import (
     FilePath,
     Refused,
@@ -249,7 +250,7 @@ def write_quepid(path: FilePath, ratings: Mapping[str, Mapping[str, int]]) -> No
                 writer.writerow([shown, "", ""])
             for doc_id, grade in grades.items():
                 writable_id(doc_id, path, "document id")
-                if isinstance(grade, bool) or int(grade) != grade or abs(grade) >= 1 << 53:
+                if not is_number(grade) or int(grade) != grade or abs(grade) >= 1 << 53:
                     pair = f"query {query!r}, document {doc_id!r}"
                     raise InputError(f"{path}: cannot write: rating {grade!r} of {pair}; a whole number is needed")
                 writer.writerow([shown, doc_id, int(grade)])

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tercet._validate import check_integer, is_integer
 from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.errors import InputError
 
@@ -26,18 +27,6 @@ LAST_ROW = int(np.iinfo(np.int32).max)
 # After so many rounds of rejection the few preferences still without a worse document look through all documents.
 _ROUNDS = 20
 _LOOKED_UP = 1 << 16  # ids at once
-
-
-def _check_count(n: int) -> None:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise InputError(f"n must be a positive number of preferences; got {n!r}")
-
-
-def check_seed(random_state: Any) -> int:
-    """A seed; None is none, since the same call must give the same bits."""
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
-        raise InputError(f"random_state must be an integer from 0; got {random_state!r}")
-    return int(random_state)
 
 
 class Sampler(Protocol):
@@ -84,7 +73,7 @@ class LabelSampler:
         return hashlib.sha256(self._codes.astype(np.int64).tobytes()).hexdigest()
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        _check_count(n)
+        check_integer(n, "n")
         query = self._queries[rng.integers(0, self._queries.size, n)]
         own = self._codes[query]
         # One of the class's other members: skip over the query's own place.
@@ -235,7 +224,7 @@ class JudgementSampler:
         return self._query[at].astype(np.int32), self._doc[at].astype(np.int32), worse
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        _check_count(n)
+        check_integer(n, "n")
         at = self.draw_better(rng, n)
         return self.pair(at, self.draw_worse(rng, at))
 
@@ -315,7 +304,7 @@ def _rows(keys: Sequence[Any], rows: RowLookup | None, what: str) -> list[int]:
     for key, row in zip(keys, found, strict=True):
         if rows is not None and row == -1:
             raise InputError(f"qrels name {what} {key!r}, which is not among the {what} ids")
-        if isinstance(row, bool) or not isinstance(row, (int, np.integer)):
+        if not is_integer(row):
             raise InputError(
                 f"qrels name {what} {row!r}; without {what.replace('ument', '')}_rows keys are integer row numbers"
             )
@@ -326,7 +315,7 @@ def _rows(keys: Sequence[Any], rows: RowLookup | None, what: str) -> list[int]:
 
 def check_grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:
     """A grade as an integer; anything else is refused."""
-    if isinstance(grade, bool) or not isinstance(grade, (int, np.integer)):
+    if not is_integer(grade):
         raise InputError(f"the grade of document {doc_id!r} for query {qid!r} is {grade!r}; grades are integers")
     if not -(2**31) <= grade < 2**31:
         raise InputError(f"the grade of document {doc_id!r} for query {qid!r} is {grade}; grades are small integers")

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.export.queries import BoostedQuery, boosted_query
-from tercet.export.weighting import check_count
 from tercet.fitting.model import TextModel
 from tercet.search.certified import certified_rerank
 from tercet.search.documents import checked_rows
@@ -140,7 +140,7 @@ def certified_search(
     Asks the engine for 2k + 10 documents, then for twice as many until nobody can be missing. On NFCorpus a few dozen
     are enough (``benchmarks/certified_rerank.py``).
     """
-    check_count(k, "k")
+    check_integer(k, "k")
     if not (value_error >= 0 and np.isfinite(value_error)):
         raise InputError(f"value_error must be a number of at least 0; got {value_error!r}")
     expanded = _Expanded(model, text)

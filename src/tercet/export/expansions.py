@@ -11,9 +11,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
-from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
+from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.model import TextModel
 
 Engine = Literal["solr", "elasticsearch"]
@@ -80,7 +81,7 @@ def write_synonyms(
         raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
     if not min_boost > 0 or not np.isfinite(min_boost):
         raise InputError(f"min_boost must be a number above 0; got {min_boost!r}")
-    check_count(max_words, "max_words")
+    check_integer(max_words, "max_words")
     query_words, doc_words = model.query_vectoriser.words_, model.doc_vectoriser.words_
     shared = model.query_vectoriser is model.doc_vectoriser
     unwritable = _UNWRITABLE[engine]

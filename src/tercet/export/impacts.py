@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
-from tercet.export.weighting import check_count, weight_in_query
+from tercet.export.weighting import weight_in_query
 from tercet.fitting.model import TextModel
 
 _BLOCK_BYTES = 64 * 2**20
@@ -68,8 +69,8 @@ class ImpactRows:
     def __init__(
         self, model: TextModel, docs: Mapping[str, str], *, expand: bool = True, max_terms: int = 256, bits: int = 8
     ) -> None:
-        check_count(max_terms, "max_terms")
-        check_count(bits, "bits")
+        check_integer(max_terms, "max_terms")
+        check_integer(bits, "bits")
         if bits > _MOST_BITS:
             raise InputError(f"bits must be at most {_MOST_BITS}; got {bits}")
         if not docs:

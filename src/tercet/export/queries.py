@@ -8,8 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 
+from tercet._validate import check_integer
 from tercet.errors import InputError
-from tercet.export.weighting import check_count, own_weight, rarity_left_to_engine
+from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.model import TextModel
 
 _BARE: Final = re.compile(r"\w+")
@@ -73,8 +74,8 @@ def boosted_query(
     '(hockey^1 OR puck^1)'
     """
     if max_terms is not None:
-        check_count(max_terms, "max_terms")
-    check_count(digits, "digits")
+        check_integer(max_terms, "max_terms")
+    check_integer(digits, "digits")
     if field is not None and not _FIELD.fullmatch(field):
         raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
     if index not in ("bm25", "impact"):

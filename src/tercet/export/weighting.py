@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import InputError
 from tercet.fitting.model import TextModel
 from tercet.text import Vectoriser
 
@@ -30,8 +27,3 @@ def own_weight(model: TextModel) -> float:
     """What a word that nothing was learned about counts for itself: the identity, or 1 where there is none."""
     identity = model.weights.identity
     return identity if identity > 0 else 1.0
-
-
-def check_count(n: Any, name: str) -> None:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise InputError(f"{name} must be an integer of at least 1; got {n!r}")

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose
-from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade, check_seed
+from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
 from tercet.fitting.reporting import CurveRecorder, Facts, Outcome, make_report
@@ -105,7 +106,7 @@ def fit(
     measure = str(parse_measure(measure))
     random_state = check_seed(random_state)
     task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
-    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
+    return _solve(task, measure, analyser, check_integer(n_models, "n_models"), random_state, verbose, name)
 
 
 def fit_labelled(
@@ -128,7 +129,7 @@ def fit_labelled(
     measure = str(parse_measure(measure))
     random_state = check_seed(random_state)
     task = _labelled_task(texts, labels, test, measure, random_state)
-    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
+    return _solve(task, measure, analyser, check_integer(n_models, "n_models"), random_state, verbose, name)
 
 
 def fit_linked(
@@ -170,7 +171,7 @@ def fit_linked(
     ]
     assert parts[0] is not None
     task = _judged_task(docs, docs, parts[0], parts[1], parts[2], measure, random_state, linked=True)
-    return _solve(task, measure, analyser, _check_n_models(n_models), random_state, verbose, name)
+    return _solve(task, measure, analyser, check_integer(n_models, "n_models"), random_state, verbose, name)
 
 
 def _as_judgements(links: Mapping[str, Iterable[str]], what: str) -> dict[str, dict[str, int]]:
@@ -182,12 +183,6 @@ def _as_judgements(links: Mapping[str, Iterable[str]], what: str) -> dict[str, d
             raise InputError(f"{what} of {source!r} must be a list of ids; got {targets!r}")
         judged[source] = {target: 1 for target in targets if target != source}
     return judged
-
-
-def _check_n_models(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise InputError(f"n_models must be an integer of at least 1; got {n!r}")
-    return int(n)
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from tercet._validate import check_seed
 from tercet.choose import Trial, choose, standard_error
 from tercet.data import LetorData, query_folds
-from tercet.data.sampling import check_seed
 from tercet.errors import InputError, ParameterError
 from tercet.fitting.feature_model import LETOR_MEASURES, weights_of
 from tercet.fitting.feature_report import CHOICES, Choice, PathPoint

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from tercet._validate import check_seed
 from tercet.data.preferences import Preferences
-from tercet.data.sampling import JudgementSampler, check_grade, check_seed
+from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
 from tercet.fitting.recipe import FOR_JUDGEMENTS, MAX_STEPS, MIN_STEPS, STEPS_PER_JUDGEMENT, WEIGHTINGS

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import is_number
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError
 from tercet.kernels.compiler import announce_compilation
@@ -48,7 +49,7 @@ class Pace:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+            if not is_number(value, 0):
                 raise InputError(f"{name} must be a finite number from 0; got {value!r}")
         if not (self.rate and (self.margin or self.least_margin)):
             raise InputError("rate and one of the margins must be above 0, or nothing is learned")

@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tercet._validate import check_integer, check_seed
 from tercet.data.preferences import Preferences
-from tercet.data.sampling import LabelSampler, Sampler, check_seed
+from tercet.data.sampling import LabelSampler, Sampler
 from tercet.errors import InputError
 from tercet.store import Fields
 from tercet.weights import Weights
@@ -105,10 +106,8 @@ class SampledSource(Source):
     """
 
     def __init__(self, sampler: Sampler, n_steps: int, *, random_state: int = 0) -> None:
-        if isinstance(n_steps, bool) or not isinstance(n_steps, (int, np.integer)) or n_steps < 1:
-            raise InputError(f"n_steps must be at least 1; got {n_steps!r}")
         self.sampler = sampler
-        self.n_steps: int = int(n_steps)
+        self.n_steps = check_integer(n_steps, "n_steps")
         self.random_state = check_seed(random_state)
         self._block = -1
         self._drawn: Preferences | None = None

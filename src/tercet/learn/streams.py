@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet._validate import check_integer, is_integer
 from tercet.data.lines import FilePath
 from tercet.data.lookup import RowLookup, check_lookup, rows_of_ids
 from tercet.data.preference_streams import (
@@ -92,11 +93,9 @@ class StreamSource(Source):
     ) -> None:
         check_lookup(query_rows, "query_rows")
         check_lookup(doc_rows, "doc_rows")
-        whole = isinstance(n_steps, int | np.integer) and not isinstance(n_steps, bool) and n_steps >= 1
-        if not whole and n_steps not in ("count", None):
-            raise InputError(f"n_steps must be a number from 1, 'count' or None; got {n_steps!r}")
-        if isinstance(stretch, bool) or not isinstance(stretch, int | np.integer) or stretch < 1:
-            raise InputError(f"stretch must be a number from 1; got {stretch!r}")
+        if not is_integer(n_steps, 1) and n_steps not in ("count", None):
+            raise InputError(f"n_steps must be an integer from 1, 'count' or None; got {n_steps!r}")
+        check_integer(stretch, "stretch")
         self.paths = preference_paths(paths)
         self.query_rows, self.doc_rows = query_rows, doc_rows
         self.skip_unknown = skip_unknown

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from tercet._validate import is_integer
 from tercet.choose import standard_error
 from tercet.errors import InputError
 from tercet.measure.formulas import Standing, compute, find_standing, has_relevant
@@ -201,7 +202,7 @@ def _positive_judgements(
         for doc_id, grade in judged.items():
             if not isinstance(doc_id, str):
                 raise InputError(f"Document ids must be strings. Got {doc_id!r} for query {qid!r} of the qrels.")
-            if isinstance(grade, bool) or not isinstance(grade, (int, np.integer)):
+            if not is_integer(grade):
                 raise InputError(
                     f"The grade of query {qid!r} and document {doc_id!r} must be an integer. Got {grade!r}."
                 )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from tercet._validate import is_integer
 from tercet.errors import InputError
 from tercet.measure.arrays import average_precision_by_class, measure_block
 from tercet.measure.evaluation import Evaluation
@@ -158,9 +159,9 @@ class HeldOutQueries:
 def _row(key: Any, rows: Mapping[Any, int] | None, n: int, what: str) -> int:
     """The row of an id, or the key itself where it is a row number."""
     row = key if rows is None else rows.get(key)
-    if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < n:
+    if not is_integer(row, 0, n - 1):
         raise InputError(f"the {what} {key!r} has no row; there are {n} (0 to {n - 1})")
-    return int(row)
+    return int(row)  # type: ignore[arg-type]
 
 
 def _pairs(links: ArrayLike, name: str, Q: Any, D: Any) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import ir_measures
 
+from tercet._validate import is_integer
 from tercet.errors import InputError
 
 RANK_LOSS = "RankLoss"
@@ -69,8 +70,7 @@ class Measure:
         if self.name != RANK_LOSS and self.name not in _FROM_IR_MEASURES:
             raise InputError(f"Measure {self.name!r} is not known. Supported: {SUPPORTED}.")
         for key, value in (("cutoff", self.cutoff), ("rel", self.rel)):
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if not whole and not (key == "cutoff" and value is None):
+            if not is_integer(value, 1) and not (key == "cutoff" and value is None):
                 raise InputError(f"The {key!r} of measure {self.name} must be an integer of 1 or more. Got {value!r}.")
         if self.dcg not in DCG_FORMS:
             raise InputError(f"The 'dcg' of nDCG must be one of {', '.join(DCG_FORMS)}. Got {self.dcg!r}.")

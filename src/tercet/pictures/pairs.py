@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster import hierarchy
 
+from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.fitting.feature_model import FeatureModel
 from tercet.fitting.model import TextModel
@@ -152,8 +153,7 @@ def look_at_pairs(
     (('car',), ('automobile',), [[0.5]], [2, 1])
     """
     for name, n in (("n_query_words", n_query_words), ("n_doc_words", n_doc_words)):
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise InputError(f"{name} must be at least 1; got {n!r}")
+        check_integer(n, name)
     weights, names, shared, frequency = _take_apart(thing, words)
     scan = scan_rows(weights)
     query_terms = choose_rows(weights, shared, n_query_words)

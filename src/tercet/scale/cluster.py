@@ -8,10 +8,11 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear.ftrl import passing
 from tercet.scale.features import PassInRounds
-from tercet.scale.rounds import Diary, Executor, InProcess, RoundFacts, Schedule, check_count, learning_on
+from tercet.scale.rounds import Diary, Executor, InProcess, RoundFacts, Schedule, learning_on
 
 _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
 
@@ -78,8 +79,10 @@ class Cluster:
         if not timeout > 0:
             raise ParameterError(f"timeout must be above 0 seconds; got {timeout!r}")
         self.address = address
-        self.n_workers = None if n_workers is None else check_count(n_workers, "n_workers")
-        self.steps_per_round = None if steps_per_round is None else check_count(steps_per_round, "steps_per_round")
+        self.n_workers = None if n_workers is None else check_integer(n_workers, "n_workers", error=ParameterError)
+        self.steps_per_round = (
+            None if steps_per_round is None else check_integer(steps_per_round, "steps_per_round", error=ParameterError)
+        )
         self.timeout = float(timeout)
         self.security = security
         self._diary = Diary()

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet import errors
+from tercet._validate import check_integer
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import ParameterError
@@ -100,7 +101,7 @@ class InProcess(Executor):
     """Runs shares one after the other, here: the same bits as a cluster with as many workers, without one."""
 
     def __init__(self, n_shares: int) -> None:
-        self.n_shares = check_count(n_shares, "n_shares")
+        self.n_shares = check_integer(n_shares, "n_shares", error=ParameterError)
 
     def sums(self, shares: Sequence[Any]) -> list[Piece]:
         return pairwise([run_share(self._data, share) for share in shares], add_pieces)
@@ -234,9 +235,3 @@ def joined(parts: Sequence[Preferences]) -> Preferences:
         for name in ("query", "better", "worse", "weight", "margin")
     ]
     return Preferences(*columns)
-
-
-def check_count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ParameterError(f"{name} must be an integer of at least 1; got {value!r}")
-    return int(value)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.fitting.model import TextExplanation, TextModel
 from tercet.search.best import best
@@ -199,6 +200,4 @@ def _check_max_terms(max_terms: Any) -> None:
 
 def checked_count(count: Any, name: str = "segment_docs") -> int:
     most = MOST_DOCS if name == "segment_docs" else 2**31 - 1
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
-        raise InputError(f"{name} is {count!r}; expected an integer from 1 to {most}")
-    return int(count)
+    return check_integer(count, name, 1, most)

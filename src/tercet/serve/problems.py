@@ -112,7 +112,7 @@ def _told(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+    if type(value) is int and abs(value) < 2**53:
         return value
     text = value if isinstance(value, str) else repr(value)
     if len(text) < 16 and text.isascii() and text.lstrip("-").isdigit():

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 from unicodedata import normalize
 
+from tercet._validate import is_integer, wrong_parameter
 from tercet.errors import DamagedBundleError, ParameterError
-from tercet.text.checks import check_keys, wrong_parameter
+from tercet.text.checks import check_keys
 from tercet.text.japanese import JapaneseWords, require_japanese
 
 CUTS = ("words", "japanese", "characters")
@@ -220,12 +221,10 @@ def _checked_ngrams(ngrams: object) -> tuple[int, int]:
     allowed = "a pair (fewest, most) of integers with 1 <= fewest <= most"
     if not isinstance(ngrams, (list, tuple)) or len(ngrams) != 2:
         raise _wrong("ngrams", allowed, ngrams)
-    if any(isinstance(size, bool) or not isinstance(size, int) for size in ngrams):
-        raise _wrong("ngrams", allowed, ngrams)
     fewest, most = ngrams
-    if not 1 <= fewest <= most:
+    if not (is_integer(fewest, 1) and is_integer(most, fewest)):
         raise _wrong("ngrams", allowed, ngrams)
-    return fewest, most
+    return int(fewest), int(most)
 
 
 def _wrong(name: str, allowed: str, got: object) -> ParameterError:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tercet.errors import DamagedBundleError, ParameterError
-
-
-def wrong_parameter(owner: str, name: str, allowed: str, got: object) -> ParameterError:
-    """The error to raise for a parameter that is not what it may be."""
-    return ParameterError(f"The '{name}' parameter of {owner} must be {allowed}. Got {got!r} instead.")
+from tercet.errors import DamagedBundleError
 
 
 def check_keys(what: str, found: Mapping[str, Any], wanted: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from tercet._validate import is_integer, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.correlated import best_by_dice
 from tercet.store import Fields, take_array
-from tercet.text.checks import check_keys, wrong_parameter
+from tercet.text.checks import check_keys
 from tercet.text.vectoriser import Vectoriser
 
 _UNITS = ("document", "sentence")
@@ -152,9 +152,9 @@ class CorrelatedWords(BaseEstimator):
     def nearest(self, column: int, k: int | None = None) -> list[tuple[int, float]]:
         """The k frequent words (columns) with the largest DICE to a word, best first; all its bins without k."""
         check_is_fitted(self, "bins_")
-        if not _is_integer(column) or not 0 <= column < self.n_features_in_:
+        if not is_integer(column, 0, self.n_features_in_ - 1):
             raise InputError(f"column {column!r} does not exist; there are {self.n_features_in_}")
-        if k is not None and not (_is_integer(k) and 1 <= k <= self.n_bins):
+        if k is not None and not is_integer(k, 1, self.n_bins):
             raise InputError(f"k must be from 1 to the {self.n_bins} bins that are kept; got {k!r}")
         bins = self.bins_[column, :k]
         found = bins >= 0
@@ -247,7 +247,7 @@ class CorrelatedWords(BaseEstimator):
 
     def _check_parameters(self) -> None:
         for name in ("n_frequent", "n_bins"):
-            if not _is_integer(getattr(self, name)) or getattr(self, name) < 1:
+            if not is_integer(getattr(self, name), 1):
                 raise wrong_parameter("CorrelatedWords", name, "an integer from 1", getattr(self, name))
         if self.unit not in _UNITS:
             raise wrong_parameter("CorrelatedWords", "unit", "'document' or 'sentence'", self.unit)
@@ -297,7 +297,3 @@ def _sentences(texts: Iterable[str]) -> Iterator[str]:
 
 def _within(values: NDArray[Any], least: int, end: int) -> bool:
     return not values.size or bool(values.min() >= least and values.max() < end)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, repeat
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from tercet._validate import is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.text.analyser import Analyser
-from tercet.text.checks import check_keys, wrong_parameter
+from tercet.text.checks import check_keys
 from tercet.text.counting import SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.saved import checked_array, words_from_arrays, words_to_arrays
 
@@ -153,10 +153,10 @@ class Vectoriser(BaseEstimator):
         except ParameterError as error:
             raise DamagedBundleError(f"saved vectoriser: {error}") from error
         n_docs = meta["n_docs"]
-        if not _is_integer(n_docs) or n_docs < 1:
+        if not is_integer(n_docs, 1):
             raise DamagedBundleError(f"saved 'n_docs' must be an integer from 1, found {n_docs!r}")
         for name in ("mean_length", "doc_scale"):
-            if not _is_number(meta[name], 0, np.inf) or meta[name] == 0:
+            if not is_number(meta[name], 0) or meta[name] == 0:
                 raise DamagedBundleError(f"saved {name!r} must be a number above 0, found {meta[name]!r}")
         words = words_from_arrays(arrays)
         frequency = checked_array(arrays, "document_frequency", np.int64)
@@ -226,8 +226,8 @@ class Vectoriser(BaseEstimator):
 
     def _kept(self, frequency: NDArray[np.int64], totals: NDArray[np.float64], n_docs: int) -> NDArray[np.int64]:
         """The columns that min_df, max_df and max_features leave, in order."""
-        fewest = self.min_df if isinstance(self.min_df, Integral) else self.min_df * n_docs
-        most = self.max_df if isinstance(self.max_df, Integral) else self.max_df * n_docs
+        fewest = self.min_df if is_integer(self.min_df) else self.min_df * n_docs
+        most = self.max_df if is_integer(self.max_df) else self.max_df * n_docs
         kept = np.flatnonzero((frequency >= fewest) & (frequency <= most))
         if len(kept) == 0:
             raise InputError(
@@ -316,16 +316,16 @@ class Vectoriser(BaseEstimator):
             raise wrong("analyser", "None or an Analyser")
         if self.weighting not in ("tfidf", "bm25"):
             raise wrong("weighting", "'tfidf' or 'bm25'")
-        if self.max_features is not None and not (_is_integer(self.max_features) and self.max_features >= 1):
+        if self.max_features is not None and not is_integer(self.max_features, 1):
             raise wrong("max_features", "None or an integer from 1")
         if not isinstance(self.sublinear_tf, bool):
             raise wrong("sublinear_tf", "True or False")
         for name in ("min_df", "max_df"):
             limit = getattr(self, name)
-            if not (limit >= 1 if _is_integer(limit) else _is_number(limit, 0, 1)):
+            if not (limit >= 1 if is_integer(limit) else is_number(limit, 0, 1)):
                 raise wrong(name, "an integer from 1 or a float from 0 to 1")
         for name, most in (("k1", np.inf), ("b", 1), ("idf_power", 1)):
-            if not _is_number(getattr(self, name), 0, most):
+            if not is_number(getattr(self, name), 0, most):
                 raise wrong(name, "a number from 0" if most == np.inf else f"a number from 0 to {most}")
 
 
@@ -358,17 +358,6 @@ def _check_encodable(words: list[str]) -> None:
             f"the word {broken!a} holds half a surrogate pair, which is not text; "
             "clean texts with text.encode('utf-8', 'replace').decode('utf-8')"
         ) from error
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_number(value: object, least: float, most: float) -> bool:
-    """Whether it is a finite number in that range; NaN fails the comparison."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return False
-    return least <= float(value) <= most and float(value) < np.inf
 
 
 def _plain(value: Any) -> Any:

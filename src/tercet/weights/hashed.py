@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.scoring import expand_hashed, expand_hashed_at, score_pairs_hashed
 from tercet.store import Fields, take_array
@@ -56,11 +57,9 @@ class Hashed(Part):
                 "float32 in a row"
             )
         for name, least in (("n_query_terms", 0), ("n_doc_terms", 0), ("multiplier", 1)):
-            number = getattr(self, name)
             most = _MOST_TERMS if name == "multiplier" else _MOST_TERMS - 1
-            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not least <= number <= most:
-                raise InputError(f"{name} of a hashed part is {number!r}; expected an integer from {least} to {most}")
-            object.__setattr__(self, name, int(number))
+            number = check_integer(getattr(self, name), f"{name} of a hashed part", least, most)
+            object.__setattr__(self, name, number)
         check_finite(self.table, "table")
         object.__setattr__(self, "table", frozen(self.table))
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer, is_integer
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
 from tercet.store import Fields
@@ -98,7 +99,7 @@ class Weights:
 
         k is cut to the number of documents.
         """
-        _check_count(k)
+        check_integer(k, "k")
         Q, D = self._queries(Q), self._docs(D)
         k = min(k, D.shape[0])
         docs = np.empty((Q.shape[0], k), dtype=np.int32)
@@ -139,11 +140,11 @@ class Weights:
 
     def related(self, term: int, k: int = 10) -> list[tuple[int, float]]:
         """The k document terms with the largest weights (by size, sign kept) for one query term."""
-        if isinstance(term, bool) or not isinstance(term, (int, np.integer)) or not 0 <= term < self.shape[0]:
+        if not is_integer(term, 0, self.shape[0] - 1):
             raise InputError(
                 f"query term {term!r} does not exist; there are {self.shape[0]} (0 to {self.shape[0] - 1})"
             )
-        _check_count(k)
+        check_integer(k, "k")
         total = self.rows(np.array([term]))[0]
         order = np.lexsort((np.arange(total.size), -np.abs(total)))[:k]
         return [(int(j), float(total[j])) for j in order if total[j] != 0]
@@ -311,11 +312,6 @@ def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
         return False
     first, second = (np.ascontiguousarray(array).ravel().view(np.uint8) for array in (a, b))
     return bool((first[:4096] == second[:4096]).all()) and np.array_equal(first, second)
-
-
-def _check_count(k: Any) -> None:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k must be at least 1; got {k}")
 
 
 def _matrix(matrix: Any, name: str, width: int) -> Matrix:
