@@ -209,7 +209,7 @@ def test_documents_that_cannot_be_indexed(docs: list, message: str) -> None:
 def test_wrong_arguments() -> None:
     index = Index.build(iter(DOCS.items()), small_model(DOCS))
     for k in (0, -1, True, 2.0):
-        with pytest.raises(InputError, match="k is"):
+        with pytest.raises(InputError, match="k must be an integer from 1"):
             index.search("green", k)
     with pytest.raises(InputError, match="max_terms must be an integer from 1"):
         index.search("green", max_terms=0)
