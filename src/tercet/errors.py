@@ -13,6 +13,7 @@
     ├── DivergedError   (ArithmeticError) the weights grew beyond what a float32 holds; says which rate was too high
     ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
     ├── EngineError                       another engine is away, of another version, or holds something else
+    ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
 Anything else that escapes is a defect.
@@ -82,6 +83,10 @@ class MemoryLimitError(TercetError, MemoryError):
 
 class EngineError(TercetError):
     """Another engine, such as a Qdrant server, is away, of a version we do not support, or holds something else."""
+
+
+class JournalError(TercetError):
+    """The journal of the service cannot take an entry; nothing was acknowledged."""
 
 
 class MissingExtraError(TercetError, ImportError):

@@ -167,14 +167,14 @@ def test_a_second_run_is_refused_at_once_and_a_new_log_is_taken_when_told(model,
 
 
 def test_an_interrupted_run_says_that_the_log_goes_on(model, data, clicks, tmp_path, monkeypatch):
-    class Interrupted(click_log._Run):
+    class Interrupted(click_log._LogRun):
         def _learn(self, lines):
             super()._learn(lines)
             os.kill(os.getpid(), signal.SIGINT)
 
     expected = learn_from_clicks(tc.load(model), clicks, DOCS, queries=QUERIES)
     with monkeypatch.context() as patched:
-        patched.setattr(click_log, "_Run", Interrupted)
+        patched.setattr(click_log, "_LogRun", Interrupted)
         stopped = run("learn", model, clicks, "--docs", data, "--every", 5)
     assert stopped.exit_code == 1
     assert "line 5: 5 impressions" in stopped.output

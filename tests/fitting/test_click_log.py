@@ -61,7 +61,7 @@ def test_a_log_that_grows_between_calls_is_learned_from_once(name, in_place, tmp
             queries=QUERIES,
             output=output,
             checkpoint=tmp_path / "c",
-            told=told.append,
+            on_event=told.append,
         )
     assert sparse_bits(found.weights) == sparse_bits(tc.load(output).weights) == expected
     assert told[-1].tally.n_impressions == 45
@@ -148,7 +148,7 @@ def test_one_run_at_a_time_learns_for_an_output_and_from_a_checkpoint(tmp_path):
             second(output=tmp_path / "other", checkpoint=tmp_path / "c")
 
     first = {"output": tmp_path / "new" / "out", "checkpoint": tmp_path / "c"}
-    learn_from_clicks(model(), log, DOCS, **first, told=meanwhile)
+    learn_from_clicks(model(), log, DOCS, **first, on_event=meanwhile)
     assert [refusal.split(";")[0].rsplit("/", 1)[1] for refusal in refusals] == ["out", "out", "c"]
     learn_from_clicks(model(), log, DOCS, **first)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "log.jsonl", "new"]
@@ -211,7 +211,7 @@ def test_a_followed_log_is_learned_from_as_it_grows_and_half_a_line_waits(tmp_pa
     told: list[ClickEvent] = []
     rest = lines(LOG)[-10:] + lines(LOG * 2)
     ticks = Ticks(nothing, nothing, append(log, rest[:30]), nothing, append(log, rest[30:]), nothing)
-    found = learn_from_clicks(model(), log, DOCS, queries=QUERIES, follow=True, stopped=ticks, told=told.append)
+    found = learn_from_clicks(model(), log, DOCS, queries=QUERIES, follow=True, stopped=ticks, on_event=told.append)
     assert sparse_bits(found.weights) == expected
     assert [event.tally.n_impressions for event in told][:2] == [4, 5]
     assert told[-1].written
@@ -231,7 +231,7 @@ def test_a_rotated_log_is_read_to_its_end_and_then_the_new_one(tmp_path, at_once
         nothing, nothing, rotate, nothing, append(log, lines(LOG)), nothing, nothing, append(log, lines(LOG)), nothing
     )
     kept = {"queries": QUERIES, "checkpoint": tmp_path / "c"}
-    found = learn_from_clicks(model(), log, DOCS, **kept, follow=True, stopped=ticks, told=told.append)
+    found = learn_from_clicks(model(), log, DOCS, **kept, follow=True, stopped=ticks, on_event=told.append)
     assert sparse_bits(found.weights) == expected
     notes = [event.note for event in told if event.note and "is another file now" in event.note]
     assert len(notes) == 1
@@ -327,7 +327,7 @@ def test_a_killed_follower_ends_with_the_bits_of_one_that_was_not(tmp_path):
 
     def follow() -> None:
         slowly = lambda event: time.sleep(0.002)  # noqa: E731
-        learn_from_clicks(tc.load(tmp_path / "model"), log, DOCS, **kept, follow=True, every=7, told=slowly)
+        learn_from_clicks(tc.load(tmp_path / "model"), log, DOCS, **kept, follow=True, every=7, on_event=slowly)
 
     for at, after in enumerate((0.0, 0.01, 0.03, 0.05)):
         append(log, text[len(text) * at // 5 : len(text) * (at + 1) // 5])()

@@ -47,7 +47,7 @@ def checked(response: Any, model: type[BaseModel], status: int = 200) -> Any:
 
 
 def test_search_gives_both_lists_as_the_index_ranks(api):
-    found = checked(api.get("/search", params={"q": QUERY, "k": 7}), schema.Found)
+    found = checked(api.get("/search", params={"q": QUERY, "k": 7}), schema.SearchAnswer)
     base = INDEX.search(QUERY, 100)
     n = INDEX.model.weights.shape[0]
     words = INDEX.model.query_vectoriser
@@ -67,11 +67,11 @@ def test_search_gives_both_lists_as_the_index_ranks(api):
 
 
 def test_unknown_words_and_empty_queries_are_told(api):
-    found = checked(api.get("/search", params={"q": "green zebra"}), schema.Found)
+    found = checked(api.get("/search", params={"q": "green zebra"}), schema.SearchAnswer)
     assert found["unknown"] == ["zebra"]
     assert found["learned"]
     for query in ("", "zebra", "   "):
-        found = checked(api.get("/search", params={"q": query}), schema.Found)
+        found = checked(api.get("/search", params={"q": query}), schema.SearchAnswer)
         assert found["learned"] == found["baseline"] == []
 
 
@@ -122,7 +122,7 @@ def test_documents_have_any_id(tmp_path, doc_id):
 
 def test_hostile_text_stays_text(api):
     response = api.get("/search", params={"q": "<script>alert(1)</script> green avocado", "k": 60})
-    found = checked(response, schema.Found)
+    found = checked(response, schema.SearchAnswer)
     [hit] = [hit for hit in found["learned"] if hit["id"] == "hostile/é"]
     assert hit["title"].startswith("<script>alert('x')</script>")
     assert "<img src=x" in hit["snippet"]
@@ -133,7 +133,7 @@ def test_hostile_text_stays_text(api):
 def test_an_index_without_texts_serves_without_them(tmp_path):
     bare = Index.build(made_docs_iter(), INDEX.model, keep_texts=False)
     with served(tmp_path / "journal.jsonl", bare) as (api, _):
-        hit = checked(api.get("/search", params={"q": QUERY}), schema.Found)["learned"][0]
+        hit = checked(api.get("/search", params={"q": QUERY}), schema.SearchAnswer)["learned"][0]
         assert (hit["title"], hit["snippet"]) == (hit["id"], "")
         refused(api.get(f"/documents/{hit['id']}"), 404, "keeps no texts")
 
@@ -150,7 +150,7 @@ def test_vocabularies_of_their_own_are_compared_with_the_model_before(tmp_path):
     with served(tmp_path / "journal.jsonl", index) as (api, _):
         before = ids(api.get("/search", params={"q": "grün"}))
         api.post("/prefer", json={"query": "grün", "better": before[3], "worse": before[0]})
-        found = checked(api.get("/search", params={"q": "grün"}), schema.Found)
+        found = checked(api.get("/search", params={"q": "grün"}), schema.SearchAnswer)
         assert found["baseline_name"] == "base model"
         assert [hit["id"] for hit in found["baseline"]] == before
         assert [hit["id"] for hit in found["learned"]] != before

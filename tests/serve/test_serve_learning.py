@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 import tercet as tc
 from support.serving import made_docs, made_index, preferred
-from tercet.errors import FormatError, InputError
+from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve import Bounds, Journal, Learner, read_journal, replay
 from tercet.serve import journal as journal_room
 from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
-from tercet.serve.journal import JournalError
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_VOTE, votes_of

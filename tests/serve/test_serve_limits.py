@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from support.serving import made_docs, made_index, refused, served
 from tercet.cli.main import cli
 from tercet.errors import InputError
-from tercet.serve import Limits, guard, reading
+from tercet.serve import Limits, answers, guard
 from tercet.serve.bounds import BODY_BYTES, ID_CHARS, MOST_RESULTS, QUERY_CHARS, QUERY_TERMS, SHOWN
 from tercet.serve.buckets import Buckets
 from tercet.serve.guard import LOOPBACK_HOSTS, Access
@@ -146,7 +146,7 @@ def test_a_deadline_between_the_lists_leaves_out_the_second(tmp_path, monkeypatc
         slow = service.version.index.search_row
 
         def late(*given: Any) -> Any:
-            monkeypatch.setattr(reading.Deadline, "passed", True)
+            monkeypatch.setattr(answers.Deadline, "passed", True)
             return slow(*given)
 
         monkeypatch.setattr(service.version.index, "search_row", late)
@@ -216,14 +216,14 @@ def test_so_many_bodies_arrive_at_a_time(tmp_path, monkeypatch):
 
 def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
     release, begun = threading.Event(), threading.Semaphore(0)
-    search = reading.search
+    search = answers.search
 
     def waits(*given: Any) -> Any:
         begun.release()
         assert release.wait(20)
         return search(*given)
 
-    monkeypatch.setattr(reading, "search", waits)
+    monkeypatch.setattr(answers, "search", waits)
     limits = Limits(workers=2, waiting=3, deadline_ms=60_000)
     with served(tmp_path / "journal.jsonl", INDEX, limits) as (api, service), ThreadPoolExecutor(5) as pool:
         inside = [pool.submit(api.get, "/search", params={"q": QUERY}) for _ in range(5)]

@@ -18,7 +18,8 @@ from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, is_ir_datasets, open_mode
 from tercet.cli.remembered import recall, remember
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
-from tercet.errors import InputError
+from tercet.data.growing import REPLACED
+from tercet.errors import FormatError, InputError
 from tercet.fitting.click_log import ClickEvent, learn_from_clicks, learning_folder
 from tercet.fitting.clicks import Docs, Queries
 from tercet.fitting.model import TextModel
@@ -81,7 +82,7 @@ def learn(
     documents = _documents(started, docs, noted, model)
     texts = _queries(queries, docs, noted)
     say = _Progress(out, quiet)
-    with _until_told_to_stop() as stopped:
+    with _until_signalled() as stopped, _flag_named():
         learn_from_clicks(
             started,
             clicks,
@@ -94,7 +95,7 @@ def learn(
             every=every,
             seconds=seconds,
             skipped=skipped,
-            told=say,
+            on_event=say,
             stopped=stopped,
         )
         interrupted = stopped() and not follow
@@ -107,20 +108,20 @@ def learn(
 
 def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], where: Path) -> Docs:
     """The documents that were named, or else those that the model was fitted to."""
-    found = docs or noted.get("data") or noted.get("corpus")
-    if found is None:
+    source = docs or noted.get("data") or noted.get("corpus")
+    if source is None:
         raise InputError(
             f"{where} does not say where its documents are; name an index, vectors, a folder or a corpus: --docs"
         )
-    if docs is None and not is_ir_datasets(found) and not found.exists():
-        raise InputError(f"{where} was fitted to {found}, which is not there any more; name --docs")
-    if _kind_of_folder(found) == VECTORS_KIND:
-        return Vectors.open(found)
-    if (found / MANIFEST_NAME).is_file():
-        index = open_index(found)
-        check_fits(model, vectoriser_fingerprint(index.model), str(found))
+    if docs is None and not is_ir_datasets(source) and not source.exists():
+        raise InputError(f"{where} was fitted to {source}, which is not there any more; name --docs")
+    if _kind_of_folder(source) == VECTORS_KIND:
+        return Vectors.open(source)
+    if (source / MANIFEST_NAME).is_file():
+        index = open_index(source)
+        check_fits(model, vectoriser_fingerprint(index.model), str(source))
         return index
-    return documents_of(None, found) if found.is_file() else documents_of(found, None)
+    return documents_of(None, source) if source.is_file() else documents_of(source, None)
 
 
 def _queries(queries: Path | None, docs: Path | None, noted: Mapping[str, Path]) -> Queries | None:
@@ -166,10 +167,10 @@ class _Progress:
         if event.note is not None:
             click.echo(f"note: {event.note}", err=True)
         if not self._quiet and time.monotonic() >= self._next:
-            click.echo(f"{self._told(event)}; {self._output}: {self._written}", err=True)
+            click.echo(f"{self._progress_line(event)}; {self._output}: {self._written}", err=True)
             self._next = time.monotonic() + SAY_EVERY_SECONDS
 
-    def _told(self, event: ClickEvent) -> str:
+    def _progress_line(self, event: ClickEvent) -> str:
         tally = event.tally
         rate = tally.n_violations / max(tally.n_preferences, 1)
         return (
@@ -181,30 +182,41 @@ class _Progress:
         """Sum up."""
         assert self._last is not None
         tally = self._last.tally
-        click.echo(self._told(self._last))
+        click.echo(self._progress_line(self._last))
         if tally.n_unknown:
             click.echo(
                 f"note: {tally.n_unknown:,} of {tally.n_shown:,} documents shown are unknown: passed over", err=True
             )
         if tally.n_wordless:
-            told = f"{tally.n_wordless:,} impressions are of queries without a word that the model knows"
-            click.echo(f"note: {told}", err=True)
+            unknown = f"{tally.n_wordless:,} impressions are of queries without a word that the model knows"
+            click.echo(f"note: {unknown}", err=True)
         click.echo(f"{self._output}: {self._written}")
 
 
 @contextmanager
-def _until_told_to_stop() -> Iterator[Callable[[], bool]]:
+def _flag_named() -> Iterator[None]:
+    """Name the flag to someone whose log is another one than before."""
+    try:
+        yield
+    except FormatError as error:
+        if error.kind != REPLACED:
+            raise
+        raise InputError(f"{error} (here: --new-log)") from error
+
+
+@contextmanager
+def _until_signalled() -> Iterator[Callable[[], bool]]:
     """Whether an interrupt or a termination has come: what is at hand is then ended, and everything is written."""
-    told = False
+    signalled = False
 
     def stop(number: int, frame: object) -> None:
-        nonlocal told
-        told = True
+        nonlocal signalled
+        signalled = True
 
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(each, stop) for each in signals]
+    before = [signal.signal(number, stop) for number in signals]
     try:
-        yield lambda: told
+        yield lambda: signalled
     finally:
-        for each, handler in zip(signals, before, strict=True):
-            signal.signal(each, handler)
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

@@ -11,8 +11,9 @@ from typing import BinaryIO, Self
 
 from tercet.data.lines import FilePath, line_text, open_bytes, raw_line
 from tercet.data.preference_streams import START, Place
-from tercet.errors import FormatError, InputError
+from tercet.errors import FormatError
 
+REPLACED = "replaced"  # the kind of a FormatError: the file is not the one that was read before, or lost some of it
 _HEAD, _TAIL = 1 << 16, 1 << 12
 
 
@@ -57,10 +58,10 @@ class GrowingFile:
         with ExitStack() as opened:  # closed again should anything be wrong
             self._stream = opened.enter_context(open_bytes(self.path))
             self.is_packed = isinstance(getattr(self._stream, "raw", None), GzipFile)
-            found = os.fstat(self._stream.fileno())
-            self._inode = found.st_ino
-            if not self.is_packed and found.st_size < self.place.at:
-                raise self._cut_off(found.st_size)
+            status = os.fstat(self._stream.fileno())
+            self._inode = status.st_ino
+            if not self.is_packed and status.st_size < self.place.at:
+                raise self._cut_off(status.st_size)
             self._stream.seek(self.place.at)
             self._open = opened.pop_all()
 
@@ -68,19 +69,19 @@ class GrowingFile:
         """At most so many lines, with their numbers, of those that are complete now."""
         assert self._stream is not None
         lines: list[tuple[int, str]] = []
-        at, line = self.place
+        offset, line = self.place
         while len(lines) < limit:
             raw = raw_line(self._stream, self.path, line + 1)
             if not raw.endswith(b"\n") and not (self.is_packed and raw):
-                self._stream.seek(at)
+                self._stream.seek(offset)
                 break
-            lines.append((line + 1, line_text(raw, self.path, line + 1, at)))
-            at, line = at + len(raw), line + 1
+            lines.append((line + 1, line_text(raw, self.path, line + 1, offset)))
+            offset, line = offset + len(raw), line + 1
         if not lines and not self.is_packed:
             size = self._size()
-            if size < at:
+            if size < offset:
                 raise self._cut_off(size)
-        self.place = Place(at, line)  # only now: where a line is wrong, none of them is handed out
+        self.place = Place(offset, line)  # only now: where a line is wrong, none of them is handed out
         return lines
 
     @property
@@ -97,8 +98,9 @@ class GrowingFile:
             self.path,
             None,
             f"the file has {size} bytes, and {self.place.at} were read before: it was cut off or written anew, and "
-            "what it has lost cannot be known. To go on at its first line, say that it is a new log: new_log, on the "
-            "command line --new-log. Logs that are renamed, not cut off, need no word",
+            "what it has lost cannot be known. To go on at its first line, say that it is a new log: new_log=True. "
+            "Logs that are renamed, not cut off, need no word",
+            kind=REPLACED,
         )
 
     def is_replaced(self) -> bool:
@@ -120,9 +122,9 @@ class GrowingFile:
         It is of the file that is read, also when the path names another one by now, or none.
         """
         assert self._stream is not None
-        found = _digest_before(self._stream, self.place)
+        digest = _digest_before(self._stream, self.place)
         self._stream.seek(self.place.at)
-        return found
+        return digest
 
     def close(self) -> None:
         if self._open is not None:
@@ -140,20 +142,22 @@ class GrowingFile:
 
 def _digest_before(stream: BinaryIO, place: Place) -> str:
     """A digest of the first 64 kB and the last 4 kB before a place, by which a file that has grown is known."""
-    found = hashlib.sha256(f"{place.at} {place.within}".encode())
+    digest = hashlib.sha256(f"{place.at} {place.within}".encode())
     for start, length in ((0, _HEAD), (max(0, place.at - _TAIL), _TAIL)):
         stream.seek(start)
-        found.update(stream.read(min(length, place.at)))
-    return found.hexdigest()
+        digest.update(stream.read(min(length, place.at)))
+    return digest.hexdigest()
 
 
 def check_before(path: FilePath, place: Place, digest: str) -> None:
-    """Raise an InputError where a file is not one that had this digest at that place and has grown since."""
+    """Raise a FormatError where a file is not one that had this digest at that place and has grown since."""
     with open_bytes(path) as stream:
         is_same = _digest_before(stream, place) == digest
     if not is_same:
-        raise InputError(
-            f"{path} is not the file that was read before up to line {place.within:,}: it was replaced or changed. "
-            "Give that one, or say that this is a new log, which is read from its first line: new_log, on the command "
-            "line --new-log"
+        raise FormatError(
+            path,
+            None,
+            f"this is not the file that was read before up to line {place.within:,}: it was replaced or changed. Give "
+            "that one, or say that this is a new log, which is read from its first line: new_log=True",
+            kind=REPLACED,
         )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.clicks import Impression, ImpressionParser
+from tercet.data.clicks import ImpressionParser
 from tercet.data.growing import GrowingFile, check_before
 from tercet.data.lines import FilePath, open_lines
 from tercet.data.preference_streams import START, Place
@@ -66,7 +66,7 @@ def learn_from_clicks(
     seconds: float = 60.0,
     skipped: Skipped = "above",
     pace: Pace | None = None,
-    told: Callable[[ClickEvent], None] | None = None,
+    on_event: Callable[[ClickEvent], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> TextModel:
     """Learn a model on from a click log, TSV or JSONL as `read_clicks` takes it, and return what it became.
@@ -87,7 +87,7 @@ def learn_from_clicks(
     new_log : the log is another one than that of the checkpoint, as after a renaming that no run saw: what was learned
         stays, and the log is read from its first line
     every, seconds : impressions, or seconds, after which model and checkpoint are written, if anything was learned
-    told : called with a `ClickEvent`
+    on_event : called with a `ClickEvent`
     stopped : whether to end; asked between portions and while waiting
 
     Notes
@@ -116,25 +116,25 @@ def learn_from_clicks(
         check_destination(output)
     with _alone(output, checkpoint):
         kept = None if checkpoint is None else ClickCheckpoint(checkpoint, skipped, pace or Pace())
-        found = None if kept is None else kept.find(model)
-        base = model if found is None else found.base
+        progress = None if kept is None else kept.find(model)
+        base = model if progress is None else progress.base
         learner = ClickLearner(base, docs, queries=queries, skipped=skipped, pace=pace)
         place = START
-        if found is not None:
-            learner.continued.restore(found.state, found.arrays)
-            learner.tally = found.tally
-            place = START if new_log else found.place
-        if follow and not _is_there(log, learner.tally, told, stopped):
+        if progress is not None:
+            learner.continued.restore(progress.state, progress.arrays)
+            learner.tally = progress.tally
+            place = START if new_log else progress.place
+        if follow and not _is_there(log, learner.tally, on_event, stopped):
             return learner.model
-        if found is not None and not new_log:
-            check_before(log, place, found.digest)
+        if progress is not None and not new_log:
+            check_before(log, place, progress.digest)
         with GrowingFile(log, place) as file:
             if follow and file.is_packed:
                 raise InputError(f"{log} is gzipped and cannot grow; leave out follow")
-            run = _Run(learner, file, output, kept, told, every, seconds)
-            if found is not None and output is not None:
+            run = _LogRun(learner, file, output, kept, on_event, every, seconds)
+            if progress is not None and output is not None:
                 learner.model.save(output)  # a kill may have come between the two writings
-            learner.continued.compile(lambda message: run.tell(note=message))
+            learner.continued.compile(lambda message: run.report(note=message))
             run.go(follow, stopped)
         return learner.model
 
@@ -159,11 +159,11 @@ def _alone(output: str | PathLike[str] | None, checkpoint: str | PathLike[str] |
 
 
 def _is_there(
-    log: FilePath, tally: ClickTally, told: Callable[[ClickEvent], None] | None, stopped: Callable[[], bool]
+    log: FilePath, tally: ClickTally, on_event: Callable[[ClickEvent], None] | None, stopped: Callable[[], bool]
 ) -> bool:
-    """Wait for a log; False when told to stop before it came."""
-    if not os.path.exists(log) and told is not None:
-        told(ClickEvent(tally, 0, note=f"there is no {log} yet; waiting for it"))
+    """Wait for a log; False when it did not come before ``stopped()``."""
+    if not os.path.exists(log) and on_event is not None:
+        on_event(ClickEvent(tally, 0, note=f"there is no {log} yet; waiting for it"))
     while not os.path.exists(log):
         if stopped():
             return False
@@ -171,7 +171,7 @@ def _is_there(
     return True
 
 
-class _Run:
+class _LogRun:
     """One call of `learn_from_clicks`."""
 
     def __init__(
@@ -180,12 +180,12 @@ class _Run:
         file: GrowingFile,
         output: str | PathLike[str] | None,
         checkpoint: ClickCheckpoint | None,
-        told: Callable[[ClickEvent], None] | None,
+        on_event: Callable[[ClickEvent], None] | None,
         every: int,
         seconds: float,
     ) -> None:
         self.learner, self.file = learner, file
-        self.output, self.checkpoint, self.told = output, checkpoint, told
+        self.output, self.checkpoint, self.on_event = output, checkpoint, on_event
         self.every, self.seconds = every, seconds
         self._parse = _parser(file)
         self._written = learner.tally.n_impressions
@@ -204,7 +204,7 @@ class _Run:
                 self._write_if_due()
                 time.sleep(POLL_SECONDS)
         if not follow and self.file.n_waiting:
-            self.tell(note=f"the last line has no end yet; its {self.file.n_waiting:,} bytes wait for the rest")
+            self.report(note=f"the last line has no end yet; its {self.file.n_waiting:,} bytes wait for the rest")
         self._write()
 
     def _read(self, limit: int) -> list[tuple[int, str]]:
@@ -217,8 +217,8 @@ class _Run:
 
     def _learn(self, lines: list[tuple[int, str]]) -> None:
         parsed = [self._parse(text, line) for line, text in lines if text.strip()]
-        self.learner.learn([each for each in parsed if isinstance(each, Impression)])
-        self.tell()
+        self.learner.learn([impression for impression in parsed if impression is not None])
+        self.report()
         self._write_if_due()
 
     def _begin_again(self) -> None:
@@ -231,7 +231,7 @@ class _Run:
         self.file.begin_again()
         self._parse = _parser(self.file)
         self._write()
-        self.tell(note=note)
+        self.report(note=note)
 
     def _write_if_due(self) -> None:
         fresh = self.learner.tally.n_impressions - self._written
@@ -244,11 +244,11 @@ class _Run:
         if self.output is not None:
             self.learner.model.save(self.output)
         self._written, self._written_at = self.learner.tally.n_impressions, time.monotonic()
-        self.tell(written=True)
+        self.report(written=True)
 
-    def tell(self, written: bool = False, note: str | None = None) -> None:
-        if self.told is not None:
-            self.told(ClickEvent(self.learner.tally, self.file.place.within, written, note))
+    def report(self, written: bool = False, note: str | None = None) -> None:
+        if self.on_event is not None:
+            self.on_event(ClickEvent(self.learner.tally, self.file.place.within, written, note))
 
 
 def _parser(file: GrowingFile) -> ImpressionParser:
@@ -265,7 +265,7 @@ def _parser(file: GrowingFile) -> ImpressionParser:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class LogProgress:
     """What a checkpoint keeps, and the model it was learned on from."""
 
     base: TextModel
@@ -284,7 +284,7 @@ class ClickCheckpoint:
         self.rules = {"skipped": skipped, **asdict(pace)}
         self._base: tuple[int, str] | None = None
 
-    def find(self, model: TextModel) -> Found | None:
+    def find(self, model: TextModel) -> LogProgress | None:
         """What is there; None where nothing is. A checkpoint of another model or other rules is refused."""
         try:
             bundle = read_bundle(self.path, kind=KIND)
@@ -307,7 +307,7 @@ class ClickCheckpoint:
         tally = Fields(fields.take("tally", dict), "checkpoint tally")
         counts = {name: tally.take(name, int) for name in ClickTally.__dataclass_fields__}
         tally.done()
-        found = Found(
+        progress = LogProgress(
             TextModel(model.query_vectoriser, model.doc_vectoriser, base, model.report, model.words),
             Place(fields.take("offset", int), fields.take("line", int)),
             fields.take("log", str),
@@ -317,7 +317,7 @@ class ClickCheckpoint:
         )
         fields.done()
         self._base = n_parts, digest
-        return found
+        return progress
 
     def write(self, learner: ClickLearner, file: GrowingFile) -> None:
         assert self._base is not None
@@ -337,11 +337,11 @@ class ClickCheckpoint:
 
 def _digest(model: TextModel, weights: Weights) -> str:
     """A digest of the words and the weights of a model."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in (model.query_vectoriser, model.doc_vectoriser, weights):
         meta, arrays = part.to_state()
-        found.update(json.dumps(meta, sort_keys=True).encode())
+        digest.update(json.dumps(meta, sort_keys=True).encode())
         for name, array in sorted(arrays.items()):
-            found.update(f"{name} {array.dtype} {array.shape}".encode())
-            found.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return found.hexdigest()
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()

@@ -28,7 +28,7 @@ _TRIED = 1000  # documents that were shown, of which at least one must be known
 
 
 @runtime_checkable
-class Documents(Protocol):
+class DocumentRows(Protocol):
     """Rows of documents by their ids, one by one; an index is one."""
 
     def __contains__(self, doc_id: object, /) -> bool: ...
@@ -38,11 +38,11 @@ class Documents(Protocol):
         ...
 
 
-Docs = Documents | Vectors | Mapping[str, str] | Iterable[tuple[str, str]]
+Docs = DocumentRows | Vectors | Mapping[str, str] | Iterable[tuple[str, str]]
 Queries = Mapping[str, str] | Vectors
 
 
-class _Rows(ABC):
+class _RowLookup(ABC):
     """Rows of documents by their ids, many at a time."""
 
     @abstractmethod
@@ -54,8 +54,8 @@ class _Rows(ABC):
         """The rows of documents that there are."""
 
 
-class _IndexRows(_Rows):
-    def __init__(self, docs: Documents) -> None:
+class _IndexRows(_RowLookup):
+    def __init__(self, docs: DocumentRows) -> None:
         self._docs = docs
 
     def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
@@ -65,7 +65,7 @@ class _IndexRows(_Rows):
         return sparse.csr_array(sparse.vstack([self._docs.row(doc_id) for doc_id in doc_ids], format="csr"))
 
 
-class _VectorRows(_Rows):
+class _VectorRows(_RowLookup):
     def __init__(self, model: TextModel, vectors: Vectors) -> None:
         _check_words(vectors, vectors.doc_vectoriser, model.doc_vectoriser)
         self._vectors = vectors
@@ -77,38 +77,38 @@ class _VectorRows(_Rows):
         return self._vectors.docs.rows(self._vectors.doc_ids.get_many(doc_ids))
 
 
-class _TextRows(_Rows):
+class _TextRows(_RowLookup):
     """Documents in memory as a model's rows; only some thousand of the texts are held at a time."""
 
     def __init__(self, model: TextModel, docs: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
         pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
-        self._place: dict[str, int] = {}
+        self._row_numbers: dict[str, int] = {}
         blocks = []
         while some := list(islice(pairs, _TEXTS_AT_ONCE)):
             for doc_id, _ in some:
-                if doc_id in self._place:
+                if doc_id in self._row_numbers:
                     raise InputError(f"the document id {doc_id!r} is there twice; each document needs its own")
-                self._place[doc_id] = len(self._place)
+                self._row_numbers[doc_id] = len(self._row_numbers)
             blocks.append(model.docs([text for _, text in some]))
         if not blocks:
             raise InputError("there are no documents to learn about")
         self._rows = sparse.csr_array(sparse.vstack(blocks, format="csr"))
 
     def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
-        return np.array([doc_id in self._place for doc_id in doc_ids], dtype=bool)
+        return np.array([doc_id in self._row_numbers for doc_id in doc_ids], dtype=bool)
 
     def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
-        return self._rows[[self._place[doc_id] for doc_id in doc_ids]]
+        return self._rows[[self._row_numbers[doc_id] for doc_id in doc_ids]]
 
 
-def _rows_of(model: TextModel, docs: Docs) -> _Rows:
+def _rows_of(model: TextModel, docs: Docs) -> _RowLookup:
     if isinstance(docs, Vectors):
         return _VectorRows(model, docs)
-    return _IndexRows(docs) if isinstance(docs, Documents) else _TextRows(model, docs)
+    return _IndexRows(docs) if isinstance(docs, DocumentRows) else _TextRows(model, docs)
 
 
-def _check_words(vectors: Vectors, found: Vectoriser, expected: Vectoriser) -> None:
-    (meta, arrays), (other_meta, other_arrays) = found.to_state(), expected.to_state()
+def _check_words(vectors: Vectors, actual: Vectoriser, expected: Vectoriser) -> None:
+    (meta, arrays), (other_meta, other_arrays) = actual.to_state(), expected.to_state()
     alike = meta == other_meta and arrays.keys() == other_arrays.keys()
     if not alike or not all(np.array_equal(array, other_arrays[name]) for name, array in arrays.items()):
         raise InputError(f"{vectors.path} was made with other words than the model has; vectorise with this model")
@@ -134,7 +134,7 @@ class _QueryRows:
         ids, texts = np.flatnonzero(stored >= 0), np.flatnonzero(stored < 0)
         blocks = [self._stored.queries.rows(stored[ids])] if ids.size else []
         if texts.size:
-            blocks.append(self._model.queries([queries[at] for at in texts.tolist()]))
+            blocks.append(self._model.queries([queries[row] for row in texts.tolist()]))
         stacked = sparse.csr_array(sparse.vstack(blocks, format="csr"))
         return stacked[np.argsort(np.concatenate([ids, texts]))]
 
@@ -222,7 +222,7 @@ class ClickLearner:
             self._learn(impressions[start : start + IMPRESSIONS_AT_ONCE])
 
     def _learn(self, impressions: Sequence[Impression]) -> None:
-        shown = list(dict.fromkeys(doc_id for each in impressions for doc_id in each.shown))
+        shown = list(dict.fromkeys(doc_id for impression in impressions for doc_id in impression.shown))
         known = list(compress(shown, self._docs.known(shown)))
         doc_rows = {doc_id: row for row, doc_id in enumerate(known)}
         log = [
@@ -233,7 +233,7 @@ class ClickLearner:
             )
             for query, listed, clicked in impressions
         ]
-        query_rows = {query: row for row, query in enumerate(dict.fromkeys(each.query for each in log))}
+        query_rows = {query: row for row, query in enumerate(dict.fromkeys(impression.query for impression in log))}
         Q = self._queries.rows(list(query_rows))
         prefs = Preferences.from_clicks(log, query_rows=query_rows, doc_rows=doc_rows, skipped=self.skipped)
         n_violations = 0
@@ -243,15 +243,15 @@ class ClickLearner:
             D = self._docs.rows([known[row] for row in used])
             n_violations = self.continued.learn(Q, Preferences(prefs.query, better, worse), D).n_violations
         wordless = np.diff(Q.indptr) == 0
-        before, all_shown = self.tally, [doc_id for each in impressions for doc_id in each.shown]
+        before, all_shown = self.tally, [doc_id for impression in impressions for doc_id in impression.shown]
         self.tally = ClickTally(
             before.n_impressions + len(log),
-            before.n_clicked + sum(bool(each.clicked) for each in impressions),
+            before.n_clicked + sum(bool(impression.clicked) for impression in impressions),
             before.n_preferences + len(prefs),
             before.n_violations + n_violations,
             before.n_shown + len(all_shown),
             before.n_unknown + sum(doc_id not in doc_rows for doc_id in all_shown),
-            before.n_wordless + sum(bool(wordless[query_rows[each.query]]) for each in log),
+            before.n_wordless + sum(bool(wordless[query_rows[impression.query]]) for impression in log),
         )
         self._check_known()
 

@@ -14,12 +14,12 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException
 
 from tercet.errors import EngineError, InputError
-from tercet.serve import reading, schema
+from tercet.serve import answers, schema
+from tercet.serve.answers import Deadline
 from tercet.serve.bounds import ID_CHARS
 from tercet.serve.guard import Access, Guard
 from tercet.serve.metrics import TEXT_TYPE
-from tercet.serve.problems import PROBLEM_TYPE, Problem, validation_problem
-from tercet.serve.reading import Deadline
+from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
 from tercet.serve.service import Service
 
 _log = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ def create_app(service: Service, access: Access | None = None) -> FastAPI:
 
 
 def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(Problem)
-    async def problem(_: Request, error: Problem) -> Response:
+    @app.exception_handler(HttpProblem)
+    async def problem(_: Request, error: HttpProblem) -> Response:
         return error.response()
 
     @app.exception_handler(RequestValidationError)
@@ -92,19 +92,19 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(InputError)
     async def wrong_input(_: Request, error: InputError) -> Response:
-        return Problem(422, str(error), "invalid").response()
+        return HttpProblem(422, str(error), "invalid").response()
 
     @app.exception_handler(EngineError)
     async def engine_away(request: Request, error: EngineError) -> Response:
         # Where the engine is and what it said is for the log.
         _log.warning("%s %s: %s", request.method, request.url.path, error)
         told = "the engine that keeps the documents does not answer; try again soon"
-        return Problem(503, told, "engine", 5.0).response()
+        return HttpProblem(503, told, "engine", 5.0).response()
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         details = {404: "there is nothing at this path", 405: "this path takes other methods"}
-        found = Problem(error.status_code, details.get(error.status_code, str(error.detail))).response()
+        found = HttpProblem(error.status_code, details.get(error.status_code, str(error.detail))).response()
         found.headers.update(error.headers or {})
         return found
 
@@ -113,7 +113,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     def deadline(request: Request) -> Deadline:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
 
-    @app.get("/search", response_model=schema.Found)
+    @app.get("/search", response_model=schema.SearchAnswer)
     async def search(request: Request, asked: Annotated[schema.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
         return JSONResponse(await service.search(asked.q, asked.k, deadline(request)))
@@ -126,7 +126,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         own = asked.system == "learned"
         found = await service.read(
             deadline(request),
-            lambda version: reading.explain(
+            lambda version: answers.explain(
                 version, version.index if own else service.baseline.index, asked.q, asked.doc, asked.versus, asked.k
             ),
         )
@@ -136,9 +136,9 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     async def related(request: Request, asked: Annotated[schema.RelatedQuery, Query()]) -> Response:
         """List the document words that count most for a query word."""
         try:
-            found = await service.read(deadline(request), lambda version: reading.related(version, asked.word, asked.k))
+            found = await service.read(deadline(request), lambda version: answers.related(version, asked.word, asked.k))
         except InputError as error:
-            raise Problem(404, f"the model does not know the word {asked.word[:80]!r}", "unknown-word") from error
+            raise HttpProblem(404, f"the model does not know the word {asked.word[:80]!r}", "unknown-word") from error
         return JSONResponse(found)
 
     @app.get("/documents/{doc_id:path}", response_model=schema.Document)
@@ -154,9 +154,9 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     async def given_document(request: Request, doc_id: str) -> Response:
         service.check_documents([doc_id])
         try:
-            found = await service.read(deadline(request), lambda version: reading.document(version.index, doc_id))
+            found = await service.read(deadline(request), lambda version: answers.document(version.index, doc_id))
         except InputError as error:
-            raise Problem(404, "the index keeps no texts", "no-texts") from error
+            raise HttpProblem(404, "the index keeps no texts", "no-texts") from error
         return JSONResponse(found)
 
     @app.get("/versions", response_model=schema.History)
@@ -170,7 +170,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """List what was learned online: pairs of words, and the entries behind them."""
         found = await service.read(
             deadline(request),
-            lambda version: reading.learned(version, service.history(asked.limit, active_only=True), asked.limit),
+            lambda version: answers.learned(version, service.history(asked.limit, active_only=True), asked.limit),
         )
         return JSONResponse(found)
 
@@ -179,7 +179,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """Say whether the service is well; 503 when it no longer learns."""
         known = {"version": service.version.name, "documents": len(service.index)}
         if service.learner.failure is not None:
-            raise Problem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **known)
+            raise HttpProblem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **known)
         return JSONResponse({"status": "ok"} | known)
 
     @app.get(
@@ -234,7 +234,7 @@ def _add_page(app: FastAPI, page: Mapping[str, Path]) -> None:
         # Looked up by name, so that no name that is sent ever becomes a path.
         path = page.get(name)
         if path is None:
-            raise Problem(404, "there is nothing at this path")
+            raise HttpProblem(404, "there is nothing at this path")
         return FileResponse(path, media_type=_SUFFIXES[path.suffix], headers={"Cache-Control": "no-cache"})
 
 
@@ -257,7 +257,7 @@ def _complete(app: FastAPI) -> None:
                 for media in answer.get("content", {}).values():
                     name = media.get("schema", {}).get("$ref", "").rpartition("/")[2]
                     if name == "ProblemDetails" and status != "422":
-                        media["example"] = Problem(int(status), _PROBLEMS[int(status)]).to_meta()
+                        media["example"] = HttpProblem(int(status), _PROBLEMS[int(status)]).to_meta()
                     elif examples := schemas.get(name, {}).get("examples"):
                         media["example"] = examples[0]
             body = operation.get("requestBody", {}).get("content", {}).get("application/json")

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tercet.serve.bounds import BODY_BYTES
 from tercet.serve.metrics import Metrics
-from tercet.serve.problems import Problem
+from tercet.serve.problems import HttpProblem
 
 _log = logging.getLogger(__name__)
 
@@ -59,20 +59,20 @@ class Access:
             return
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not given.strip():
-            raise Problem(401, "this needs a token, as 'Authorization: Bearer …'", "token")
+            raise HttpProblem(401, "this needs a token, as 'Authorization: Bearer …'", "token")
         if _is_one_of(given.strip(), needed):
             return
         if _is_one_of(given.strip(), (self.read_token,)):
-            raise Problem(403, "this token may read; changing what is learned needs the write token", "read-only")
-        raise Problem(401, "this token is not known", "token")
+            raise HttpProblem(403, "this token may read; changing what is learned needs the write token", "read-only")
+        raise HttpProblem(401, "this token is not known", "token")
 
     def check_host(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if self.hosts is not None and host_name(host) not in self.hosts:
-            raise Problem(421, f"the service does not answer to the host {host[:80]!r}", "host")
+            raise HttpProblem(421, f"the service does not answer to the host {host[:80]!r}", "host")
         origin = headers.get("origin")
         if method != "GET" and origin is not None and _parsed(origin).netloc != host:
-            raise Problem(403, "a page of another site may not change what is learned", "origin")
+            raise HttpProblem(403, "a page of another site may not change what is learned", "origin")
 
 
 def host_name(host: str) -> str | None:
@@ -125,13 +125,13 @@ class Guard:
 
         try:
             await self._guarded(scope, receive, sending)
-        except Problem as problem:
+        except HttpProblem as problem:
             await problem.response()(scope, receive, sending)
         except Exception:
             # A defect: the log has the trace, the client does not.
             _log.exception("%s %r failed", scope["method"], scope["path"])
             if status == 0:
-                failure = Problem(500, "something went wrong here; the service's log says what", "internal")
+                failure = HttpProblem(500, "something went wrong here; the service's log says what", "internal")
                 await failure.response()(scope, receive, sending)
         finally:
             self._metrics.count(_method(scope), _route(scope), status, time.monotonic() - started)
@@ -145,7 +145,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if self._bodies >= _BODIES:
-            raise Problem(503, f"{_BODIES} bodies are arriving; try again soon", "busy", 1.0)
+            raise HttpProblem(503, f"{_BODIES} bodies are arriving; try again soon", "busy", 1.0)
         self._bodies += 1
         try:
             body = await _body(headers, receive)
@@ -175,7 +175,7 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Problem(400, "the connection ended within the body", "disconnected")
+                    raise HttpProblem(400, "the connection ended within the body", "disconnected")
                 chunks.append(message.get("body", b""))
                 size += len(chunks[-1])
                 if size > BODY_BYTES:
@@ -183,12 +183,12 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
                 if not message.get("more_body", False):
                     return b"".join(chunks)
     except TimeoutError as error:
-        raise Problem(408, f"the body did not arrive within {_BODY_SECONDS:.0f} seconds", "slow") from error
+        raise HttpProblem(408, f"the body did not arrive within {_BODY_SECONDS:.0f} seconds", "slow") from error
 
 
-def _too_large(size: int) -> Problem:
+def _too_large(size: int) -> HttpProblem:
     detail = f"the body has {size:,} bytes or more; at most {BODY_BYTES:,} are allowed"
-    return Problem(413, detail, "limit", name="body", limit=BODY_BYTES, value=size)
+    return HttpProblem(413, detail, "limit", name="body", limit=BODY_BYTES, value=size)
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

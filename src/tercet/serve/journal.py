@@ -21,7 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tercet.errors import FormatError, InputError, TercetError
+from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve.entries import Entry, entry_of
 from tercet.store.atomic import sync_folder
 
@@ -34,10 +34,6 @@ HEADER = '{"tercet-journal": 1}\n'
 _BROKEN_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 _log = logging.getLogger(__name__)
-
-
-class JournalError(TercetError):
-    """The journal cannot take an entry; nothing was acknowledged."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ TITLES = {
 }
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """Ends a request with an error.
 
     Parameters
@@ -68,23 +68,23 @@ class Problem(Exception):
         return Response(content, self.status, headers, PROBLEM_TYPE)
 
 
-def limit_problem(name: str, value: int, limit: int, unit: str) -> Problem:
+def limit_problem(name: str, value: int, limit: int, unit: str) -> HttpProblem:
     """More was asked for than is given."""
     detail = f"{name} has {value:,} {unit}; at most {limit:,} are allowed"
-    return Problem(422, detail, "limit", name=name, limit=limit, value=value)
+    return HttpProblem(422, detail, "limit", name=name, limit=limit, value=value)
 
 
 _AT_MOST, _AT_LEAST = ("le", "max_length"), ("ge", "min_length")
 
 
-def validation_problem(errors: list[Mapping[str, Any]]) -> Problem:
+def validation_problem(errors: list[Mapping[str, Any]]) -> HttpProblem:
     """What pydantic found wrong with a request; a limit that was passed is named with the value."""
     told = [_told(error) for error in errors[:20]]
     first = told[0]
     members = {key: first[key] for key in ("name", "limit", "value") if key in first}
     kind = "limit" if "limit" in first else "invalid"
     detail = "; ".join(each["detail"] for each in told)
-    return Problem(422, detail, kind, errors=told, **members)
+    return HttpProblem(422, detail, kind, errors=told, **members)
 
 
 def _told(error: Mapping[str, Any]) -> dict[str, Any]:

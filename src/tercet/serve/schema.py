@@ -127,7 +127,7 @@ class BaselineHit(BaseModel):
     learned_rank: int | None
 
 
-class Found(BaseModel):
+class SearchAnswer(BaseModel):
     """Two lists for a query: the learned one, and that of matching words alone."""
 
     model_config = _example(

@@ -14,16 +14,17 @@ import numpy as np
 from scipy import sparse
 
 from tercet.data.clicks import Impression, impression_problem
+from tercet.errors import JournalError
 from tercet.search import BaseIndex
-from tercet.serve import reading
+from tercet.serve import answers
+from tercet.serve.answers import Baseline, Deadline
 from tercet.serve.bounds import QUERY_TERMS, Bounds, Limits
 from tercet.serve.buckets import Buckets
 from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
-from tercet.serve.journal import Journal, JournalError
+from tercet.serve.journal import Journal
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
-from tercet.serve.problems import Problem, limit_problem
-from tercet.serve.reading import Baseline, Deadline
+from tercet.serve.problems import HttpProblem, limit_problem
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ class Queue:
     async def run(self, job: Callable[[], T]) -> T:
         """Have a job done by a thread; raises a 503 problem where too many wait. Call it from one event loop only."""
         if self._jobs >= self._most:
-            raise Problem(503, f"{self._most} requests are being worked on or wait; try again soon", "busy", 1.0)
+            raise HttpProblem(503, f"{self._most} requests are being worked on or wait; try again soon", "busy", 1.0)
         self._jobs += 1
         done = asyncio.get_running_loop().run_in_executor(self._pool, job)
         done.add_done_callback(self._less)
@@ -121,24 +122,24 @@ class Service:
 
         def run() -> T:
             if deadline.passed and not always:
-                raise Problem(503, "the deadline passed before a worker was free; try again soon", "deadline", 1.0)
+                raise HttpProblem(503, "the deadline passed before a worker was free; try again soon", "deadline", 1.0)
             return job(self.version)
 
         return await self.reads.run(run)
 
     async def search(self, query: str, k: int, deadline: Deadline) -> dict[str, Any]:
         self.check_query(query)
-        return await self.read(deadline, lambda v: reading.search(v, self.baseline, query, k, deadline), always=True)
+        return await self.read(deadline, lambda v: answers.search(v, self.baseline, query, k, deadline), always=True)
 
     def check_query(self, query: str) -> None:
-        n_terms = len(reading.words_of(self.version, query))
+        n_terms = len(answers.words_of(self.version, query))
         if n_terms > QUERY_TERMS:
             raise limit_problem("query", n_terms, QUERY_TERMS, "words")
 
     def check_documents(self, doc_ids: Sequence[str]) -> None:
         for doc_id in doc_ids:
             if doc_id not in self.index:
-                raise Problem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
+                raise HttpProblem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
 
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
         """Entries of the journal, latest first."""
@@ -176,18 +177,19 @@ class Service:
         for buckets, name, who in ((self._by_client, client, "client"), (self._by_address, address, "address")):
             wait = buckets.take(name)
             if wait:
-                raise Problem(429, f"too many changes by this {who}; try again later", "rate", wait)
+                raise HttpProblem(429, f"too many changes by this {who}; try again later", "rate", wait)
 
     async def prefer(self, client: str, query: str, better: str, worse: str) -> dict[str, Any]:
         if better == worse:
-            raise Problem(422, f"better and worse are the same document {better[:80]!r}; they must differ", "invalid")
+            detail = f"better and worse are the same document {better[:80]!r}; they must differ"
+            raise HttpProblem(422, detail, "invalid")
         await self.writes.run(lambda: self._check_learnable(query, (better, worse)))  # it may ask another engine
         return await self._append(lambda number: Preferred(number, _now(), client, query, better, worse))
 
     async def clicks(self, client: str, query: str, shown: Sequence[str], clicked: Sequence[str]) -> dict[str, Any]:
         problem = impression_problem(Impression(query, tuple(shown), tuple(clicked)))
         if problem is not None:
-            raise Problem(422, problem, "invalid")
+            raise HttpProblem(422, problem, "invalid")
         await self.writes.run(lambda: self._check_learnable(query, shown))
         return await self._append(lambda number: Clicked(number, _now(), client, query, tuple(shown), tuple(clicked)))
 
@@ -195,7 +197,8 @@ class Service:
         self.check_query(query)
         self.check_documents(doc_ids)
         if not self.version.model.queries([query]).nnz:
-            raise Problem(422, "the model knows no word of the query, so there is nothing to learn", "unknown-words")
+            detail = "the model knows no word of the query, so there is nothing to learn"
+            raise HttpProblem(422, detail, "unknown-words")
 
     async def undo(self, client: str, number: int | None) -> dict[str, Any]:
         return await self._withdraw(client, "undo", lambda: self._own(client, number))
@@ -204,16 +207,16 @@ class Service:
         mine = [e.number for e in self.journal.entries if e.client == client and self._can_go(e)]
         if number is None:
             if not mine:
-                raise Problem(409, "there is no entry of this client to take back", "nothing-to-undo")
+                raise HttpProblem(409, "there is no entry of this client to take back", "nothing-to-undo")
             return mine[-1:]
         self._known(number)
         if number not in mine:
-            raise Problem(409, f"entry {number} is not an active one of this client", "not-yours")
+            raise HttpProblem(409, f"entry {number} is not an active one of this client", "not-yours")
         return [number]
 
     async def revoke(self, client: str, numbers: Sequence[int] | None, whose: str | None) -> dict[str, Any]:
         if (numbers is None) == (whose is None):
-            raise Problem(422, "name either entries or a client", "invalid")
+            raise HttpProblem(422, "name either entries or a client", "invalid")
 
         def targets() -> list[int]:
             if numbers is None:
@@ -224,7 +227,7 @@ class Service:
 
     def _known(self, number: int) -> Entry:
         if not 1 <= number <= len(self.journal):
-            raise Problem(404, f"there is no entry {number}; the last one is {len(self.journal)}", "unknown-entry")
+            raise HttpProblem(404, f"there is no entry {number}; the last one is {len(self.journal)}", "unknown-entry")
         return self.journal.entries[number - 1]
 
     def _can_go(self, entry: Entry) -> bool:
@@ -236,7 +239,7 @@ class Service:
         def make(number: int) -> Withdrawn:
             gone.extend(targets())  # looked up while nobody else can write
             if not gone:
-                raise Problem(409, "none of these entries is active", "nothing-to-undo")
+                raise HttpProblem(409, "none of these entries is active", "nothing-to-undo")
             return Withdrawn(number, _now(), client, reason, tuple(gone))
 
         return await self._append(make) | {"withdrawn": gone}
@@ -244,7 +247,7 @@ class Service:
     async def _append(self, make: Callable[[int], Entry]) -> dict[str, Any]:
         """Journal an entry, have it learned, and say so when it is on disk."""
         if self.learner.failure is not None:
-            raise Problem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
+            raise HttpProblem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
         told: list[Future[Version]] = []
 
         def then(entry: Entry) -> None:
@@ -255,7 +258,7 @@ class Service:
             try:
                 return self.journal.append(make, then)
             except JournalError as error:
-                raise Problem(507, str(error), "journal") from error
+                raise HttpProblem(507, str(error), "journal") from error
 
         entry = await self.writes.run(write)
         await asyncio.wait([asyncio.wrap_future(told[0])], timeout=_APPLY_WAIT_SECONDS)
