@@ -17,7 +17,7 @@ def load(path: str | PathLike[str]) -> Any:
     """
     bundle = read_bundle(path)
     if bundle.kind in INDEX_KINDS:
-        from tercet.search.opening import open_index
+        from tercet.search.index import open_index
 
         return open_index(path)
     if bundle.kind not in READERS:

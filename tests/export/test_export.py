@@ -18,10 +18,11 @@ from support.corpora import Corpus
 from support.exports import DOCS, Messages, one, read_synonyms, small_model
 from tercet.cli.main import cli
 from tercet.errors import InputError
-from tercet.export import boosted_query, positive_query, write_anserini, write_ciff, write_synonyms
+from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
 from tercet.export.ciff import varint
 from tercet.export.impacts import ImpactRows
 from tercet.export.queries import quoted
+from tercet.search import positive_query
 from tercet.weights import Identity, LowRank, Sparse
 
 
@@ -197,7 +198,7 @@ def test_quantised_impacts_are_within_half_a_step_and_nothing_is_lost_uncounted(
         assert (np.diff(columns) > 0).all()
         assert np.abs(impacts * rows.step - exact[at, columns]).max(initial=0) <= rows.step / 2 * (1 + 1e-9)
         assert impacts.max(initial=1) <= 2**bits - 1
-    told = rows.told()
+    told = rows.summary()
     assert told.n_postings + told.n_left_out + told.n_rounded == int((exact > 0).sum())
     assert told.n_negative == int((exact < 0).sum())
 

@@ -18,7 +18,7 @@ from support.indexes import DOCS, answers, small_model
 from tercet.errors import BundleError, InputError, MissingBundleError
 from tercet.search import Index
 from tercet.search import base as module
-from tercet.search.results import Source
+from tercet.search.results import SearchedQuery
 from tercet.search.segment import Segment
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -332,15 +332,15 @@ def test_a_refresh_in_the_middle_of_a_question(tmp_path: Path, monkeypatch: pyte
     expected = ask(reader)
 
     def refreshed_after(*args):
-        made = Source(*args)
-        monkeypatch.setattr(module, "Source", Source)
+        made = SearchedQuery(*args)
+        monkeypatch.setattr(module, "SearchedQuery", SearchedQuery)
         writer = Index.open(tmp_path / "index")
         writer.remove(["b", "c", "d"])
         writer.merge()
         reader.refresh()
         return made
 
-    monkeypatch.setattr(module, "Source", refreshed_after)
+    monkeypatch.setattr(module, "SearchedQuery", refreshed_after)
     assert ask(reader) == expected
     assert len(reader) == 2
 

@@ -20,7 +20,7 @@ from support.indexes import DOCS, KINDS, N_TERMS, answers, random_part, random_r
 from tercet.errors import BundleError, EngineError, InputError, MissingBundleError
 from tercet.search import BaseIndex, Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant.marker import Limits
+from tercet.search.backends.qdrant.records import QdrantLimits
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 
@@ -156,7 +156,7 @@ def test_weights_beyond_single_precision_are_refused(tmp_path: Path) -> None:
 def test_limits_hold_for_every_document(seed: int, sizes: list[int], latent: bool) -> None:
     rng = np.random.default_rng(seed)
     blocks = [(random_rows(rng, n), rng.normal(size=(n, 3)).astype(np.float32) if latent else None) for n in sizes]
-    limits = Limits()
+    limits = QdrantLimits()
     for D, factors in blocks:
         limits = limits.with_documents(D, factors)
     for D, factors in blocks:
@@ -391,7 +391,7 @@ def test_more_documents_than_are_remembered(tmp_path: Path, rng: np.random.Gener
     from tercet.search.backends.qdrant import view
 
     monkeypatch.setattr(view, "_KEPT", 5)
-    monkeypatch.setattr(view, "_AT_ONCE", 7)
+    monkeypatch.setattr(view, "PAGE", 7)
     weights = Weights([random_part(rng, "sparse"), random_part(rng, "lowrank")])
     D, ids = random_rows(rng, 60), [f"d{i}" for i in range(60)]
     index, embedded = on_qdrant(tmp_path, ids, D, weights), Index.build_rows(ids, D, weights)

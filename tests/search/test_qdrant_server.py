@@ -17,8 +17,10 @@ from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, s
 from support.qdrant_server import NAME, Collection, FakeQdrant, Spoil, build, changes, fake_qdrant, puts
 from tercet.errors import BundleError, EngineError, InputError, MissingExtraError
 from tercet.search import Index
-from tercet.search.backends.qdrant import QdrantIndex, retrying, uploading, view
-from tercet.search.backends.qdrant.engine import connect
+from tercet.search.backends.qdrant import QdrantIndex, uploading, view
+from tercet.search.backends.qdrant import server as server_module
+from tercet.search.backends.qdrant.connection import connect
+from tercet.search.backends.qdrant.engine import Patience
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[FakeQdrant]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between attempts, of which none is made."""
     made: list[float] = []
-    monkeypatch.setattr(retrying, "pause", made.append)
+    monkeypatch.setattr(server_module, "pause", made.append)
     return made
 
 
@@ -282,7 +284,7 @@ def test_a_marker_of_the_future(server: FakeQdrant, tmp_path: Path) -> None:
     build(server, tmp_path)
     shard = server.collections[NAME].shard
     told = shard.retrieve([0], True, False)[0].payload["tercet"]
-    for payload, problem in ((told | {"format": 2}, "has format 2; this version"), ({"format": 1}, "has no 'limits'")):
+    for payload, problem in ((told | {"format": 2}, "has format 2; this version"), ({"format": 1}, "has no 'index'")):
         shard.update(qe.UpdateOperation.upsert_points([qe.Point(0, {}, {"tercet": payload})]))
         with pytest.raises(EngineError, match=problem):
             QdrantIndex.open(tmp_path / "index")
@@ -294,6 +296,8 @@ def test_a_marker_of_the_future(server: FakeQdrant, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("package", "url"), [("qdrant_client", "http://127.0.0.1:1"), ("qdrant_edge", "edge:there")])
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str, url: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    for module in ("server", "edge"):  # which import the packages
+        monkeypatch.delitem(sys.modules, f"tercet.search.backends.qdrant.{module}", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'tercet\[qdrant\]'"):
         connect(url, "name")
 
@@ -301,7 +305,7 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str, url: 
 def test_pauses_are_really_made(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    calls = iter([retrying.Passing("busy"), retrying.Passing("busy", after=99.0)])
+    calls = iter([server_module.Passing("busy"), server_module.Passing("busy", after=99.0)])
 
     def call() -> str:
         problem = next(calls, None)
@@ -309,7 +313,7 @@ def test_pauses_are_really_made(monkeypatch: pytest.MonkeyPatch) -> None:
             raise problem
         return "done"
 
-    assert retrying.retried(call, "trying", "here", retrying.Patience(3, 0.1, 2.0)) == "done"
+    assert server_module.retried(call, "trying", "here", Patience(3, 0.1, 2.0)) == "done"
     assert len(slept) == 2
     assert slept[1] == 2.0  # what a server asks for is bounded, too
     with pytest.raises(InputError):

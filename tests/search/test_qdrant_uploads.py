@@ -20,8 +20,9 @@ from support.qdrant_server import NAME, FakeQdrant, Spoil, build, changes, fake_
 from tercet.cli.main import cli
 from tercet.errors import BundleError, EngineError, InputError, MissingBundleError
 from tercet.search import Index
-from tercet.search.backends.qdrant import QdrantIndex, retrying
+from tercet.search.backends.qdrant import QdrantIndex
 from tercet.search.backends.qdrant import index as module
+from tercet.search.backends.qdrant import server as server_module
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_a_collection_that_was_only_begun(server: FakeQdrant, tmp_path: Path, en
 def test_a_batch_whose_answer_was_lost_is_sent_again(
     server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retrying, "pause", lambda _: None)
+    monkeypatch.setattr(server_module, "pause", lambda _: None)
     interrupted(server, tmp_path, 3, "lost")
     index = build(server, tmp_path, MANY)
     assert list(index) == list(MANY)
@@ -139,7 +140,7 @@ def test_adding_goes_on_where_it_was(
 def test_what_was_sent_and_not_noted_is_gone(
     server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    monkeypatch.setattr(retrying, "pause", lambda _: None)
+    monkeypatch.setattr(server_module, "pause", lambda _: None)
     interrupted(server, tmp_path, 4, "lost")  # the server has the batch, and its answer never came
     sent = json.loads((tmp_path / "index" / "upload.json").read_text())["sent"]
     assert sent == 4

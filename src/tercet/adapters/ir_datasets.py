@@ -38,13 +38,13 @@ def read_ir_datasets(name: str, library: Any = None) -> Collection:
     -----
     ir_datasets fetches what it does not have; all documents are then held in memory.
     """
-    found = _import() if library is None else library
+    library = _import() if library is None else library
     name = name.removeprefix(PREFIX)
-    dataset = _load(found, name)
+    dataset = _load(library, name)
     if not dataset.has_docs():
         raise InputError(f"{name} of ir_datasets has no documents")
     last = name.rpartition("/")[2]
-    parts = {last if last in _SPLITS else "train": dataset} if dataset.has_qrels() else _splits(found, name)
+    parts = {last if last in _SPLITS else "train": dataset} if dataset.has_qrels() else _splits(library, name)
     queries: dict[str, str] = {}
     for part in (dataset, *parts.values()):
         if part.has_queries():
@@ -66,7 +66,7 @@ def _load(library: Any, name: str) -> Any:
     try:
         return library.load(name)
     except KeyError as error:
-        near = sorted(known for known in library.registry if known.split("/")[0] == name.split("/")[0])[:8]
+        near = sorted(other for other in library.registry if other.split("/")[0] == name.split("/")[0])[:8]
         hint = f"; there are {', '.join(near)}" if near else ""
         raise InputError(f"ir_datasets knows no data set {name!r}{hint}") from error
 
@@ -74,11 +74,11 @@ def _load(library: Any, name: str) -> Any:
 def _splits(library: Any, name: str) -> dict[str, Any]:
     """Data sets right below a name that judge the same documents."""
     splits = {}
-    for known in sorted(library.registry):
-        above, _, last = known.rpartition("/")
+    for below in sorted(library.registry):
+        above, _, last = below.rpartition("/")
         if above == name:
-            part = library.load(known)
-            if part.has_qrels() and library.docs_parent_id(known) == library.docs_parent_id(name):
+            part = library.load(below)
+            if part.has_qrels() and library.docs_parent_id(below) == library.docs_parent_id(name):
                 splits[last] = part
     return splits
 

@@ -65,15 +65,15 @@ class TercetRetriever(_Transformer):
         """The k best documents for each row."""
         _import_pandas()
         _check_columns(frame, ("qid", "query"), type(self).__name__)
-        asked = frame.drop(columns=["docno", "score", "rank"], errors="ignore").reset_index(drop=True)
-        if not len(asked):
-            return _with_results(asked, [], [], [])
+        queries = frame.drop(columns=["docno", "score", "rank"], errors="ignore").reset_index(drop=True)
+        if not len(queries):
+            return _with_results(queries, [], [], [])
         docs, scores = self.model.weights.rank(
-            self.model.queries(_texts(asked, "query")), self._vectors, min(self.k, len(self.docnos))
+            self.model.queries(_texts(queries, "query")), self._vectors, min(self.k, len(self.docnos))
         )
-        n_found = docs.shape[1]
-        rows = asked.loc[np.repeat(np.arange(len(asked)), n_found)].reset_index(drop=True)
-        ranks = np.tile(np.arange(n_found), len(asked)) + FIRST_RANK
+        n_docs = docs.shape[1]
+        rows = queries.loc[np.repeat(np.arange(len(queries)), n_docs)].reset_index(drop=True)
+        ranks = np.tile(np.arange(n_docs), len(queries)) + FIRST_RANK
         return _with_results(rows, self.docnos[docs.ravel()], scores.ravel(), ranks)
 
     def __repr__(self) -> str:
@@ -131,9 +131,9 @@ def _with_results(rows: Frame, docnos: Any, scores: Any, ranks: Any) -> Frame:
 
 def _texts(frame: Frame, column: str) -> list[str]:
     texts = frame[column].tolist()
-    for at, text in enumerate(texts):
+    for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"row {at} has {text!r} for {column!r}; expected text")
+            raise InputError(f"row {i} has {text!r} for {column!r}; expected text")
     return texts
 
 

@@ -60,10 +60,10 @@ def write_ciff(
     column, impact, doc = column[order], impact[order], doc[order]
     used, first = np.unique(column, return_index=True)
     ends = np.append(first[1:], column.size)[: used.size]  # none where no document has a word
-    told = rows.told()
+    summary = rows.summary()
     description = (
-        f"Impacts of a Tercet model, {bits} bits: one is {told.step:.6g} of a score, off by at most "
-        f"{told.max_error:.6g}. {told.n_negative} negative impacts were left out."
+        f"Impacts of a Tercet model, {bits} bits: one is {summary.step:.6g} of a score, off by at most "
+        f"{summary.max_error:.6g}. {summary.n_negative} negative impacts were left out."
     )
     # Vocabularies are sorted by code point, which is the order of UTF-8 bytes too.
     with write_bytes_atomically(path) as file:
@@ -81,9 +81,9 @@ def write_ciff(
         for word, start, stop in zip(used.tolist(), first.tolist(), ends.tolist(), strict=True):
             gaps = np.diff(doc[start:stop], prepend=np.int32(0))
             file.write(_delimited(_postings(rows.words[word], gaps.tolist(), impact[start:stop].tolist())))
-        for at, (doc_id, length) in enumerate(zip(ids, lengths, strict=True)):
-            file.write(_delimited(_number(1, at) + _text(2, doc_id) + _number(3, length)))
-    return told
+        for number, (doc_id, length) in enumerate(zip(ids, lengths, strict=True)):
+            file.write(_delimited(_number(1, number) + _text(2, doc_id) + _number(3, length)))
+    return summary
 
 
 def _postings(word: str, gaps: Iterable[int], impacts: list[int]) -> bytes:
@@ -102,12 +102,12 @@ def varint(value: int) -> bytes:
     >>> varint(300).hex()
     'ac02'
     """
-    found = bytearray()
+    groups = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        groups.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    groups.append(value)
+    return bytes(groups)
 
 
 def _tag(field: int, wire: int) -> bytes:

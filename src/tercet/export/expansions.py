@@ -17,7 +17,7 @@ from tercet.errors import InputError
 from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.model import TextModel
 
-Engine = Literal["solr", "elasticsearch"]
+SynonymEngine = Literal["solr", "elasticsearch"]
 
 _BLOCK = 256  # query words looked at together
 _SPECIAL: Final = re.compile(r"([\\,=>])")
@@ -54,7 +54,7 @@ def write_synonyms(
     path: str | PathLike[str],
     model: TextModel,
     *,
-    engine: Engine = "solr",
+    engine: SynonymEngine = "solr",
     min_boost: float = 0.1,
     max_words: int = 10,
 ) -> Expansions:
@@ -108,10 +108,10 @@ def write_synonyms(
         listed += [(doc_words[j], float(boosts[j])) for j in best]
         lines.append(f"{_escaped(query_words[term])} => {', '.join(_written(w, b, engine) for w, b in listed)}")
     n_unwritable += int(np.count_nonzero(~writable)) if not shared else 0
-    told = Expansions(len(lines), n_pairs, n_below, n_negative, n_unwritable)
+    summary = Expansions(len(lines), n_pairs, n_below, n_negative, n_unwritable)
     with write_atomically(path) as stream:
-        stream.writelines(f"{line}\n" for line in (*_header(told, engine, min_boost, max_words), *lines))
-    return told
+        stream.writelines(f"{line}\n" for line in (*_header(summary, engine, min_boost, max_words), *lines))
+    return summary
 
 
 def _rows(model: TextModel, shared: bool) -> Iterator[tuple[int, NDArray[np.float64]]]:
@@ -126,7 +126,7 @@ def _rows(model: TextModel, shared: bool) -> Iterator[tuple[int, NDArray[np.floa
         yield from zip(terms.tolist(), block, strict=True)
 
 
-def _header(told: Expansions, engine: Engine, min_boost: float, max_words: int) -> list[str]:
+def _header(done: Expansions, engine: SynonymEngine, min_boost: float, max_words: int) -> list[str]:
     weights = (
         "Weights are boosts: the query analyser needs solr.DelimitedBoostTokenFilterFactory after the synonyms."
         if engine == "solr"
@@ -135,13 +135,13 @@ def _header(told: Expansions, engine: Engine, min_boost: float, max_words: int) 
     return [
         f"# Learned expansions, written by Tercet for {engine}.",
         f"# {weights}",
-        f"# {told.n_pairs} words for {told.n_words} query words: boosts from {min_boost:g}, at most {max_words} each.",
-        f"# Left out: {told.n_below} smaller positive weights; {told.n_negative} negative ones, which no synonym file",
-        f"# can express; {told.n_unwritable} words that this format cannot hold.",
+        f"# {done.n_pairs} words for {done.n_words} query words: boosts from {min_boost:g}, at most {max_words} each.",
+        f"# Left out: {done.n_below} smaller positive weights; {done.n_negative} negative ones, which no synonym file",
+        f"# can express; {done.n_unwritable} words that this format cannot hold.",
     ]
 
 
-def _written(word: str, boost: float, engine: Engine) -> str:
+def _written(word: str, boost: float, engine: SynonymEngine) -> str:
     return f"{_escaped(word)}|{boost:.3g}" if engine == "solr" else _escaped(word)
 
 

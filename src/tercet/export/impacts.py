@@ -45,7 +45,7 @@ class Impacts:
     n_negative: int
 
 
-class Row(NamedTuple):
+class ImpactRow(NamedTuple):
     """One document: its id, word columns in ascending order and their impacts, at least 1."""
 
     doc_id: str
@@ -82,16 +82,16 @@ class ImpactRows:
         largest = max((float(values.max()) for _, _, values in self._exact() if values.size), default=0.0)
         self.step = largest / (2**bits - 1) if largest else 1.0
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ImpactRow]:
         self.n_rounded = self.n_postings = 0
         for doc_id, columns, values in self._exact():
             impacts = np.rint(values / self.step).astype(np.int64)
             kept = impacts > 0
             self.n_rounded += int(np.count_nonzero(~kept))
             self.n_postings += int(np.count_nonzero(kept))
-            yield Row(doc_id, columns[kept], impacts[kept])
+            yield ImpactRow(doc_id, columns[kept], impacts[kept])
 
-    def told(self) -> Impacts:
+    def summary(self) -> Impacts:
         """What the last pass wrote."""
         return Impacts(
             n_docs=len(self.docs),
@@ -111,9 +111,9 @@ class ImpactRows:
         for start in range(0, len(ids), height):
             block = ids[start : start + height]
             rows = self._impacts(self.model.docs([self.docs[doc_id] for doc_id in block]))
-            for at, doc_id in enumerate(block):
-                inside = slice(rows.indptr[at], rows.indptr[at + 1])
-                columns, values = rows.indices[inside].astype(np.int64), rows.data[inside]
+            for i, doc_id in enumerate(block):
+                entries = slice(rows.indptr[i], rows.indptr[i + 1])
+                columns, values = rows.indices[entries].astype(np.int64), rows.data[entries]
                 self.n_negative += int(np.count_nonzero(values < 0))
                 columns, values = columns[values > 0], values[values > 0]
                 order = np.lexsort((columns, -values))[: self.max_terms]
@@ -155,4 +155,4 @@ def write_anserini(
         for doc_id, columns, impacts in rows:
             vector = {rows.words[j]: n for j, n in zip(columns.tolist(), impacts.tolist(), strict=True)}
             stream.write(json.dumps({"id": doc_id, "contents": "", "vector": vector}, ensure_ascii=False) + "\n")
-    return rows.told()
+    return rows.summary()

@@ -12,10 +12,12 @@ from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.model import TextModel
+from tercet.search.certified import positive_query
 
 _BARE: Final = re.compile(r"\w+")
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT", "TO"})
 _FIELD: Final = re.compile(r"[\w.]+")
+_ALL_DIGITS: Final = 9  # which tell all float32 numbers apart
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,27 @@ def boosted_query(
         share=float(boosts[kept].sum()) / total if total else 1.0,
         unknown=tuple(model.query_vectoriser.unknown_words(query)),
     )
+
+
+def positive_query_string(model: TextModel, text: str, field: str | None = None) -> BoostedQuery:
+    """`tercet.search.positive_query` in Lucene's query-string syntax, for documents exported as impacts.
+
+    Parameters
+    ----------
+    model : without low-rank parts; thin it first
+    text : the query
+    field : to search in, as in ``body:(…)``
+
+    Examples
+    --------
+    >>> from tercet import TextModel, Vectoriser, Weights
+    >>> from tercet.weights import Identity
+    >>> words = Vectoriser().fit(["ice hockey"])
+    >>> positive_query_string(TextModel(words, words, Weights([Identity(n_terms=2)])), "ice", "body").text
+    'body:(ice^1)'
+    """
+    positive_query(model, text)  # refuses what words cannot bound
+    return boosted_query(model, text, max_terms=None, field=field, index="impact", digits=_ALL_DIGITS)
 
 
 def written_boost(boost: float, digits: int = 4) -> str:

@@ -7,16 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.fitting.model import TextExplanation, TextModel
-from tercet.search.best import best
 from tercet.search.documents import Docs, Progress, checked_rows
-from tercet.search.results import Documents, Hit, Results, Run, Source
-from tercet.search.segment import MOST_DOCS
+from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun
+from tercet.search.scorer import ExpandedQueries
 from tercet.weights import Explanation, Weights
+
+_MORE = 10  # candidates that max_terms ranks again beyond twice those asked for
+
+Best = tuple[DocRows, NDArray[np.float64], float | None]
 
 
 class BaseIndex(ABC):
@@ -26,7 +30,7 @@ class BaseIndex(ABC):
     """
 
     _model: TextModel | Weights
-    _view: Documents
+    _view: DocumentView
 
     # -- where they differ --------------------------------------------------------------------------------------
 
@@ -76,7 +80,7 @@ class BaseIndex(ABC):
         """The text of a document."""
         view = self._view  # another thread may refresh between two looks at it
         empty = sparse.csr_array((1, weights_of(self._model).shape[0]), dtype=np.float32)
-        return Hit(doc_id, 0.0, Source(view, None, empty, ()), row_of(view, doc_id)).text
+        return Hit(doc_id, 0.0, SearchedQuery(view, None, empty, ()), row_of(view, doc_id)).text
 
     # -- searching ----------------------------------------------------------------------------------------------
 
@@ -92,7 +96,7 @@ class BaseIndex(ABC):
         """
         model, Q = self._query(text)
         unknown = tuple(model.query_vectoriser.unknown_words(text))
-        return self._results(Source(self._view, model, Q, unknown), checked_count(k, "k"), max_terms)
+        return self._results(SearchedQuery(self._view, model, Q, unknown), check_integer(k, "k"), max_terms)
 
     def search_row(self, q: Any, k: int = 10, max_terms: int | None = None) -> Results:
         """`search` for a query that is a row of a matrix already."""
@@ -100,58 +104,58 @@ class BaseIndex(ABC):
         if Q.shape[0] != 1:
             raise InputError(f"q must be one row; got {Q.shape[0]}")
         model = self._model if isinstance(self._model, TextModel) else None
-        return self._results(Source(self._view, model, Q, ()), checked_count(k, "k"), max_terms)
+        return self._results(SearchedQuery(self._view, model, Q, ()), check_integer(k, "k"), max_terms)
 
-    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> Run:
+    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
         """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""
         model, view = self._text_model(), self._view
-        checked_count(k, "k")
+        check_integer(k, "k")
         _check_max_terms(max_terms)
-        run = Run(dict(queries), model)
+        run = SearchRun(dict(queries), model)
         run.update((qid, {}) for qid in queries)
         Q = model.queries(list(queries.values()))
-        known = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
-        qids = iter([qid for qid, has_words in zip(queries, known.tolist(), strict=True) if has_words])
-        for block in view.scorer.expand(Q if known.all() else Q[known]):
-            found = best(view, block, k, max_terms)
-            ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in found])))
-            for _, scores, _ in found:
+        worded = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
+        qids = iter([qid for qid, has_words in zip(queries, worded.tolist(), strict=True) if has_words])
+        for block in view.scorer.expand(Q if worded.all() else Q[worded]):
+            answers = best_rows(view, block, k, max_terms)
+            ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in answers])))
+            for _, scores, _ in answers:
                 run[next(qids)] = {next(ids): score for score in scores.tolist()}
         return run
 
-    def _results(self, source: Source, k: int, max_terms: int | None) -> Results:
+    def _results(self, searched: SearchedQuery, k: int, max_terms: int | None) -> Results:
         _check_max_terms(max_terms)
-        if not source.query.nnz:
-            return Results(unknown=source.unknown)
-        [query] = source.view.scorer.expand(source.query)
-        [(rows, scores, missed)] = best(source.view, query, k, max_terms)
+        if not searched.query.nnz:
+            return Results(unknown=searched.unknown)
+        [query] = searched.view.scorer.expand(searched.query)
+        [(rows, scores, missed)] = best_rows(searched.view, query, k, max_terms)
         hits = [
-            Hit(doc_id, score, source, row)
-            for doc_id, score, row in zip(source.view.doc_ids(rows), scores.tolist(), rows.tolist(), strict=True)
+            Hit(doc_id, score, searched, row)
+            for doc_id, score, row in zip(searched.view.doc_ids(rows), scores.tolist(), rows.tolist(), strict=True)
         ]
-        return Results(hits, source.unknown, missed is None, missed or 0.0)
+        return Results(hits, searched.unknown, missed is None, missed or 0.0)
 
     # -- explaining ---------------------------------------------------------------------------------------------
 
     def explain(self, text: str, doc_id: str) -> TextExplanation:
         """Why a document gets its score for a text: pairs of words and what each adds."""
-        source = self._source(text)
-        return source.why(row_of(source.view, doc_id))
+        searched = self._searched(text)
+        return searched.why(row_of(searched.view, doc_id))
 
     def versus(self, text: str, doc_id: str, other: str) -> TextExplanation:
         """Why one document is ahead of another: pairs of words and what each adds to the difference."""
-        source = self._source(text)
-        return source.versus(row_of(source.view, doc_id), row_of(source.view, other))
+        searched = self._searched(text)
+        return searched.versus(row_of(searched.view, doc_id), row_of(searched.view, other))
 
     def explain_row(self, q: Any, doc_id: str) -> Explanation:
         """`explain` for a query that is a row of a matrix, in terms of columns."""
         Q = checked_rows(q, "q", weights_of(self._model).shape[0])
-        source = Source(self._view, None, Q, ())
-        return source.pairs(row_of(source.view, doc_id))
+        searched = SearchedQuery(self._view, None, Q, ())
+        return searched.pairs(row_of(searched.view, doc_id))
 
-    def _source(self, text: str) -> Source:
+    def _searched(self, text: str) -> SearchedQuery:
         model, Q = self._query(text)
-        return Source(self._view, model, Q, tuple(model.query_vectoriser.unknown_words(text)))
+        return SearchedQuery(self._view, model, Q, tuple(model.query_vectoriser.unknown_words(text)))
 
     def _query(self, text: str) -> tuple[TextModel, sparse.csr_array]:
         model = self._text_model()
@@ -165,7 +169,37 @@ class BaseIndex(ABC):
         return self._model
 
 
-def row_of(view: Documents, doc_id: str) -> int:
+def best_rows(view: DocumentView, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
+    """Rows and exact scores of the best, and, where words were left out, by how much a missing one may be better."""
+    if max_terms is None:
+        return [(rows, scores, None) for rows, scores in view.search(queries, k)]
+    return [_best_by_few(view, queries.one(i), k, max_terms) for i in range(len(queries))]
+
+
+def _best_by_few(view: DocumentView, query: ExpandedQueries, k: int, max_terms: int) -> Best:
+    entries = query.entries()
+    largest = view.largest_values(query.terms[entries])
+    counting = (query.weights[entries] != 0) & (largest != 0)  # others find nothing, whether they are kept or not
+    entries, largest = entries[counting], largest[counting]
+    if len(entries) <= max_terms:
+        return *view.search(query, k)[0], None
+    strength = np.abs(query.weights[entries]) * largest
+    dropped = np.argsort(-strength, kind="stable")[max_terms:]
+    n_candidates = 2 * k + _MORE
+    [(rows, _)] = view.search(query.without(entries[dropped]), n_candidates)
+    scores = view.rescore(query, rows)
+    order = np.lexsort((rows, -scores))[:k]
+    left_out = float(strength[dropped].sum())
+    above = 0.0
+    if rows.size == n_candidates:
+        above = 2 * left_out  # words that were left out may have raised one and lowered the other
+    if not query.latent and rows.size < len(view):
+        # A document without a kept word is no candidate, and may have as much as was left out.
+        above = max(above, left_out - float(scores[order].min())) if rows.size else np.inf
+    return rows[order], scores[order], above
+
+
+def row_of(view: DocumentView, doc_id: str) -> int:
     row = view.find(doc_id) if isinstance(doc_id, str) else None
     if row is None:
         raise InputError(f"there is no document {doc_id!r} among the {len(view):,} of the index")
@@ -195,9 +229,4 @@ def check_model(model: Any, allowed: Any) -> None:
 
 def _check_max_terms(max_terms: Any) -> None:
     if max_terms is not None:
-        checked_count(max_terms, "max_terms")
-
-
-def checked_count(count: Any, name: str = "segment_docs") -> int:
-    most = MOST_DOCS if name == "segment_docs" else 2**31 - 1
-    return check_integer(count, name, 1, most)
+        check_integer(max_terms, "max_terms")

@@ -13,7 +13,7 @@ from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
 from tercet.search.segment import Segment
-from tercet.search.view import Entry
+from tercet.search.view import LiveSegment
 from tercet.store.packed import PackedIds
 
 Docs = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -34,7 +34,7 @@ def segments_of_texts(
         texts: list[str] = []
         blocks: list[sparse.csr_array] = []
         while len(ids) < segment_docs:
-            block = taken(pairs, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
+            block = next_documents(pairs, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
             if not block:
                 break
             block_ids, block_texts = zip(*block, strict=True)
@@ -51,60 +51,66 @@ def segments_of_texts(
         yield Segment.build(ids, canonical(D), texts if keep_texts else None)
 
 
-def taken(pairs: Iterator[Any], n: int, done: int) -> list[tuple[str, str]]:
+def next_documents(pairs: Iterator[Any], n: int, done: int) -> list[tuple[str, str]]:
     """The next n documents, checked; ``done`` is how many came before."""
-    found: list[tuple[str, str]] = []
+    documents: list[tuple[str, str]] = []
     for pair in pairs:
-        at = done + len(found)
+        number = done + len(documents)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise InputError(f"docs[{at}] is {pair!r}; expected an id and a text")
+            raise InputError(f"docs[{number}] is {pair!r}; expected an id and a text")
         doc_id, text = pair
-        check_id(doc_id, at)
+        _check_id(doc_id, number)
         if not isinstance(text, str):
             raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
         if not text.isascii() and (problem := surrogate_problem(text)) is not None:
             raise InputError(f"the text of document {doc_id!r} {problem}")
-        found.append((doc_id, text))
-        if len(found) == n:
+        documents.append((doc_id, text))
+        if len(documents) == n:
             break
-    return found
+    return documents
 
 
 def segments_of_rows(
     ids: Sequence[str], D: Any, n_terms: int, segment_docs: int, texts: Sequence[str] | None
 ) -> Iterator[Segment]:
     """The same for documents that are vectors already."""
-    D = in_single(checked_rows(D, "D", n_terms))
-    for name, given in (("ids", ids), ("texts", texts)):
-        if given is not None and len(given) != D.shape[0]:
-            raise InputError(f"there are {len(given)} {name} for {D.shape[0]} rows of D; they must agree")
-    for at, doc_id in enumerate(ids):
-        check_id(doc_id, at)
+    D = checked_documents(ids, D, n_terms, texts)
     for start in range(0, D.shape[0], segment_docs):
         part = slice(start, start + segment_docs)
         yield Segment.build(ids[part], D[part], None if texts is None else texts[part])
 
 
-def check_id(doc_id: Any, at: int) -> None:
+def checked_documents(ids: Sequence[str], D: Any, n_terms: int, texts: Sequence[str] | None) -> sparse.csr_array:
+    """The vectors of documents as an index keeps them, with as many ids and texts, where there are any."""
+    D = in_single(checked_rows(D, "D", n_terms))
+    for name, strings in (("ids", ids), ("texts", texts)):
+        if strings is not None and len(strings) != D.shape[0]:
+            raise InputError(f"there are {len(strings)} {name} for {D.shape[0]} rows of D; they must agree")
+    for number, doc_id in enumerate(ids):
+        _check_id(doc_id, number)
+    return D
+
+
+def _check_id(doc_id: Any, number: int) -> None:
     problem = id_problem(doc_id)
     if problem is not None:
-        raise InputError(f"the id of document {at} {problem}")
+        raise InputError(f"the id of document {number} {problem}")
 
 
 def checked_rows(X: Any, name: str, n_terms: int) -> sparse.csr_array:
     """Rows over the columns of a model: canonical CSR, finite."""
     try:
-        found = X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
-        if found.dtype.kind not in "biuf":
-            raise TypeError(f"its values are of type {found.dtype}")
-        found.check_format(full_check=True)  # kernels believe the columns
+        rows = X if isinstance(X, sparse.csr_array) else sparse.csr_array(X)
+        if rows.dtype.kind not in "biuf":
+            raise TypeError(f"its values are of type {rows.dtype}")
+        rows.check_format(full_check=True)  # kernels believe the columns
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is no matrix of real numbers: {error}") from error
-    if found.ndim != 2 or found.shape[1] != n_terms:
-        raise InputError(f"{name} must have {n_terms} columns, one per term of the model; got shape {found.shape}")
-    if not np.isfinite(found.data).all():
+    if rows.ndim != 2 or rows.shape[1] != n_terms:
+        raise InputError(f"{name} must have {n_terms} columns, one per term of the model; got shape {rows.shape}")
+    if not np.isfinite(rows.data).all():
         raise InputError(f"{name} has values that are not finite")
-    return canonical(found)
+    return canonical(rows)
 
 
 def in_single(D: sparse.csr_array) -> sparse.csr_array:
@@ -112,10 +118,10 @@ def in_single(D: sparse.csr_array) -> sparse.csr_array:
     if D.dtype == np.float32:
         return D
     with np.errstate(over="ignore"):
-        found = D.astype(np.float32)
-    if not np.isfinite(found.data).all():
+        single = D.astype(np.float32)
+    if not np.isfinite(single.data).all():
         raise InputError("D has values beyond 3.4e38, the largest number of an index")
-    return canonical(found)
+    return canonical(single)
 
 
 def canonical(D: sparse.csr_array) -> sparse.csr_array:
@@ -127,9 +133,9 @@ def canonical(D: sparse.csr_array) -> sparse.csr_array:
     return D
 
 
-def merged(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segment]:
+def merged(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSegment | Segment]:
     """The same documents in as few segments as hold them, without the dead; whole segments stay as they are."""
-    pending: list[tuple[Entry, np.ndarray[Any, Any]]] = []
+    pending: list[tuple[LiveSegment, np.ndarray[Any, Any]]] = []
     n_pending = 0
     for entry in entries:
         if not pending and not entry.dead.size and entry.segment.n_docs >= segment_docs:
@@ -137,9 +143,9 @@ def merged(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segm
             continue
         rows = entry.alive()
         while rows.size:
-            taken, rows = np.split(rows, [segment_docs - n_pending])
-            pending.append((entry, taken))
-            n_pending += taken.size
+            first, rows = np.split(rows, [segment_docs - n_pending])
+            pending.append((entry, first))
+            n_pending += first.size
             if n_pending == segment_docs:
                 yield _joined(pending)
                 pending, n_pending = [], 0
@@ -147,7 +153,7 @@ def merged(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segm
         yield _joined(pending)
 
 
-def tiered(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segment]:
+def tiered(entries: Sequence[LiveSegment], segment_docs: int) -> Iterator[LiveSegment | Segment]:
     """The same documents in fewer segments, for little work: what many small additions leave behind.
 
     Neighbours of fewer than 8 documents each are joined once they have 8 together, then those of fewer than 64, and so
@@ -166,7 +172,7 @@ def tiered(entries: Sequence[Entry], segment_docs: int) -> Iterator[Entry | Segm
             yield from merged(group, segment_docs)
 
 
-Group = tuple[int, list[Entry]]  # how many documents are alive, and where
+Group = tuple[int, list[LiveSegment]]  # how many documents are alive, and where
 
 
 def _runs_joined(groups: Sequence[Group], limit: int) -> list[Group]:
@@ -181,7 +187,7 @@ def _runs_joined(groups: Sequence[Group], limit: int) -> list[Group]:
     return after
 
 
-def _joined(pieces: Sequence[tuple[Entry, np.ndarray[Any, Any]]]) -> Entry | Segment:
+def _joined(pieces: Sequence[tuple[LiveSegment, np.ndarray[Any, Any]]]) -> LiveSegment | Segment:
     if len(pieces) == 1 and not pieces[0][0].dead.size and pieces[0][1].size == pieces[0][0].segment.n_docs:
         return pieces[0][0]
     ids = [doc_id for entry, rows in pieces for doc_id in entry.segment.ids.strings.many(rows)]
@@ -201,25 +207,25 @@ def _joined(pieces: Sequence[tuple[Entry, np.ndarray[Any, Any]]]) -> Entry | Seg
 
 def repeated(ids: PackedIds) -> str | None:
     """An id that is there twice, or None."""
-    for at in np.flatnonzero(ids.hashes[1:] == ids.hashes[:-1]):
+    for i in np.flatnonzero(ids.hashes[1:] == ids.hashes[:-1]):
         # Different ids with one hash stand side by side, hardly ever more than two.
-        same = np.flatnonzero(ids.hashes == ids.hashes[at])
-        found = [ids.strings[int(ids.rows[each])] for each in same]
-        if len(set(found)) < len(found):
-            return next(each for each in found if found.count(each) > 1)
+        same = np.flatnonzero(ids.hashes == ids.hashes[i])
+        doc_ids = [ids.strings[int(row)] for row in ids.rows[same]]
+        if len(set(doc_ids)) < len(doc_ids):
+            return next(doc_id for doc_id in doc_ids if doc_ids.count(doc_id) > 1)
     return None
 
 
-def clashes(entry: Entry, ids: PackedIds) -> list[tuple[int, str]]:
+def clashes(entry: LiveSegment, ids: PackedIds) -> list[tuple[int, str]]:
     """Rows of an entry, alive, whose ids are among others, and those ids."""
     own = entry.segment.ids
-    at = np.searchsorted(own.hashes, ids.hashes)
-    known = at < len(own.hashes)
-    known[known] = own.hashes[at[known]] == ids.hashes[known]
-    found = []
-    for place in np.flatnonzero(known):
-        doc_id = ids.strings[int(ids.rows[place])]
-        row = own.find(doc_id, int(ids.hashes[place]))
+    nearest = np.searchsorted(own.hashes, ids.hashes)
+    shared = nearest < len(own.hashes)
+    shared[shared] = own.hashes[nearest[shared]] == ids.hashes[shared]
+    clashing = []
+    for i in np.flatnonzero(shared):
+        doc_id = ids.strings[int(ids.rows[i])]
+        row = own.find(doc_id, int(ids.hashes[i]))
         if row is not None and not entry.is_dead(row):
-            found.append((row, doc_id))
-    return found
+            clashing.append((row, doc_id))
+    return clashing

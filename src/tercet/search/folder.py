@@ -82,14 +82,14 @@ class Committed:
         if starts[0] != 0 or starts[-1] != dead.size or (np.diff(starts) < 0).any():
             raise DamagedBundleError(f"{where}: the lists of removed documents do not fit together")
         segments = []
-        for each, start, stop in zip(listed, starts[:-1], starts[1:], strict=True):
-            if not (isinstance(each, list) and len(each) == 2 and all(isinstance(one, str) for one in each)):
-                raise DamagedBundleError(f"{where} lists a segment as {each!r}; expected its name and digest")
+        for pair, start, stop in zip(listed, starts[:-1], starts[1:], strict=True):
+            if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
+                raise DamagedBundleError(f"{where} lists a segment as {pair!r}; expected its name and digest")
             rows = dead[start:stop].copy()
             if (rows[1:] <= rows[:-1]).any():
-                raise DamagedBundleError(f"{where}: the removed documents of {each[0]!r} are not in order")
-            segments.append(Listed(checked_name(each[0], where), each[1], rows))
-        found = cls(
+                raise DamagedBundleError(f"{where}: the removed documents of {pair[0]!r} are not in order")
+            segments.append(Listed(checked_name(pair[0], where), pair[1], rows))
+        committed = cls(
             fields.take("vectoriser", str),
             checked_name(fields.take("model", str), where),
             fields.take("model_digest", str),
@@ -102,21 +102,21 @@ class Committed:
         fields.done()
         if len(listed) > MOST_SEGMENTS:
             raise DamagedBundleError(f"{where} lists {len(listed)} segments; at most {MOST_SEGMENTS} are possible")
-        if not 1 <= found.segment_docs <= MOST_DOCS:
+        if not 1 <= committed.segment_docs <= MOST_DOCS:
             raise DamagedBundleError(
-                f"{where} has segments of {found.segment_docs} documents; 1 to {MOST_DOCS} are right"
+                f"{where} has segments of {committed.segment_docs} documents; 1 to {MOST_DOCS} are right"
             )
-        return found
+        return committed
 
     def meta(self) -> dict[str, Any]:
         names = ("vectoriser", "model", "model_digest", "segment_docs", "keeps_texts", "next_segment")
-        listed = [[each.name, each.digest] for each in self.segments]
-        return {name: getattr(self, name) for name in names} | {"segments": listed}
+        pairs = [[listed.name, listed.digest] for listed in self.segments]
+        return {name: getattr(self, name) for name in names} | {"segments": pairs}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         starts = np.zeros(len(self.segments) + 1, dtype=np.int64)
-        np.cumsum([each.dead.size for each in self.segments], out=starts[1:])
-        dead = np.concatenate([np.empty(0, np.uint16), *(each.dead for each in self.segments)])
+        np.cumsum([listed.dead.size for listed in self.segments], out=starts[1:])
+        dead = np.concatenate([np.empty(0, np.uint16), *(listed.dead for listed in self.segments)])
         return {"dead_starts": starts, "dead": dead.astype(np.uint16)}
 
 
@@ -146,7 +146,7 @@ class Folder:
     def lists(self, segment: Segment) -> bool:
         """Whether a segment is still one of the index."""
         committed = self.committed_or_none()
-        return committed is not None and any(each.digest == segment.digest for each in committed.segments)
+        return committed is not None and any(listed.digest == segment.digest for listed in committed.segments)
 
     def consistently(self, read: Callable[[Committed], T]) -> T:
         """What ``read(committed)`` gives, tried again where a writer took away what it was reading."""
@@ -188,10 +188,10 @@ class Folder:
                 raise
             return None
         fields, where = bundle.fields(), str(path)
-        found = (fields.take("segment", str), fields.take("weights", str))
+        made_of = (fields.take("segment", str), fields.take("weights", str))
         max_length = fields.take("max_length", float)
         fields.done()
-        if found != (segment.digest, weights) or set(bundle.arrays) != {"factors"} or max_length < 0:
+        if made_of != (segment.digest, weights) or set(bundle.arrays) != {"factors"} or max_length < 0:
             raise DamagedBundleError(f"{where} belongs to another segment or to other weights")
         shape = (segment.n_docs, n_components)
         values = take_array(bundle.arrays, "factors", np.float32, shape, where=where, finite=verify)
@@ -285,7 +285,7 @@ class Folder:
 
     def clean(self, committed: Committed | None) -> None:
         """Remove what does not count, left by writers that died or replaced by a commit."""
-        segments = {each.name for each in committed.segments} if committed else set()
+        segments = {listed.name for listed in committed.segments} if committed else set()
         for folder in FOLDERS:
             for entry in os.listdir(self.path / folder):
                 kept = entry.partition("-")[0] in segments

@@ -7,26 +7,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tercet._validate import check_integer
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.model import TextModel
-from tercet.search.base import BaseIndex, check_model, checked_count, n_terms, row_of, same_words, weights_of
-from tercet.search.documents import (
-    Docs,
-    Progress,
-    merged,
-    segments_of_rows,
-    segments_of_texts,
-    tiered,
-)
-from tercet.search.folder import Committed, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.base import BaseIndex, check_model, n_terms, row_of, same_words, weights_of
+from tercet.search.documents import Docs, Progress, merged, segments_of_rows, segments_of_texts, tiered
+from tercet.search.folder import QDRANT_KIND, UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import View
-from tercet.search.writing import Writer, added, found_factors, opened, without, writing
+from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
+from tercet.store import read_bundle
 from tercet.weights import Weights
 
 
@@ -84,7 +80,9 @@ class Index(BaseIndex):
         progress : called with the number of documents so far
         """
         check_model(model, TextModel)
-        segments = segments_of_texts(docs, model, checked_count(segment_docs), keep_texts, progress)
+        segments = segments_of_texts(
+            docs, model, check_integer(segment_docs, "segment_docs", 1, MOST_DOCS), keep_texts, progress
+        )
         return cls._made(segments, model, path, segment_docs, keep_texts)
 
     @classmethod
@@ -100,7 +98,9 @@ class Index(BaseIndex):
     ) -> Index:
         """Index documents that are rows of a matrix already; with `Weights` there are no words, only columns."""
         check_model(model, TextModel | Weights)
-        segments = segments_of_rows(ids, D, n_terms(model), checked_count(segment_docs), texts)
+        segments = segments_of_rows(
+            ids, D, n_terms(model), check_integer(segment_docs, "segment_docs", 1, MOST_DOCS), texts
+        )
         return cls._made(segments, model, path, segment_docs, texts is not None)
 
     @classmethod
@@ -154,7 +154,8 @@ class Index(BaseIndex):
         entries = view.entries
         if scorer.fingerprint != view.scorer.fingerprint:  # else its latent documents are those that are here
             entries = tuple(
-                replace(entry, factors=found_factors(self._folder, entry.segment, scorer, True)) for entry in entries
+                replace(entry, factors=kept_or_made_factors(self._folder, entry.segment, scorer, True))
+                for entry in entries
             )
         return Index(model, committed, View(entries, scorer), self._folder)
 
@@ -253,6 +254,28 @@ class Index(BaseIndex):
                 if before.digest != self._committed.digest:
                     self._committed, self._view = self._reread(before)
             yield Writer(self._folder, self._committed, self._view.scorer)
+
+
+def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = None, verify: bool = True) -> BaseIndex:
+    """Read the index in a folder: an `Index`, or one whose documents are in Qdrant.
+
+    Parameters
+    ----------
+    folder : where it is
+    model : another model than the one it was made with; its documents must be cut and weighted the same way
+    verify : check every byte of an index that is kept here
+    """
+    try:
+        kind = read_bundle(folder).kind
+    except MissingBundleError:
+        if not (Path(folder) / UPLOAD).is_file():
+            raise
+        kind = QDRANT_KIND  # its upload has not ended, and it says so
+    if kind == QDRANT_KIND:
+        from tercet.search.backends.qdrant import QdrantIndex  # which an index that is kept here does not need
+
+        return QdrantIndex.open(folder, model)
+    return Index.open(folder, model, verify)
 
 
 @contextmanager

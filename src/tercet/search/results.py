@@ -17,10 +17,10 @@ from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs
 
-Rows = NDArray[np.integer[Any]]
+DocRows = NDArray[np.integer[Any]]
 
 
-class Documents(Protocol):
+class DocumentView(Protocol):
     """What searching and explaining ask of documents, wherever they are kept. A row stands for a document."""
 
     @property
@@ -36,7 +36,7 @@ class Documents(Protocol):
         """The ids, in the order in which the documents came."""
         ...
 
-    def doc_ids(self, rows: Rows) -> Sequence[str]: ...
+    def doc_ids(self, rows: DocRows) -> Sequence[str]: ...
 
     def text(self, row: int) -> str | None:
         """The text, or None where texts are not kept."""
@@ -46,7 +46,7 @@ class Documents(Protocol):
         """The words of a document, (1, n_terms)."""
         ...
 
-    def search(self, queries: ExpandedQueries, k: int) -> Sequence[tuple[Rows, NDArray[np.float64]]]:
+    def search(self, queries: ExpandedQueries, k: int) -> Sequence[tuple[DocRows, NDArray[np.float64]]]:
         """Rows and exact scores of the k best of each query, best first, ties by lower row."""
         ...
 
@@ -65,13 +65,13 @@ class Hit:
 
     doc_id: str
     score: float
-    _source: Source = field(repr=False, compare=False)
+    _query: SearchedQuery = field(repr=False, compare=False)
     _row: int = field(repr=False, compare=False)
 
     @property
     def why(self) -> TextExplanation:
         """The pairs of words behind the score, largest first; they sum to it. Worked out anew each time."""
-        return self._source.why(self._row)
+        return self._query.why(self._row)
 
     @property
     def text(self) -> str:
@@ -84,7 +84,7 @@ class Hit:
     @property
     def kept_text(self) -> str | None:
         """The document, or None where the index keeps no texts."""
-        return self._source.view.text(self._row)
+        return self._query.view.text(self._row)
 
 
 class Results(list[Hit]):
@@ -104,7 +104,7 @@ class Results(list[Hit]):
         self.unknown, self.exact, self.missed = unknown, exact, missed
 
 
-class Run(dict[str, dict[str, float]]):
+class SearchRun(dict[str, dict[str, float]]):
     """``{qid: {doc_id: score}}``, best first, of the queries it was made for."""
 
     def __init__(self, queries: Mapping[str, str], model: TextModel) -> None:
@@ -114,15 +114,16 @@ class Run(dict[str, dict[str, float]]):
     @cached_property
     def unknown(self) -> dict[str, tuple[str, ...]]:
         """The words that the model does not know, of each query that has some; worked out when asked for."""
-        found = {qid: tuple(self._model.query_vectoriser.unknown_words(text)) for qid, text in self._queries.items()}
-        return {qid: words for qid, words in found.items() if words}
+        unknown_words = self._model.query_vectoriser.unknown_words
+        unknown = {qid: tuple(unknown_words(text)) for qid, text in self._queries.items()}
+        return {qid: words for qid, words in unknown.items() if words}
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """A query and what it was asked of, kept by hits for whoever wants reasons."""
+class SearchedQuery:
+    """A query and the documents it was asked of; hits keep it for whoever wants reasons."""
 
-    view: Documents
+    view: DocumentView
     model: TextModel | None
     query: sparse.csr_array
     unknown: tuple[str, ...]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
-from tercet.kernels.search import score_latent, score_rows_of
+from tercet.kernels.search import lay_out, score_latent, score_rows_of
+from tercet.search.segment import SegmentRows
 from tercet.store import canonical_bytes
 from tercet.weights import Diagonal, Identity, LowRank, Mapped, Part, Weights
 from tercet.weights.scoring import Matrix
@@ -38,13 +39,13 @@ class LatentPart:
         return cls(tuple(maps), part, scale * part.scale) if isinstance(part, LowRank) else None
 
     def queries(self, Q: Matrix) -> NDArray[np.float64]:
-        for each in self.maps:
-            Q = each.map_queries(Q)
+        for word_map in self.maps:
+            Q = word_map.map_queries(Q)
         return self.part.latent_queries(Q) * self.scale  # (n_q, n_components)
 
     def _mapped_docs(self, D: Matrix) -> Matrix:
-        for each in self.maps:
-            D = each.map_docs(D)
+        for word_map in self.maps:
+            D = word_map.map_docs(D)
         return D
 
     def factors(self, D: Matrix) -> NDArray[np.float64]:
@@ -108,25 +109,25 @@ class Scorer:
         self.weights = weights
         self.plain: list[Part] = []
         self.latent: list[LatentPart] = []
-        behind: list[Part] = []
+        low_rank: list[Part] = []
         for part in weights.parts:
             latent = LatentPart.of(part)
             if latent is None:
                 self.plain.append(part)
             else:
                 self.latent.append(latent)
-                behind.append(part)
+                low_rank.append(part)
         self.n_terms = weights.shape[1]
-        self.n_components = sum(each.part.query_factors.shape[1] for each in self.latent)
-        self.fingerprint = fingerprint(*Weights(behind).to_state()) if behind else ""
+        self.n_components = sum(latent.part.query_factors.shape[1] for latent in self.latent)
+        self.fingerprint = fingerprint(*Weights(low_rank).to_state()) if low_rank else ""
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
         """What a segment keeps of its documents for this W, (n_d, n_components)."""
         with np.errstate(over="ignore"):
-            found = np.hstack([each.factors(D) for each in self.latent]).astype(np.float32)
-        if not np.isfinite(found).all():
+            factors = np.hstack([part.factors(D) for part in self.latent]).astype(np.float32)
+        if not np.isfinite(factors).all():
             raise InputError("latent documents of these weights are beyond 3.4e38, the largest number of an index")
-        return found
+        return factors
 
     def expand(self, Q: Matrix) -> Iterator[ExpandedQueries]:
         """The queries, as many at a time as take little memory when they are expanded to all words."""
@@ -134,14 +135,14 @@ class Scorer:
         height = 1024 if thin else max(1, _EXPANDED_BYTES // (8 * max(1, self.n_terms)))
         for start in range(0, Q.shape[0], height):
             block = Q if Q.shape[0] <= height else Q[start : start + height]
-            latent = tuple(each.queries(block) for each in self.latent)
+            latent = tuple(part.queries(block) for part in self.latent)
             yield _assembled([_expanded(part, block) for part in self.plain], block.shape[0], latent)
 
     def exact(
         self,
         query: ExpandedQueries,
         words: NDArray[np.float64],
-        rows: StoredRows,
+        rows: SegmentRows,
         listed: NDArray[np.int32],
         docs: Matrix | None,
     ) -> NDArray[np.float64]:
@@ -156,11 +157,40 @@ class Scorer:
         return scores
 
 
-StoredRows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
-Rows = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]]
+class ExactScores:
+    """Scores of documents that come as rows of a matrix, the very bits that an index gives them.
+
+    Parameters
+    ----------
+    scorer : of the weights
+    query : one query, as `Scorer.expand` gives it
+    """
+
+    def __init__(self, scorer: Scorer, query: ExpandedQueries) -> None:
+        self._scorer, self._query = scorer, query
+        self._words = np.zeros((len(scorer.plain), scorer.n_terms))
+        union = np.empty(query.most_terms, dtype=np.int32)
+        n = lay_out(query.starts[0], query.stops[0], query.terms, query.weights, self._words, union)
+        self.terms: NDArray[np.int32] = np.sort(union[:n])
+
+    @property
+    def totals(self) -> NDArray[np.float64]:
+        """What the query gives to each of its ``terms``, all plain parts together."""
+        return self._words[:, self.terms].sum(axis=0)
+
+    def __call__(self, D: sparse.csr_array) -> NDArray[np.float64]:
+        """The score of each row of canonical CSR float32."""
+        rows = (D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
+        for array in rows:
+            array.flags.writeable = False  # as those of segments are, so that the kernel is compiled once
+        listed = np.arange(D.shape[0], dtype=np.int32)
+        return self._scorer.exact(self._query, self._words, rows, listed, D)
 
 
-def _expanded(part: Part, Q: Matrix) -> Rows:
+WeightedTerms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]]  # indptr, terms, weights
+
+
+def _expanded(part: Part, Q: Matrix) -> WeightedTerms:
     # What these two parts give needs no matrix to be made, which takes longer than a search.
     if isinstance(part, Identity):
         return Q.indptr, Q.indices, Q.data.astype(np.float64) * part.scale
@@ -172,7 +202,7 @@ def _expanded(part: Part, Q: Matrix) -> Rows:
     return expanded.indptr, expanded.indices, expanded.data
 
 
-def _assembled(parts: list[Rows], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
+def _assembled(parts: list[WeightedTerms], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
     starts, stops = np.empty((n, len(parts)), dtype=np.int64), np.empty((n, len(parts)), dtype=np.int64)
     before = 0
     for p, (indptr, terms, _) in enumerate(parts):

@@ -22,7 +22,7 @@ MOST_ENTRIES: Final = 2**32 - 1
 MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segment and a document
 
 Postings = tuple[NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32]]
-Rows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
+SegmentRows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Segment:
 
     postings: Postings
     bounds: NDArray[np.float32]
-    rows: Rows
+    rows: SegmentRows
     ids: PackedIds
     texts: PackedStrings | None
     limits: tuple[int, float]
@@ -74,10 +74,10 @@ class Segment:
         first, last = starts[rows].astype(np.int64), starts[rows + np.int64(1)].astype(np.int64)
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(last - first, out=indptr[1:])
-        places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
-        found = sparse.csr_array((values[places], terms[places], indptr), shape=(len(rows), self.n_terms))
-        found.has_canonical_format = True
-        return found
+        entries = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
+        matrix = sparse.csr_array((values[entries], terms[entries], indptr), shape=(len(rows), self.n_terms))
+        matrix.has_canonical_format = True
+        return matrix
 
     @cached_property
     def empty_rows(self) -> NDArray[np.uint16]:
@@ -106,12 +106,12 @@ class Segment:
         """The segment that a mapped bundle holds; with ``verify`` every number that leads somewhere is looked at."""
         fields = bundle.fields()
         where = str(bundle.path)
-        found_vectoriser = fields.take("vectoriser", str)
+        made_by = fields.take("vectoriser", str)
         n, n_terms = fields.take("n_docs", int), fields.take("n_terms", int)
         has_texts = fields.take("texts", bool)
         limits = fields.take("limits", list)
         fields.done()
-        if found_vectoriser != vectoriser:
+        if made_by != vectoriser:
             raise DamagedBundleError(f"{where} was made by another vectoriser than its index")
         if not 1 <= n <= MOST_DOCS or not 1 <= n_terms < 2**31:
             raise DamagedBundleError(
@@ -126,7 +126,7 @@ class Segment:
 
         values = take("post_values", np.float32, 1)
         n_entries = (values.size,)
-        found = cls(
+        segment = cls(
             (take("post_starts", np.uint32, (n_terms + 1,)), take("post_docs", np.uint16, n_entries), values),
             take("bounds", np.float32, (n_terms, 2)),
             (
@@ -140,12 +140,12 @@ class Segment:
             name,
             bundle.digest,
         )
-        if set(arrays) != set(found.arrays()):
-            raise DamagedBundleError(f"{where} has unexpected arrays {sorted(set(arrays) - set(found.arrays()))}")
+        if set(arrays) != set(segment.arrays()):
+            raise DamagedBundleError(f"{where} has unexpected arrays {sorted(set(arrays) - set(segment.arrays()))}")
         if verify:
-            found._check(where)
+            segment._check(where)
             forget_pages(values)
-        return found
+        return segment
 
     def _check(self, where: str) -> None:
         """Nothing leads out of an array, whoever wrote it."""

@@ -18,7 +18,7 @@ from tercet.search.segment import MOST_DOCS, Segment
 from tercet.store.packed import hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
-Found = tuple[NDArray[np.int32], NDArray[np.float64]]
+RankedRows = tuple[NDArray[np.int32], NDArray[np.float64]]
 
 _SINGLE = 2.0**-24  # how far off a float32 is at most, in parts of its size
 _SMALLEST_SINGLE = 2.0**-149  # and how far where that is more
@@ -39,7 +39,7 @@ class Factors:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class LiveSegment:
     """A segment in an index: its dead rows in ascending order, and its factors where the model has low-rank parts."""
 
     segment: Segment
@@ -51,8 +51,8 @@ class Entry:
         return self.segment.n_docs - len(self.dead)
 
     def is_dead(self, row: int) -> bool:
-        at = int(np.searchsorted(self.dead, row))
-        return at < len(self.dead) and int(self.dead[at]) == row
+        i = int(np.searchsorted(self.dead, row))
+        return i < len(self.dead) and int(self.dead[i]) == row
 
     def alive(self) -> NDArray[np.int64]:
         kept = np.ones(self.segment.n_docs, dtype=bool)
@@ -66,17 +66,18 @@ class Workspace:
     def __init__(self, scorer: Scorer) -> None:
         self.words = np.zeros((len(scorer.plain), scorer.n_terms))
         self.sums = np.zeros(MOST_DOCS, dtype=np.float32)
-        self.found = (np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
+        self.candidates = (np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Entries in the order in which their documents came; a document's row is 65,536 times its segment, plus its place.
+    """Segments in the order in which their documents came; a document's row is 65,536 times the number of its segment,
+    plus its row there.
 
     Threads may search at the same time.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LiveSegment, ...]
     scorer: Scorer
     spare: list[Workspace] = field(default_factory=list)
 
@@ -88,22 +89,22 @@ class View:
     def find(self, doc_id: str) -> int | None:
         """The row of a document, or None."""
         hashed = hash_of(doc_id)
-        for at, entry in enumerate(self.entries):
+        for number, entry in enumerate(self.entries):
             row = entry.segment.ids.find(doc_id, hashed)
             if row is not None and not entry.is_dead(row):
-                return at * MOST_DOCS + row
+                return number * MOST_DOCS + row
         return None
 
     def doc_ids(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """The ids of some rows."""
-        at = rows // MOST_DOCS
-        if not rows.size or (at == at[0]).all():
-            return self.entries[at[0]].segment.ids.strings.many(rows % MOST_DOCS) if rows.size else []
-        found = np.empty(rows.size, dtype=object)
-        for each in np.unique(at):
-            here = np.flatnonzero(at == each)
-            found[here] = self.entries[each].segment.ids.strings.many(rows[here] % MOST_DOCS)
-        return list(found)
+        numbers = rows // MOST_DOCS
+        if not rows.size or (numbers == numbers[0]).all():
+            return self.entries[numbers[0]].segment.ids.strings.many(rows % MOST_DOCS) if rows.size else []
+        ids = np.empty(rows.size, dtype=object)
+        for number in np.unique(numbers):
+            here = np.flatnonzero(numbers == number)
+            ids[here] = self.entries[number].segment.ids.strings.many(rows[here] % MOST_DOCS)
+        return list(ids)
 
     def text(self, row: int) -> str | None:
         texts = self.entries[row // MOST_DOCS].segment.texts
@@ -119,7 +120,7 @@ class View:
 
     # -- search -------------------------------------------------------------------------------------------------
 
-    def search(self, queries: ExpandedQueries, k: int) -> list[Found]:
+    def search(self, queries: ExpandedQueries, k: int) -> list[RankedRows]:
         """Rows and scores of the k best candidates of each query, best first, ties by lower row."""
         k = min(k, len(self))
         if k == 0:
@@ -131,19 +132,19 @@ class View:
         union, scratch = _scratch(queries.most_terms, k)
         query = (queries.starts, queries.stops, queries.terms, queries.weights)
         with self._workspace() as workspace:
-            for at, entry in enumerate(self.entries):
+            for number, entry in enumerate(self.entries):
                 segment = entry.segment
                 search_segment_for_all(
                     *(segment.postings, segment.bounds, segment.rows, segment.limits, workspace.words, query),
                     *(union, entry.dead),
-                    *(at * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, sizes),
-                    workspace.found,
+                    *(number * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, sizes),
+                    workspace.candidates,
                 )
-        found = []
+        answers = []
         for i, size in enumerate(sizes.tolist()):
             sort_heap(heap_score[i], heap_row[i], size)
-            found.append((heap_row[i, :size], heap_score[i, :size]))
-        return found
+            answers.append((heap_row[i, :size], heap_score[i, :size]))
+        return answers
 
     def rescore(self, query: ExpandedQueries, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query."""
@@ -166,9 +167,9 @@ class View:
         yield workspace
         self.spare.append(workspace)  # not after an error, which may have left something in it
 
-    def _best_with_latent(self, query: ExpandedQueries, k: int) -> Found:
+    def _best_with_latent(self, query: ExpandedQueries, k: int) -> RankedRows:
         """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""
-        latent = np.concatenate([each[0] for each in query.latent])
+        latent = np.concatenate([vectors[0] for vectors in query.latent])
         length = float(np.linalg.norm(latent))
         longest = max(entry.factors.max_length for entry in self.entries if entry.factors is not None)
         if not (length < _LONGEST_QUERY and longest < _LONGEST_DOC):
@@ -181,50 +182,50 @@ class View:
         _, scratch = _scratch(query.most_terms, k)
         rows, scores = [], []
         with self._workspace() as workspace, _laid_out(query, workspace) as union:
-            for at, entry in enumerate(self.entries):
+            for number, entry in enumerate(self.entries):
                 segment = entry.segment
                 assert entry.factors is not None
                 base = entry.factors.values @ single
                 hidden = np.union1d(entry.dead, segment.empty_rows) if segment.empty_rows.size else entry.dead
-                size, n_found = search_segment(
+                size, n_candidates = search_segment(
                     *(segment.postings, segment.bounds, segment.rows, segment.limits, workspace.words, union),
                     *(base, hidden, slack),
-                    *(at * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, size),
-                    workspace.found,
+                    *(number * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, size),
+                    workspace.candidates,
                 )
-                rows.append(workspace.found[0][:n_found] + np.int32(at * MOST_DOCS))
-                scores.append(workspace.found[1][:n_found].copy())
-            found, near = np.concatenate(rows), np.concatenate(scores)
+                rows.append(workspace.candidates[0][:n_candidates] + np.int32(number * MOST_DOCS))
+                scores.append(workspace.candidates[1][:n_candidates].copy())
+            candidates, near = np.concatenate(rows), np.concatenate(scores)
             if size == k:
                 # To a large score of words a small latent one adds no more than a rounding.
                 slack += 2.0**-50 * (float(np.abs(near).max()) + length * longest)
-                found = found[near >= heap_score[0] - 2 * slack]
-            exact = self._exact(query, found, workspace.words)
-        return _ranked(found, exact, k)
+                candidates = candidates[near >= heap_score[0] - 2 * slack]
+            exact = self._exact(query, candidates, workspace.words)
+        return _ranked(candidates, exact, k)
 
-    def _best_of_all(self, query: ExpandedQueries, k: int) -> Found:
+    def _best_of_all(self, query: ExpandedQueries, k: int) -> RankedRows:
         """The same where single precision would overflow: every document is scored."""
         rows = [np.empty(0, dtype=np.int64)]
-        for at, entry in enumerate(self.entries):
-            known = np.flatnonzero(np.diff(entry.segment.rows[0]))
-            rows.append(at * MOST_DOCS + np.setdiff1d(known, entry.dead, assume_unique=True))
-        found = np.concatenate(rows).astype(np.int32)
-        return _ranked(found, self.rescore(query, found), k)
+        for number, entry in enumerate(self.entries):
+            worded = np.flatnonzero(np.diff(entry.segment.rows[0]))
+            rows.append(number * MOST_DOCS + np.setdiff1d(worded, entry.dead, assume_unique=True))
+        candidates = np.concatenate(rows).astype(np.int32)
+        return _ranked(candidates, self.rescore(query, candidates), k)
 
     def _exact(
         self, query: ExpandedQueries, rows: NDArray[np.int32], words: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         scores = np.zeros(len(rows))
-        at, local = rows // MOST_DOCS, rows % MOST_DOCS
-        for each in np.unique(at):
-            here = np.flatnonzero(at == each)
-            segment = self.entries[each].segment
+        numbers, local = rows // MOST_DOCS, rows % MOST_DOCS
+        for number in np.unique(numbers):
+            here = np.flatnonzero(numbers == number)
+            segment = self.entries[number].segment
             docs = segment.matrix(local[here]) if query.latent else None
             scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
         return scores
 
 
-def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> Found:
+def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> RankedRows:
     order = np.lexsort((rows, -scores))[:k]
     return rows[order], scores[order]
 

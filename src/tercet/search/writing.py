@@ -14,7 +14,7 @@ from tercet.search.documents import clashes, repeated
 from tercet.search.folder import Committed, Folder, Listed
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
-from tercet.search.view import Entry, Factors, View
+from tercet.search.view import Factors, LiveSegment, View
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
 
@@ -26,37 +26,38 @@ class Writer:
         self.folder, self.committed, self.scorer = folder, committed, scorer
         self.next_segment = committed.next_segment
 
-    def put(self, segment: Segment) -> Entry:
+    def put(self, segment: Segment) -> LiveSegment:
         """Write a segment and its latent documents; what is written is mapped, and the memory given back."""
         factors = made_factors(segment, self.scorer)
         if self.folder is None:
-            return Entry(segment, factors=factors)
+            return LiveSegment(segment, factors=factors)
         name = f"{self.next_segment:06d}"
         self.next_segment += 1
         digest = self.folder.write_segment(segment, name, self.committed.vectoriser)
         segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectoriser, verify=False)
-        return Entry(segment, factors=self.keep_factors(segment, factors))
+        return LiveSegment(segment, factors=self.keep_factors(segment, factors))
 
-    def put_new(self, pieces: Iterable[Entry | Segment]) -> list[Entry]:
-        """Entries, those among them that are new segments written."""
+    def put_new(self, pieces: Iterable[LiveSegment | Segment]) -> list[LiveSegment]:
+        """Segments of an index: those that are new are written, the others stay as they are."""
         return [self.put(piece) if isinstance(piece, Segment) else piece for piece in pieces]
 
     def keep_factors(self, segment: Segment, factors: Factors | None) -> Factors | None:
         """Write the latent documents of a segment unless they are there."""
         if self.folder is None or factors is None:
             return factors
-        known = (segment, self.scorer.fingerprint, self.scorer.n_components)
-        if self.folder.read_factors(*known, verify=False) is None:
-            self.folder.write_factors(segment, self.scorer.fingerprint, factors)
-        return self.folder.read_factors(*known, verify=False)
+        weights, n_components = self.scorer.fingerprint, self.scorer.n_components
+        if self.folder.read_factors(segment, weights, n_components, verify=False) is None:
+            self.folder.write_factors(segment, weights, factors)
+        return self.folder.read_factors(segment, weights, n_components, verify=False)
 
-    def commit(self, entries: Sequence[Entry]) -> tuple[Committed, View]:
-        listed = tuple(Listed(each.segment.name, each.segment.digest, each.dead) for each in entries if each.n_alive)
+    def commit(self, entries: Sequence[LiveSegment]) -> tuple[Committed, View]:
+        alive = tuple(entry for entry in entries if entry.n_alive)
+        listed = tuple(Listed(entry.segment.name, entry.segment.digest, entry.dead) for entry in alive)
         after = replace(self.committed, next_segment=self.next_segment, segments=listed)
         if self.folder is not None:
             after = replace(after, digest=self.folder.commit(after))
             self.folder.clean(after)
-        return after, View(tuple(each for each in entries if each.n_alive), self.scorer)
+        return after, View(alive, self.scorer)
 
 
 @contextmanager
@@ -77,7 +78,9 @@ def writing(folder: Folder | None) -> Iterator[Committed | None]:
             raise
 
 
-def added(entries: Sequence[Entry], segments: Iterable[Segment], writer: Writer, replacing: bool) -> list[Entry]:
+def added(
+    entries: Sequence[LiveSegment], segments: Iterable[Segment], writer: Writer, replacing: bool
+) -> list[LiveSegment]:
     """Entries with new segments behind them; ids that are there are refused, or their documents die."""
     after = list(entries)
     for segment in segments:
@@ -86,28 +89,29 @@ def added(entries: Sequence[Entry], segments: Iterable[Segment], writer: Writer,
         twice = repeated(segment.ids)
         if twice is not None:
             raise InputError(f"document {twice!r} is there twice; ids must differ")
-        for at, entry in enumerate(after):
-            found = clashes(entry, segment.ids)
-            if not found:
+        for i, entry in enumerate(after):
+            clashing = clashes(entry, segment.ids)
+            if not clashing:
                 continue
-            if at >= len(entries):
-                raise InputError(f"document {found[0][1]!r} is there twice; ids must differ")
+            _, doc_id = clashing[0]
+            if i >= len(entries):
+                raise InputError(f"document {doc_id!r} is there twice; ids must differ")
             if not replacing:
-                raise InputError(f"document {found[0][1]!r} is in the index already; replace takes it")
-            after[at] = _without(entry, np.array([row for row, _ in found], dtype=np.uint16))
+                raise InputError(f"document {doc_id!r} is in the index already; replace takes it")
+            after[i] = _without(entry, np.array([row for row, _ in clashing], dtype=np.uint16))
         after.append(writer.put(segment))
     return after
 
 
-def without(entries: Sequence[Entry], rows: NDArray[np.int64]) -> list[Entry]:
+def without(entries: Sequence[LiveSegment], rows: NDArray[np.int64]) -> list[LiveSegment]:
     """Entries in which the documents of those rows are dead."""
     after = list(entries)
-    for at in np.unique(rows // MOST_DOCS):
-        after[at] = _without(after[at], (rows[rows // MOST_DOCS == at] % MOST_DOCS).astype(np.uint16))
+    for number in np.unique(rows // MOST_DOCS):
+        after[number] = _without(after[number], (rows[rows // MOST_DOCS == number] % MOST_DOCS).astype(np.uint16))
     return after
 
 
-def _without(entry: Entry, rows: NDArray[np.uint16]) -> Entry:
+def _without(entry: LiveSegment, rows: NDArray[np.uint16]) -> LiveSegment:
     return replace(entry, dead=np.union1d(entry.dead, rows).astype(np.uint16))
 
 
@@ -118,20 +122,22 @@ def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
     return Factors.of(scorer.factors(segment.matrix(np.arange(segment.n_docs))))
 
 
-def opened(folder: Folder, committed: Committed, scorer: Scorer, verify: bool, known: Sequence[Entry] = ()) -> View:
+def opened(
+    folder: Folder, committed: Committed, scorer: Scorer, verify: bool, open_already: Sequence[LiveSegment] = ()
+) -> View:
     """What is committed; segments that are open already are not read again."""
-    by_digest = {entry.segment.digest: entry for entry in known}
+    by_digest = {entry.segment.digest: entry for entry in open_already}
     entries = []
     for listed in committed.segments:
         entry = by_digest.get(listed.digest)
         if entry is None:
             segment = folder.read_segment(listed, committed.vectoriser, verify)
-            entry = Entry(segment, factors=found_factors(folder, segment, scorer, verify))
+            entry = LiveSegment(segment, factors=kept_or_made_factors(folder, segment, scorer, verify))
         entries.append(replace(entry, dead=listed.dead))
     return View(tuple(entries), scorer)
 
 
-def found_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: bool) -> Factors | None:
+def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: bool) -> Factors | None:
     """Latent documents from disk where they are kept, else made anew."""
     if not scorer.latent:
         return None

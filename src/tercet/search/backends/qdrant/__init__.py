@@ -1,6 +1,5 @@
 """An index whose documents live in Qdrant: on a server, or in this process."""
 
-from tercet.search.backends.qdrant.folder import KIND
 from tercet.search.backends.qdrant.index import QdrantIndex
 
-__all__ = ["KIND", "QdrantIndex"]
+__all__ = ["QdrantIndex"]

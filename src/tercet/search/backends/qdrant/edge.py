@@ -6,81 +6,63 @@ import json
 import shutil
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
+import qdrant_edge as qe
 
-from tercet.errors import EngineError, MissingExtraError
+from tercet.errors import EngineError
 from tercet.search.backends.qdrant.engine import (
     DOC_ID,
-    EDGE,
     MISSING,
-    TEXT,
     VECTOR,
-    Point,
+    Engine,
+    Patience,
+    QdrantPoint,
     Query,
-    Stored,
     config_problem,
-    stored,
 )
-from tercet.search.backends.qdrant.retrying import Patience
 
 _CONFIG = "edge_config.json"
-_TOLD = {
+_EXPLAINED = {  # a part of what the library says, and what to say instead
     "WouldBlock": "another process has it open",
     "Shard is not initialized": "it was removed since; open the index again if it was built anew",  # and closed by us
 }
 
 
-class Shard:
+class QdrantShard:
     """A shard that is open. A process may open each only once, so all who use it share it."""
 
     def __init__(self, opened: Any) -> None:
         self.opened = opened
 
 
-_open_shards: weakref.WeakValueDictionary[str, Shard] = weakref.WeakValueDictionary()
+_open_shards: weakref.WeakValueDictionary[str, QdrantShard] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 
 
-def _library() -> Any:
-    try:
-        import qdrant_edge
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("qdrant-edge-py", "qdrant", "a url that begins with edge:") from error
-    return qdrant_edge
-
-
-class EdgeEngine:
+class EdgeEngine(Engine):
     """A collection in a folder; one process at a time has it."""
 
-    def __init__(self, url: str, collection: str) -> None:
-        self.url, self.collection = url, collection
-        self.path = Path(url.removeprefix(EDGE)) / collection
-        self._qe = _library()
-        self._held: Shard | None = None
+    def __init__(self, url: str, path: Path) -> None:
+        self.url, self.collection, self.path = url, path.name, path
+        self._shared: QdrantShard | None = None
 
     def patient(self, patience: Patience) -> Self:
         return self  # nothing passes by waiting
 
     @property
-    def _where(self) -> str:
-        return f"{self.url}, collection {self.collection!r}"
-
-    @property
     def _shard(self) -> Any:
-        if self._held is None:
+        if self._shared is None:
             with _opening, self._errors():
                 name = str(self.path.resolve())
-                found = _open_shards.get(name)
-                if found is None:
-                    found = _open_shards[name] = Shard(self._qe.EdgeShard.load(str(self.path)))
-            self._held = found
-        return self._held.opened
+                shard = _open_shards.get(name)
+                if shard is None:
+                    shard = _open_shards[name] = QdrantShard(qe.EdgeShard.load(str(self.path)))
+            self._shared = shard
+        return self._shared.opened
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -90,8 +72,8 @@ class EdgeEngine:
         except (EngineError, OSError):
             raise
         except Exception as error:
-            told = next((told for said, told in _TOLD.items() if said in str(error)), error)
-            raise EngineError(f"{self._where}: {told}") from error
+            reason = next((reason for words, reason in _EXPLAINED.items() if words in str(error)), error)
+            raise EngineError(f"{self.where}: {reason}") from error
 
     # -- the collection -----------------------------------------------------------------------------------------
 
@@ -106,27 +88,26 @@ class EdgeEngine:
 
     def create(self) -> None:
         self.path.mkdir(parents=True)
-        config = self._qe.EdgeConfig(sparse_vectors={VECTOR: self._qe.EdgeSparseVectorParams()})
+        config = qe.EdgeConfig(sparse_vectors={VECTOR: qe.EdgeSparseVectorParams()})
         with _opening, self._errors():
-            made = self._qe.EdgeShard.create(str(self.path), config)
-            self._held = _open_shards[str(self.path.resolve())] = Shard(made)
+            shard = QdrantShard(qe.EdgeShard.create(str(self.path), config))
+            self._shared = _open_shards[str(self.path.resolve())] = shard
 
     def index_ids(self) -> None:
         with self._errors():
-            self._shard.update(self._qe.UpdateOperation.create_field_index(DOC_ID, self._qe.PayloadSchemaType.Keyword))
+            self._shard.update(qe.UpdateOperation.create_field_index(DOC_ID, qe.PayloadSchemaType.Keyword))
 
     def drop(self) -> None:
         with _opening, self._errors():
-            held = _open_shards.pop(str(self.path.resolve()), None)
-            if held is not None:
-                held.opened.close()
-            self._held = None
+            shard = _open_shards.pop(str(self.path.resolve()), None)
+            if shard is not None:
+                shard.opened.close()
+            self._shared = None
             shutil.rmtree(self.path)
 
     # -- points -------------------------------------------------------------------------------------------------
 
-    def put(self, points: Sequence[Point]) -> None:
-        qe = self._qe
+    def put(self, points: Sequence[QdrantPoint]) -> None:
         made = [
             qe.Point(
                 point.row,
@@ -140,57 +121,30 @@ class EdgeEngine:
 
     def delete(self, rows: Sequence[int]) -> None:
         with self._errors():
-            self._shard.update(self._qe.UpdateOperation.delete_points(list(rows)))
-
-    def payload(self, row: int) -> Mapping[str, Any] | None:
-        with self._errors():
-            found = self._shard.retrieve([row], True, False)
-        return (found[0].payload or {}) if found else None
-
-    def nearest(self, queries: Sequence[Query], n: int) -> list[list[Stored]]:
-        found = (self._query(query, n, [DOC_ID], [VECTOR]) for query in queries)
-        return [[stored(p.id, p.payload, p.vector, p.score) for p in each] for each in found]
-
-    def nearest_rows(self, query: Query, n: int) -> NDArray[np.int64]:
-        return np.array([p.id for p in self._query(query, n, False, False)], dtype=np.int64)
-
-    def _query(self, query: Query, n: int, payload: Any, vector: Any) -> list[Any]:
-        qe = self._qe
-        terms, values = query
-        asked = qe.Query.Nearest(qe.SparseVector(terms.tolist(), values.tolist()), using=VECTOR)
-        with self._errors():
-            request = qe.QueryRequest(limit=n, query=asked, with_payload=payload, with_vector=vector)
-            return list(self._shard.query(request))
-
-    def fetch(self, rows: Sequence[int]) -> list[Stored]:
-        with self._errors():
-            found = self._shard.retrieve(list(rows), [DOC_ID], [VECTOR])
-        return [stored(p.id, p.payload, p.vector) for p in found]
-
-    def texts(self, rows: Sequence[int]) -> dict[int, str]:
-        with self._errors():
-            found = self._shard.retrieve(list(rows), [TEXT], False)
-        return {p.id: p.payload[TEXT] for p in found if TEXT in (p.payload or {})}
-
-    def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
-        qe = self._qe
-        among = qe.Filter(must=[qe.FieldCondition(DOC_ID, match=qe.MatchAny(list(doc_ids)))])
-        found: list[tuple[int, str]] = []
-        offset = None
-        while True:
-            with self._errors():
-                request = qe.ScrollRequest(offset=offset, limit=1024, filter=among, with_payload=[DOC_ID])
-                page, offset = self._shard.scroll(request)
-            found += [(p.id, p.payload[DOC_ID]) for p in page]
-            if offset is None:
-                return found
-
-    def ids_from(self, row: int, n: int) -> list[tuple[int, str]]:
-        with self._errors():
-            request = self._qe.ScrollRequest(offset=row, limit=n, with_payload=[DOC_ID])
-            page, _ = self._shard.scroll(request)
-        return [(p.id, p.payload[DOC_ID]) for p in page]
+            self._shard.update(qe.UpdateOperation.delete_points(list(rows)))
 
     def count(self) -> int:
         with self._errors():
-            return int(self._shard.count(self._qe.CountRequest(exact=True)))
+            return int(self._shard.count(qe.CountRequest(exact=True)))
+
+    def _retrieve(self, purpose: str, rows: Sequence[int], payload: Any, vector: Any = False) -> Sequence[Any]:
+        with self._errors():
+            return list(self._shard.retrieve(list(rows), payload, vector))
+
+    def _query(self, queries: Sequence[Query], n: int, payload: Any, vector: Any) -> Sequence[Sequence[Any]]:
+        answers = []
+        for terms, values in queries:
+            nearest = qe.Query.Nearest(qe.SparseVector(terms.tolist(), values.tolist()), using=VECTOR)
+            with self._errors():
+                request = qe.QueryRequest(limit=n, query=nearest, with_payload=payload, with_vector=vector)
+                answers.append(list(self._shard.query(request)))
+        return answers
+
+    def _scroll(self, purpose: str, offset: Any, limit: int, doc_ids: Collection[str] | None) -> tuple[Any, Any]:
+        only = None
+        if doc_ids is not None:
+            only = qe.Filter(must=[qe.FieldCondition(DOC_ID, match=qe.MatchAny(list(doc_ids)))])
+        with self._errors():
+            request = qe.ScrollRequest(offset=offset, limit=limit, filter=only, with_payload=[DOC_ID])
+            page, following = self._shard.scroll(request)
+        return page, following

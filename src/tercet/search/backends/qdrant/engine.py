@@ -1,34 +1,45 @@
-"""What an index asks of Qdrant, and where to find one: a server by its URL, or ``edge:PATH``, its engine in-process."""
+"""What an index asks of Qdrant: one collection of points, each a document with a sparse vector, or the marker.
+
+`server` and `edge` say how the client of a server and the engine in this process retrieve, query and scroll points;
+what becomes of the points is the same for both, and here.
+"""
 
 from __future__ import annotations
 
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Protocol, Self
-from urllib.parse import urlsplit
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import InputError
-from tercet.search.backends.qdrant.retrying import READING, Patience
-
 VECTOR: Final = "words"  # the name of the one sparse vector of a document
-DOC_ID, TEXT = "doc_id", "text"  # what a document's payload has
-EDGE: Final = "edge:"
-API_KEY: Final = "QDRANT_API_KEY"
+DOC_ID, TEXT = "doc_id", "text"  # the payload of a document
 MISSING: Final = "is not there"
+PAGE: Final = 1024  # points that are read, listed or removed by one request
 
 Terms = NDArray[np.int64]
 Values = NDArray[np.float32]
 Query = tuple[Terms, Values]
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How often something is tried, and the seconds in between: ``first``, twice that, and so on up to ``most``."""
+
+    attempts: int
+    first: float
+    most: float
+
+
+READING: Final = Patience(3, 0.1, 1.0)  # somebody waits for an answer
+WRITING: Final = Patience(10, 0.5, 20.0)  # a long upload sits out the restart of a server
+
+
 @dataclass(frozen=True, eq=False)
-class Point:
-    """A document on its way in, or the marker: a number, a sparse vector (empty for none) and what goes with it."""
+class QdrantPoint:
+    """A document on its way in, or the marker: a number, a sparse vector (empty for none) and its payload."""
 
     row: int
     terms: Terms
@@ -37,140 +48,134 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class StoredPoint:
     """A document as it comes back. ``score`` is 0 where it was not searched for."""
 
     row: int
     doc_id: str
     score: float
-    _vector: Any  # as either library gives it; most documents of a search are known already, so few are converted
+    _vector: Any  # as either library gives it; most documents of a search are remembered, so few are converted
+
+    @classmethod
+    def of(cls, point: Any, score: float = 0.0) -> Self:
+        """From the point that either library gives."""
+        doc_id = str((point.payload or {}).get(DOC_ID, ""))
+        return cls(int(point.id), doc_id, float(score), (point.vector or {}).get(VECTOR))
 
     def vector(self) -> tuple[Terms, Values]:
         """Its dimensions in ascending order, and their values."""
-        told = self._vector
-        terms = np.array([] if told is None else told.indices, dtype=np.int64)
-        values = np.array([] if told is None else told.values, dtype=np.float32)
+        vector = self._vector
+        terms = np.array([] if vector is None else vector.indices, dtype=np.int64)
+        values = np.array([] if vector is None else vector.values, dtype=np.float32)
         if (terms[1:] > terms[:-1]).all():
             return terms, values
         order = np.argsort(terms)
         return terms[order], values[order]
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """One collection. Every method may raise `EngineError`, after trying again where that may help."""
 
     url: str
     collection: str
 
+    @property
+    def where(self) -> str:
+        """The collection, as errors name it."""
+        return f"{self.url}, collection {self.collection!r}"
+
+    @abstractmethod
     def patient(self, patience: Patience) -> Self:
         """The same collection, for somebody with more or less time."""
-        ...
 
+    # -- the collection -----------------------------------------------------------------------------------------
+
+    @abstractmethod
     def problem(self) -> str | None:
         """Why this collection cannot be one of ours, by its configuration; `MISSING` where there is none."""
-        ...
 
+    @abstractmethod
     def create(self) -> None: ...
 
+    @abstractmethod
     def index_ids(self) -> None:
-        """Have ids found without looking at every document; may be asked for again."""
-        ...
+        """Index the payload field of ids, so that no search by id scans all documents; may be asked for again."""
 
+    @abstractmethod
     def drop(self) -> None: ...
 
-    def put(self, points: Sequence[Point]) -> None:
-        """Write points, also over others of the same number."""
-        ...
+    # -- points, as either library takes and gives them ---------------------------------------------------------
 
+    @abstractmethod
+    def put(self, points: Sequence[QdrantPoint]) -> None:
+        """Write points, also over others of the same number."""
+
+    @abstractmethod
     def delete(self, rows: Sequence[int]) -> None: ...
 
-    def payload(self, row: int) -> Mapping[str, Any] | None:
-        """What goes with one point; None where it is not there."""
-        ...
+    @abstractmethod
+    def count(self) -> int:
+        """How many points there are."""
 
-    def nearest(self, queries: Sequence[Query], n: int) -> list[list[Stored]]:
+    @abstractmethod
+    def _retrieve(self, purpose: str, rows: Sequence[int], payload: Any, vector: Any = False) -> Sequence[Any]:
+        """Points by number, those that are not there left out; ``purpose`` is what an error says was being done."""
+
+    @abstractmethod
+    def _query(self, queries: Sequence[Query], n: int, payload: Any, vector: Any) -> Sequence[Sequence[Any]]:
+        """For each query the n points with the largest inner products; see `nearest`."""
+
+    @abstractmethod
+    def _scroll(self, purpose: str, offset: Any, limit: int, doc_ids: Collection[str] | None) -> tuple[Any, Any]:
+        """A page of points in the order of their numbers, with those ids only, and the offset of the next page."""
+
+    # -- what an index asks of points ---------------------------------------------------------------------------
+
+    def payload(self, row: int) -> Mapping[str, Any] | None:
+        """The payload of one point; None where it is not there."""
+        points = self._retrieve("reading a point", [row], True)
+        return (points[0].payload or {}) if points else None
+
+    def nearest(self, queries: Sequence[Query], n: int) -> list[list[StoredPoint]]:
         """For each query the n documents with the largest inner products, largest first, in single precision.
 
         Those whose inner product is zero are left out.
         """
-        ...
+        answers = self._query(queries, n, [DOC_ID], [VECTOR])
+        return [[StoredPoint.of(point, point.score) for point in points] for points in answers]
 
     def nearest_rows(self, query: Query, n: int) -> NDArray[np.int64]:
         """The same for one query, numbers only."""
-        ...
+        [points] = self._query([query], n, False, False)
+        return np.array([point.id for point in points], dtype=np.int64)
 
-    def fetch(self, rows: Sequence[int]) -> list[Stored]:
+    def fetch(self, rows: Sequence[int]) -> list[StoredPoint]:
         """Documents by number, in any order; those that are not there are left out."""
-        ...
+        return [StoredPoint.of(point) for point in self._retrieve("reading documents", rows, [DOC_ID], [VECTOR])]
 
-    def texts(self, rows: Sequence[int]) -> dict[int, str]: ...
+    def texts(self, rows: Sequence[int]) -> dict[int, str]:
+        """Texts by number, of those documents that have one."""
+        points = self._retrieve("reading texts", rows, [TEXT])
+        return {int(point.id): point.payload[TEXT] for point in points if TEXT in (point.payload or {})}
 
     def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
         """Numbers and ids of the documents with some ids."""
-        ...
+        numbered: list[tuple[int, str]] = []
+        offset: Any = None
+        while True:
+            page, offset = self._scroll("looking for ids", offset, PAGE, doc_ids)
+            numbered += _numbered(page)
+            if offset is None:
+                return numbered
 
     def ids_from(self, row: int, n: int) -> list[tuple[int, str]]:
         """Numbers and ids of the first n documents from a number on."""
-        ...
-
-    def count(self) -> int:
-        """How many points there are."""
-        ...
+        page, _ = self._scroll("listing ids", row, n, None)
+        return _numbered(page)
 
 
-def normal_url(url: Any) -> str:
-    """A URL as a folder keeps it: the path of ``edge:PATH`` is made absolute.
-
-    Examples
-    --------
-    >>> normal_url("http://localhost:6333/")
-    'http://localhost:6333'
-    """
-    if not isinstance(url, str) or not url:
-        raise InputError(f"url is {url!r}; expected one like http://localhost:6333, or edge:PATH")
-    if url.startswith(EDGE):
-        if not url.removeprefix(EDGE):
-            raise InputError(f"url is {url!r}; expected a path after {EDGE}")
-        return EDGE + str(Path(url.removeprefix(EDGE)).absolute())
-    try:
-        parts = urlsplit(url)
-        named = parts.hostname
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"url is {url!r}, which is none: {error}") from error
-    if parts.scheme not in ("http", "https") or not named or parts.query or parts.fragment:
-        raise InputError(f"url is {url!r}; expected one like http://localhost:6333, or edge:PATH")
-    if parts.username is not None or parts.password is not None:
-        raise InputError(f"url must not hold a password, since it is written to disk; set {API_KEY} instead")
-    return url.rstrip("/")
-
-
-def connect(url: str, collection: str, api_key: str | None = None, patience: Patience = READING) -> Engine:
-    """The collection of that name; whether it exists is for `Engine.problem` to say.
-
-    The key of a server is taken from the variable QDRANT_API_KEY where none is given; it is never written to disk.
-    """
-    url = normal_url(url)
-    check_collection(collection)
-    if url.startswith(EDGE):
-        from tercet.search.backends.qdrant.edge import EdgeEngine
-
-        return EdgeEngine(url, collection)
-    from tercet.search.backends.qdrant.server import ServerEngine
-
-    return ServerEngine.connect(url, collection, api_key or os.environ.get(API_KEY) or None, patience)
-
-
-def check_collection(name: Any) -> None:
-    # What both take: it is part of a URL, and for edge the name of a folder.
-    right = isinstance(name, str) and 0 < len(name) <= 200 and name.replace("-", "").replace("_", "").isalnum()
-    if not right or not name.isascii():
-        raise InputError(f"collection is {name!r}; expected letters, digits, - and _, at most 200")
-
-
-def stored(row: Any, payload: Any, vectors: Any, score: float = 0.0) -> Stored:
-    """A document from what either library gives."""
-    return Stored(int(row), str((payload or {}).get(DOC_ID, "")), float(score), (vectors or {}).get(VECTOR))
+def _numbered(page: Sequence[Any]) -> list[tuple[int, str]]:
+    return [(int(point.id), point.payload[DOC_ID]) for point in page]
 
 
 def config_problem(dense: Any, sparse: Any) -> str | None:
@@ -180,8 +185,8 @@ def config_problem(dense: Any, sparse: Any) -> str | None:
     names = sorted(sparse or {})
     if names != [VECTOR]:
         return f"has the sparse vectors {names}; ours have {[VECTOR]}"
-    own = sparse[VECTOR] or {}
-    kind = (own.get("index") or {}).get("datatype") or own.get("datatype")
-    if own.get("modifier") not in (None, "none") or kind not in (None, "float32"):
-        return f"changes values: modifier {own.get('modifier')!r}, datatype {kind!r}"
+    config = sparse[VECTOR] or {}
+    datatype = (config.get("index") or {}).get("datatype") or config.get("datatype")
+    if config.get("modifier") not in (None, "none") or datatype not in (None, "float32"):
+        return f"changes values: modifier {config.get('modifier')!r}, datatype {datatype!r}"
     return None

@@ -12,23 +12,31 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from tercet._validate import check_integer
 from tercet.errors import BundleError, InputError
 from tercet.fitting.model import TextModel
-from tercet.search.backends.qdrant.batches import Batches, batches_of_rows, batches_of_texts
-from tercet.search.backends.qdrant.engine import MISSING, Engine, check_collection, connect, normal_url
-from tercet.search.backends.qdrant.folder import UPLOAD, Place, QdrantFolder, Upload
-from tercet.search.backends.qdrant.marker import Limits, Marker, first_row, own_marker, read_marker, refuse_taken
-from tercet.search.backends.qdrant.retrying import WRITING
-from tercet.search.backends.qdrant.uploading import Uploader
+from tercet.search.backends.qdrant.connection import check_collection, connect, normal_url
+from tercet.search.backends.qdrant.engine import MISSING, PAGE, WRITING, Engine
+from tercet.search.backends.qdrant.records import (
+    Marker,
+    QdrantFolder,
+    QdrantLimits,
+    QdrantPlace,
+    Upload,
+    first_row,
+    own_marker,
+    read_marker,
+    refuse_taken,
+)
+from tercet.search.backends.qdrant.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
 from tercet.search.backends.qdrant.view import Memory, QdrantView
-from tercet.search.base import BaseIndex, check_model, checked_count, n_terms, same_words, weights_of
+from tercet.search.base import BaseIndex, check_model, n_terms, same_words, weights_of
 from tercet.search.documents import Docs, Progress
-from tercet.search.folder import check_fits, vectoriser_fingerprint
+from tercet.search.folder import UPLOAD, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
 from tercet.weights import Weights
 
 BATCH_DOCS: Final = 256
-_AT_ONCE: Final = 1024
 
 
 class QdrantIndex(BaseIndex):
@@ -56,7 +64,7 @@ class QdrantIndex(BaseIndex):
     ['a', 'b']
     """
 
-    def __init__(self, model: TextModel | Weights, folder: QdrantFolder, place: Place, view: QdrantView) -> None:
+    def __init__(self, model: TextModel | Weights, folder: QdrantFolder, place: QdrantPlace, view: QdrantView) -> None:
         self._model, self._folder, self._place = model, folder, place
         self._view: QdrantView = view
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
@@ -132,7 +140,7 @@ class QdrantIndex(BaseIndex):
         folder = QdrantFolder(path)
         name = default_collection(folder.path) if collection is None else collection
         check_collection(name)
-        checked_count(batch_docs, "batch_docs")
+        check_integer(batch_docs, "batch_docs")
         scorer = Scorer(weights_of(model))
         engine = connect(url, name, api_key)
         folder.prepare()
@@ -140,7 +148,7 @@ class QdrantIndex(BaseIndex):
             with folder.writing():
                 kept = folder.write_model(model)
                 factors = scorer.fingerprint
-                place = Place(normal_url(url), name, "", vectoriser_fingerprint(model), factors, *kept)
+                place = QdrantPlace(normal_url(url), name, "", vectoriser_fingerprint(model), factors, *kept)
                 patient = engine.patient(WRITING)
                 upload = _begun(folder, place, patient, keep_texts, batch_docs)
                 marker = _collection_for(upload, patient, n_terms(model), scorer.n_components)
@@ -236,16 +244,16 @@ class QdrantIndex(BaseIndex):
         with self._writing() as engine:
             marker = own_marker(engine, self._place.index)
             gone: list[int] = []
-            for start in range(0, len(listed), _AT_ONCE):
-                some = listed[start : start + _AT_ONCE]
-                found = engine.rows_of([each for each in some if isinstance(each, str)])
-                missing = set(some) - {doc_id for _, doc_id in found}
+            for start in range(0, len(listed), PAGE):
+                page = listed[start : start + PAGE]
+                numbered = engine.rows_of([doc_id for doc_id in page if isinstance(doc_id, str)])
+                missing = set(page) - {doc_id for _, doc_id in numbered}
                 if missing:
-                    first = next(each for each in some if each in missing)
+                    first = next(doc_id for doc_id in page if doc_id in missing)
                     raise InputError(f"there is no document {first!r} among the {len(self):,} of the index")
-                gone += [row for row, _ in found]
-            for start in range(0, len(gone), _AT_ONCE):
-                engine.delete(gone[start : start + _AT_ONCE])
+                gone += [row for row, _ in numbered]
+            for start in range(0, len(gone), PAGE):
+                engine.delete(gone[start : start + PAGE])
             after = marker.with_rows_taken(max(gone, default=0) + 1)
             engine.put([after.point()])
             self._view = _viewed(self._view.engine, after, self._view.scorer, self._view.memory)
@@ -288,7 +296,7 @@ def default_collection(path: Path) -> str:
     return "tercet-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "index")
 
 
-def _begun(folder: QdrantFolder, place: Place, engine: Engine, keep_texts: bool, batch_docs: int) -> Upload:
+def _begun(folder: QdrantFolder, place: QdrantPlace, engine: Engine, keep_texts: bool, batch_docs: int) -> Upload:
     """The upload to go on with, or a new one into a collection that is not there."""
     upload, before = folder.upload(), folder.place_or_none()
     if upload is not None:
@@ -305,13 +313,13 @@ def _begun(folder: QdrantFolder, place: Place, engine: Engine, keep_texts: bool,
             f"{folder.path} is an index in the collection {before.collection!r} at {before.url}; name that one to "
             "replace it, or another folder"
         )
-    found = read_marker(engine) if before is not None else None
-    if before is not None and found is not None and found.index == before.index:
+    marker = read_marker(engine) if before is not None else None
+    if before is not None and marker is not None and marker.index == before.index:
         engine.drop()
     else:
         refuse_taken(engine)
-    own = replace(place, index=secrets.token_hex(16))
-    upload = Upload("build", own, keep_texts, batch_docs, first_row(own.index), 0, "", Limits())
+    place = replace(place, index=secrets.token_hex(16))
+    upload = Upload("build", place, keep_texts, batch_docs, first_row(place.index), 0, "", QdrantLimits())
     folder.keep(upload)  # before the collection, so that one without a marker is known to be ours
     return upload
 
@@ -330,8 +338,7 @@ def _collection_for(upload: Upload, engine: Engine, words: int, n_components: in
         if read_marker(engine) is None:
             engine.index_ids()
             engine.put([marker.point()])  # last, so that where it is nothing is missing
-    found = own_marker(engine, place.index)
-    return replace(marker, limits=found.limits)
+    return replace(marker, limits=own_marker(engine, place.index).limits)
 
 
 def _viewed(engine: Engine, marker: Marker, scorer: Scorer, memory: Memory | None = None) -> QdrantView:
@@ -341,7 +348,7 @@ def _viewed(engine: Engine, marker: Marker, scorer: Scorer, memory: Memory | Non
 def _free_row(engine: Engine, marker: Marker) -> int:
     """A number that no document has or had; uploads that were given up may have left some."""
     row = marker.next_row
-    while page := engine.ids_from(row, _AT_ONCE):
+    while page := engine.ids_from(row, PAGE):
         row = page[-1][0] + 1
     return row
 

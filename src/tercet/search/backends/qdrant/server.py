@@ -1,29 +1,31 @@
-"""A Qdrant server, through qdrant-client."""
+"""A Qdrant server, through qdrant-client; what a network or a busy server spoils is tried again."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import Any, Final, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+import httpx
+from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from tercet.errors import EngineError, MissingExtraError
+from tercet.errors import EngineError
 from tercet.search.backends.qdrant.engine import (
     DOC_ID,
     MISSING,
-    TEXT,
     VECTOR,
-    Point,
+    Engine,
+    Patience,
+    QdrantPoint,
     Query,
-    Stored,
     config_problem,
-    stored,
 )
-from tercet.search.backends.qdrant.retrying import Passing, Patience, retried
 
 T = TypeVar("T")
 
@@ -31,12 +33,47 @@ T = TypeVar("T")
 OLDEST, BEFORE = (1, 10), (2, 0)
 _TIMEOUT_SECONDS: Final = 60
 _PASSING_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
-_AT_ONCE: Final = 1024
 
 _log = logging.getLogger(__name__)
 
 
-class ServerEngine:
+class Passing(Exception):
+    """A failure that may be gone at the next attempt; ``after`` is how many seconds the server asked to wait."""
+
+    def __init__(self, problem: str, after: float = 0.0) -> None:
+        super().__init__(problem)
+        self.after = after
+
+
+def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience) -> T:
+    """Exponential backoff: ``call()``, tried again after each `Passing` failure; the last of them is an `EngineError`.
+
+    The pauses double from one to the next, see `Patience`.
+    """
+    waited = 0.0
+    for attempt in range(1, patience.attempts + 1):
+        try:
+            return call()
+        except Passing as problem:
+            if attempt == patience.attempts:
+                raise EngineError(
+                    f"{where} does not answer: {purpose} was tried {patience.attempts} times, with {waited:.1f} s of "
+                    f"waiting in between; the last time: {problem}"
+                ) from problem
+            # Many clients of a server that comes back must not all ask at the same moment.
+            seconds = min(patience.most, patience.first * 2 ** (attempt - 1)) * random.uniform(0.75, 1.0)
+            seconds = max(seconds, min(problem.after, patience.most))
+            _log.info("%s: %s: %s; trying again in %.2f s", where, purpose, problem, seconds)
+            waited += seconds
+            pause(seconds)
+    raise AssertionError("attempts is at least 1")
+
+
+def pause(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+class ServerEngine(Engine):
     """A collection of a server. Threads may share it."""
 
     def __init__(self, client: Any, url: str, collection: str, patience: Patience) -> None:
@@ -46,43 +83,32 @@ class ServerEngine:
     @classmethod
     def connect(cls, url: str, collection: str, api_key: str | None, patience: Patience) -> Self:
         """Reach a server and see that its version is one that we support."""
-        try:
-            from qdrant_client import QdrantClient
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("qdrant-client", "qdrant", "an index on Qdrant") from error
         # The version is looked at below, with an error instead of a warning from a thread.
         client = QdrantClient(url=url, api_key=api_key, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
-        made = cls(client, url, collection, patience)
-        made._check_version()
-        return made
+        engine = cls(client, url, collection, patience)
+        engine._check_version()
+        return engine
 
     def patient(self, patience: Patience) -> Self:
-        found = copy(self)
-        found._patience = patience
-        return found
+        engine = copy(self)
+        engine._patience = patience
+        return engine
 
     def _check_version(self) -> None:
-        from qdrant_client.http.exceptions import UnexpectedResponse
-
-        what = "asking for its version"
+        version = str(self._ask("asking for its version", self._client.info).version)
         try:
-            found = str(self._ask(what, self._client.info).version)
-        except UnexpectedResponse as error:
-            raise self._refused(what, error) from error
-        try:
-            major, minor = (int(each) for each in found.split(".")[:2])
+            major, minor = (int(number) for number in version.split(".")[:2])
         except ValueError as error:
-            raise EngineError(f"{self.url} says that its version is {found!r}; is it a Qdrant server?") from error
+            raise EngineError(f"{self.url} says that its version is {version!r}; is it a Qdrant server?") from error
         if not OLDEST <= (major, minor) < BEFORE:
             raise EngineError(
-                f"{self.url} is Qdrant {found}; supported are {OLDEST[0]}.{OLDEST[1]} and later, before {BEFORE[0]}.0"
+                f"{self.url} is Qdrant {version}; supported are {OLDEST[0]}.{OLDEST[1]} and later, before {BEFORE[0]}.0"
             )
 
-    def _ask(self, what: str, call: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call the client; what a network or a busy server spoils is tried again."""
-        import httpx
-        from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
-        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+    def _ask(
+        self, purpose: str, call: Callable[..., T], *args: Any, allowed: Collection[int] = (), **options: Any
+    ) -> T:
+        """Call the client, again where that may help. A refusal is an error, unless its status is ``allowed``."""
 
         def once() -> T:
             try:
@@ -98,49 +124,33 @@ class ServerEngine:
             except ResponseHandlingException as error:
                 if isinstance(error.source, httpx.TransportError | OSError):
                     raise Passing(f"{type(error.source).__name__}: {error.source}") from error
-                raise EngineError(f"{self.url}: {what}: the answer cannot be understood: {error.source}") from error
-
-        return retried(once, what, self.url, self._patience)
-
-    def _of(self, what: str, call: Callable[..., T], *args: Any, **options: Any) -> T:
-        """`_ask` where any refusal is an error."""
-        from qdrant_client.http.exceptions import UnexpectedResponse
+                raise EngineError(f"{self.url}: {purpose}: the answer cannot be understood: {error.source}") from error
 
         try:
-            return self._ask(what, call, self.collection, *args, **options)
+            return retried(once, purpose, self.url, self._patience)
         except UnexpectedResponse as error:
-            raise self._refused(what, error) from error
-
-    def _refused(self, what: str, error: Any) -> EngineError:
-        hint = "; set QDRANT_API_KEY" if error.status_code in (401, 403) else ""
-        said = f"status {error.status_code}: {_reason(error.content)}{hint}"
-        return EngineError(f"{self.url}, collection {self.collection!r}: {what}: {said}")
+            if error.status_code in allowed:
+                raise
+            hint = "; set QDRANT_API_KEY" if error.status_code in (401, 403) else ""
+            reason = f"status {error.status_code}: {_reason(error.content)}{hint}"
+            raise EngineError(f"{self.where}: {purpose}: {reason}") from error
 
     # -- the collection -----------------------------------------------------------------------------------------
 
     def problem(self) -> str | None:
-        from qdrant_client.http.exceptions import UnexpectedResponse
-
-        what = "looking at the collection"
         try:
-            found = self._ask(what, self._client.get_collection, self.collection)
-        except UnexpectedResponse as error:
-            if error.status_code == 404:
-                return MISSING
-            raise self._refused(what, error) from error
-        params = found.config.params.model_dump(mode="json")
+            info = self._ask("looking at the collection", self._client.get_collection, self.collection, allowed={404})
+        except UnexpectedResponse:
+            return MISSING
+        params = info.config.params.model_dump(mode="json")
         return config_problem(params.get("vectors"), params.get("sparse_vectors"))
 
     def create(self) -> None:
-        from qdrant_client import models
-        from qdrant_client.http.exceptions import UnexpectedResponse
-
-        what = "creating the collection"
-        asked = 0
+        attempts = 0
 
         def make() -> None:
-            nonlocal asked
-            asked += 1
+            nonlocal attempts
+            attempts += 1
             try:
                 self._client.create_collection(
                     self.collection,
@@ -149,28 +159,21 @@ class ServerEngine:
                 )
             except UnexpectedResponse as error:
                 # An attempt whose answer was lost may have made it.
-                if error.status_code != 409 or asked == 1:
+                if error.status_code != 409 or attempts == 1:
                     raise
 
-        try:
-            self._ask(what, make)
-        except UnexpectedResponse as error:
-            raise self._refused(what, error) from error
+        self._ask("creating the collection", make)
 
     def index_ids(self) -> None:
-        from qdrant_client import models
-
         schema = models.PayloadSchemaType.KEYWORD
-        self._of("indexing the ids", self._client.create_payload_index, DOC_ID, schema, wait=True)
+        self._ask("indexing the ids", self._client.create_payload_index, self.collection, DOC_ID, schema, wait=True)
 
     def drop(self) -> None:
-        self._of("removing the collection", self._client.delete_collection)
+        self._ask("removing the collection", self._client.delete_collection, self.collection)
 
     # -- points -------------------------------------------------------------------------------------------------
 
-    def put(self, points: Sequence[Point]) -> None:
-        from qdrant_client import models
-
+    def put(self, points: Sequence[QdrantPoint]) -> None:
         made = [
             models.PointStruct(
                 id=point.row,
@@ -181,29 +184,23 @@ class ServerEngine:
             )
             for point in points
         ]
-        self._of(f"writing {len(made)} points", self._client.upsert, made, wait=True)
+        self._ask(f"writing {len(made)} points", self._client.upsert, self.collection, made, wait=True)
 
     def delete(self, rows: Sequence[int]) -> None:
-        from qdrant_client import models
-
         selected = models.PointIdsList(points=list(rows))
-        self._of(f"removing {len(rows)} points", self._client.delete, selected, wait=True)
+        self._ask(f"removing {len(rows)} points", self._client.delete, self.collection, selected, wait=True)
 
-    def payload(self, row: int) -> Mapping[str, Any] | None:
-        found = self._of("reading a point", self._client.retrieve, [row], with_payload=True)
-        return (found[0].payload or {}) if found else None
+    def count(self) -> int:
+        return int(self._ask("counting", self._client.count, self.collection, exact=True).count)
 
-    def nearest(self, queries: Sequence[Query], n: int) -> list[list[Stored]]:
-        found = self._query(queries, n, [DOC_ID], [VECTOR])
-        return [[stored(p.id, p.payload, p.vector, p.score) for p in each] for each in found]
+    def _retrieve(self, purpose: str, rows: Sequence[int], payload: Any, vector: Any = False) -> Sequence[Any]:
+        retrieve = self._client.retrieve
+        points: Sequence[Any] = self._ask(
+            purpose, retrieve, self.collection, list(rows), with_payload=payload, with_vectors=vector
+        )
+        return points
 
-    def nearest_rows(self, query: Query, n: int) -> NDArray[np.int64]:
-        [found] = self._query([query], n, False, False)
-        return np.array([p.id for p in found], dtype=np.int64)
-
-    def _query(self, queries: Sequence[Query], n: int, payload: Any, vector: Any) -> list[list[Any]]:
-        from qdrant_client import models
-
+    def _query(self, queries: Sequence[Query], n: int, payload: Any, vector: Any) -> Sequence[Sequence[Any]]:
         # Without exact, several shards are asked for as many documents as chance says will do: some may be missing.
         common: dict[str, Any] = {"using": VECTOR, "limit": n, "params": models.SearchParams(exact=True)}
         requests = [
@@ -215,43 +212,17 @@ class ServerEngine:
             )
             for terms, values in queries
         ]
-        return [list(each.points) for each in self._of("searching", self._client.query_batch_points, requests)]
+        answers = self._ask("searching", self._client.query_batch_points, self.collection, requests)
+        return [answer.points for answer in answers]
 
-    def fetch(self, rows: Sequence[int]) -> list[Stored]:
-        found = self._of(
-            "reading documents", self._client.retrieve, list(rows), with_payload=[DOC_ID], with_vectors=[VECTOR]
-        )
-        return [stored(p.id, p.payload, p.vector) for p in found]
-
-    def texts(self, rows: Sequence[int]) -> dict[int, str]:
-        found = self._of("reading texts", self._client.retrieve, list(rows), with_payload=[TEXT])
-        return {int(p.id): p.payload[TEXT] for p in found if TEXT in (p.payload or {})}
-
-    def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
-        from qdrant_client import models
-
-        among = models.Filter(must=[models.FieldCondition(key=DOC_ID, match=models.MatchAny(any=list(doc_ids)))])
-        found: list[tuple[int, str]] = []
-        offset: Any = None
-        while True:
-            page, offset = self._of(
-                "looking for ids",
-                self._client.scroll,
-                scroll_filter=among,
-                limit=_AT_ONCE,
-                offset=offset,
-                with_payload=[DOC_ID],
-            )
-            found += [(int(p.id), p.payload[DOC_ID]) for p in page]
-            if offset is None:
-                return found
-
-    def ids_from(self, row: int, n: int) -> list[tuple[int, str]]:
-        page, _ = self._of("listing ids", self._client.scroll, limit=n, offset=row, with_payload=[DOC_ID])
-        return [(int(p.id), p.payload[DOC_ID]) for p in page]
-
-    def count(self) -> int:
-        return int(self._of("counting", self._client.count, exact=True).count)
+    def _scroll(self, purpose: str, offset: Any, limit: int, doc_ids: Collection[str] | None) -> tuple[Any, Any]:
+        only = None
+        if doc_ids is not None:
+            match = models.MatchAny(any=list(doc_ids))
+            only = models.Filter(must=[models.FieldCondition(key=DOC_ID, match=match)])
+        options = {"scroll_filter": only, "limit": limit, "offset": offset, "with_payload": [DOC_ID]}
+        page, following = self._ask(purpose, self._client.scroll, self.collection, **options)
+        return page, following
 
 
 def _reason(content: bytes) -> str:

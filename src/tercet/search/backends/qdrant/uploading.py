@@ -1,23 +1,120 @@
-"""The upload: batch after batch, each acknowledged and noted, so that it can go on where it was."""
+"""The upload: documents in batches, each acknowledged and noted, so that it can go on where it was."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from tercet.errors import BundleError, InputError
-from tercet.search.backends.qdrant.batches import Batch, Batches, points_of
-from tercet.search.backends.qdrant.engine import TEXT, Engine, Point
-from tercet.search.backends.qdrant.folder import UPLOAD, QdrantFolder, Upload
-from tercet.search.backends.qdrant.marker import Marker
-from tercet.search.documents import Progress
+from tercet.fitting.model import TextModel
+from tercet.search.backends.qdrant.engine import DOC_ID, PAGE, TEXT, Engine, QdrantPoint
+from tercet.search.backends.qdrant.records import Marker, QdrantFolder, Upload
+from tercet.search.documents import Docs, Progress, canonical, checked_documents, next_documents
+from tercet.search.folder import UPLOAD
 from tercet.search.scorer import Scorer
 
-_AT_ONCE: Final = 1024
 _REQUEST_BYTES: Final = 8 * 2**20  # servers take 32 MB unless they are told otherwise
 _BYTES_OF_A_VALUE: Final = 32  # of a dimension and its value, in JSON
+
+
+# -- batches --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some documents: ids, texts where they are kept, how to get their rows, and a SHA-256 that stands for them.
+
+    Rows are made only for batches that are sent.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str] | None
+    rows: Callable[[], sparse.csr_array]
+    digest: bytes
+
+
+Batches = Callable[[int], Iterator[Batch]]  # given how many documents one has
+
+
+def batches_of_texts(docs: Docs, model: TextModel, keep_texts: bool) -> Batches:
+    """Of a mapping from id to text, or of an iterable of both, which is read once."""
+
+    def batches(size: int) -> Iterator[Batch]:
+        pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
+        done = 0
+        while block := next_documents(pairs, size, done):
+            ids, texts = zip(*block, strict=True)
+            digest = _digest_of(*(part.encode("utf-8") for pair in block for part in pair))
+            yield Batch(ids, texts if keep_texts else None, partial(_vectors, model, texts), digest)
+            done += len(block)
+
+    return batches
+
+
+def batches_of_rows(ids: Sequence[str], D: Any, n_terms: int, texts: Sequence[str] | None) -> Batches:
+    """Of documents that are vectors already."""
+    D = checked_documents(ids, D, n_terms, texts)
+
+    def batches(size: int) -> Iterator[Batch]:
+        for start in range(0, D.shape[0], size):
+            part = slice(start, start + size)
+            rows = D[part]
+            arrays = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32))
+            words = [word.encode("utf-8") for word in (*ids[part], *(texts[part] if texts is not None else ()))]
+            digest = _digest_of(*words, *(array.tobytes() for array in arrays))
+            yield Batch(ids[part], None if texts is None else texts[part], partial(_same, rows), digest)
+
+    return batches
+
+
+def _vectors(model: TextModel, texts: Sequence[str]) -> sparse.csr_array:
+    return canonical(model.docs(texts))
+
+
+def _same(D: sparse.csr_array) -> sparse.csr_array:
+    return D
+
+
+def _digest_of(*parts: bytes) -> bytes:
+    """SHA-256 of parts, each with its length in front, so that it differs wherever a part does."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+def points_of(
+    batch: Batch, D: sparse.csr_array, factors: NDArray[np.float32] | None, first_row: int, marker: Marker
+) -> list[QdrantPoint]:
+    """Documents as points: words, then latent dimensions, then the one that says that there is a known word.
+
+    A document without a known word has no vector, so it is never found and only known by its id.
+    """
+    if D.nnz and D.data.min() < 0:
+        i = int(np.searchsorted(D.indptr, np.flatnonzero(D.data < 0)[0], side="right")) - 1
+        raise InputError(f"document {batch.ids[i]!r} has negative values, which an index on Qdrant does not take")
+    points = []
+    for i, doc_id in enumerate(batch.ids):
+        entries = slice(D.indptr[i], D.indptr[i + 1])
+        terms, values = D.indices[entries].astype(np.int64), D.data[entries].astype(np.float32)
+        if factors is not None and terms.size:
+            components = np.flatnonzero(factors[i])
+            terms = np.concatenate([terms, marker.n_terms + components, [marker.always]])
+            values = np.concatenate([values, factors[i, components], np.ones(1, dtype=np.float32)])
+        payload = {DOC_ID: doc_id} | ({TEXT: batch.texts[i]} if batch.texts is not None else {})
+        points.append(QdrantPoint(first_row + i, terms, values, payload))
+    return points
+
+
+# -- sending them ---------------------------------------------------------------------------------------------------
 
 
 class Uploader:
@@ -49,7 +146,7 @@ class Uploader:
         digest = hashlib.sha256()
         done, noted, sending = 0, self.upload, False
         for batch in self.batches(noted.batch_docs):
-            digest.update(batch.told)
+            digest.update(batch.digest)
             if done < noted.sent:
                 done += len(batch.ids)
                 if done > noted.sent or (done == noted.sent and digest.hexdigest() != noted.digest):
@@ -72,9 +169,9 @@ class Uploader:
 
     def _remove_unnoted(self) -> None:
         """Remove what an upload that was interrupted sent and did not note; what follows now may be other documents."""
-        found = self.engine.ids_from(self.upload.first_row + self.upload.sent, self.upload.batch_docs)
-        if found:
-            self.engine.delete([row for row, _ in found])
+        unnoted = self.engine.ids_from(self.upload.first_row + self.upload.sent, self.upload.batch_docs)
+        if unnoted:
+            self.engine.delete([row for row, _ in unnoted])
 
     def _send_batch(self, batch: Batch, first_row: int) -> None:
         self._check_ids(batch.ids)
@@ -86,8 +183,8 @@ class Uploader:
             # Before the documents, so that no search takes them for smaller than they are.
             self.marker = replace(self.marker, limits=limits)
             self.engine.put([self.marker.point()])
-        for some in _portions(points):
-            self.engine.put(some)
+        for request in _requests(points):
+            self.engine.put(request)
 
     def _check_ids(self, ids: Sequence[str]) -> None:
         """Ids must differ; where documents are added, they must differ from those that are there, too."""
@@ -103,8 +200,8 @@ class Uploader:
 
     def _remove_replaced(self, done: int) -> None:
         first, end = self.upload.first_row, self.upload.first_row + done
-        for start in range(first, end, _AT_ONCE):
-            ids = [doc_id for row, doc_id in self.engine.ids_from(start, min(_AT_ONCE, end - start)) if row < end]
+        for start in range(first, end, PAGE):
+            ids = [doc_id for row, doc_id in self.engine.ids_from(start, min(PAGE, end - start)) if row < end]
             old = [row for row, _ in self.engine.rows_of(ids) if row < first] if ids else []
             if old:
                 self.engine.delete(old)
@@ -115,21 +212,21 @@ class Uploader:
         else:
             first = self.upload.first_row
             end = first + self.upload.sent + self.upload.batch_docs
-            for start in range(first, end, _AT_ONCE):
-                self.engine.delete(list(range(start, min(start + _AT_ONCE, end))))
+            for start in range(first, end, PAGE):
+                self.engine.delete(list(range(start, min(start + PAGE, end))))
             self.engine.put([self.marker.with_rows_taken(end).point()])
         self.folder.forget_upload()
 
 
-def _portions(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
+def _requests(points: Sequence[QdrantPoint]) -> Iterator[Sequence[QdrantPoint]]:
     """Points in requests that a server takes: long texts make a batch of many too large."""
     start, size = 0, 0
-    for at, point in enumerate(points):
-        own = _BYTES_OF_A_VALUE * point.terms.size + 2 * len(point.payload.get(TEXT, "").encode("utf-8"))
-        if at > start and size + own > _REQUEST_BYTES:
-            yield points[start:at]
-            start, size = at, 0
-        size += own
+    for i, point in enumerate(points):
+        point_bytes = _BYTES_OF_A_VALUE * point.terms.size + 2 * len(point.payload.get(TEXT, "").encode("utf-8"))
+        if i > start and size + point_bytes > _REQUEST_BYTES:
+            yield points[start:i]
+            start, size = i, 0
+        size += point_bytes
     yield points[start:]
 
 

@@ -1,0 +1,68 @@
+"""Where a collection is: on a server by its URL, or by ``edge:PATH`` in Qdrant's engine in this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tercet.errors import InputError, MissingExtraError
+from tercet.search.backends.qdrant.engine import READING, Engine, Patience
+
+EDGE: Final = "edge:"
+API_KEY: Final = "QDRANT_API_KEY"
+
+
+def connect(url: str, collection: str, api_key: str | None = None, patience: Patience = READING) -> Engine:
+    """The collection of that name; whether it exists is for `Engine.problem` to say.
+
+    The key of a server is taken from the variable QDRANT_API_KEY where none is given; it is never written to disk.
+    """
+    url = normal_url(url)
+    check_collection(collection)
+    if url.startswith(EDGE):
+        try:
+            from tercet.search.backends.qdrant.edge import EdgeEngine
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("qdrant-edge-py", "qdrant", "a url that begins with edge:") from error
+        return EdgeEngine(url, Path(url.removeprefix(EDGE)) / collection)
+    try:
+        from tercet.search.backends.qdrant.server import ServerEngine
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("qdrant-client", "qdrant", "an index on Qdrant") from error
+    return ServerEngine.connect(url, collection, api_key or os.environ.get(API_KEY) or None, patience)
+
+
+def normal_url(url: Any) -> str:
+    """A URL as a folder keeps it: the path of ``edge:PATH`` is made absolute.
+
+    Examples
+    --------
+    >>> normal_url("http://localhost:6333/")
+    'http://localhost:6333'
+    """
+    if not isinstance(url, str) or not url:
+        raise InputError(f"url is {url!r}; expected one like http://localhost:6333, or edge:PATH")
+    if url.startswith(EDGE):
+        if not url.removeprefix(EDGE):
+            raise InputError(f"url is {url!r}; expected a path after {EDGE}")
+        return EDGE + str(Path(url.removeprefix(EDGE)).absolute())
+    try:
+        parts = urlsplit(url)
+        hostname = parts.hostname
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"url is {url!r}, which is none: {error}") from error
+    if parts.scheme not in ("http", "https") or not hostname or parts.query or parts.fragment:
+        raise InputError(f"url is {url!r}; expected one like http://localhost:6333, or edge:PATH")
+    if parts.username is not None or parts.password is not None:
+        raise InputError(f"url must not hold a password, since it is written to disk; set {API_KEY} instead")
+    return url.rstrip("/")
+
+
+def check_collection(name: Any) -> None:
+    # What both take: it is part of a URL, and for edge the name of a folder.
+    right = isinstance(name, str) and 0 < len(name) <= 200 and name.replace("-", "").replace("_", "").isalnum()
+    if not right or not name.isascii():
+        raise InputError(f"collection is {name!r}; expected letters, digits, - and _, at most 200")
