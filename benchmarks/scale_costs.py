@@ -166,7 +166,7 @@ def job_fit(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
     source = SampledSource(LabelSampler(y), n_steps, random_state=seed)
     with (clock := Clock()).running():
         ranker.fit(vectors.docs, source)
-    meta, arrays = ranker._state.meta(), ranker._state.arrays()
+    meta, arrays = ranker._state.to_state()
     return {
         "seconds": clock.wall,
         "steps": n_steps,

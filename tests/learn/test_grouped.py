@@ -18,7 +18,6 @@ from tercet.kernels import grouped as grouped_kernels
 from tercet.learn import grouped as grouped_module
 from tercet.learn.grouped import GroupedState
 from tercet.learn.state import rates
-from tercet.store import Fields
 
 N_TERMS = 70  # four cache lines of a group and a short one
 both = pytest.mark.parametrize("by", ["rows", "columns"])
@@ -330,18 +329,17 @@ def test_the_grouping_cannot_change_while_learning_on():
 @pytest.mark.parametrize(
     ("meta", "arrays", "message"),
     [
-        ({"by": "words"}, {}, "neither rows nor columns"),
+        ({"by": "words"}, {}, "state.by is 'words' .*; expected one of 'rows', 'columns'"),
         ({}, {"order": np.zeros(N_TERMS, dtype=np.int32)}, "no permutation"),
         ({"n_groups": 3}, {}, "not rising numbers below 3"),
-        ({}, {"living": np.array([1, 0], dtype=np.int32)}, "not rising"),
+        ({}, {"living": -1}, "not rising"),
         ({}, {"groups": -1}, "not positive"),
     ],
 )
 def test_a_damaged_state_is_refused(meta, arrays, message):
     Q, D, prefs = made_data(10)
     state = make("rows").fit(Q, prefs, D)._state
-    held = state.arrays()
-    if "groups" in arrays:
-        arrays = {"groups": -held["groups"]}
+    own, held = state.to_state()
+    arrays = arrays if "order" in arrays else {name: -held[name] for name in arrays}
     with pytest.raises(DamagedBundleError, match=message):
-        GroupedState.from_state(Fields(state.meta() | meta, "state"), held | arrays)
+        GroupedState.from_state(own | meta, held | arrays, "state")

@@ -14,7 +14,7 @@ from support.random_data import as_vectors, random_preferences, random_texts
 from support.sources import TopSource
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.sources import BLOCK
-from tercet.store import Fields, read_bundle
+from tercet.store import read_bundle
 
 seeds = st.integers(0, 10**6)
 VARIANTS = [
@@ -228,18 +228,19 @@ def test_parameters_out_of_range_are_named(change):
     ("damage", "message"),
     [
         (lambda a: a["U"].__setitem__(a["rare_query_words"] == 1, 1), "marked as rare has factors"),
-        (lambda a: a.pop("rare_doc_words"), "no array 'rare_doc_words'"),
-        (lambda a: a.pop("before_V"), "no array 'before_V'"),
+        (lambda a: a.pop("rare_doc_words"), "of rare words, or of averages, is there without the other"),
+        (lambda a: a.pop("before_V"), "the averages of V"),
         (lambda a: a.__setitem__("before_U", a["before_U"][:, :2]), "'before_U' has shape"),
     ],
 )
 def test_damaged_state_is_refused(damage, message):
     Q, D, prefs = made_data(0)
     state = tc.LowRankRanker(n_components=4, n_frequent=5, averaged=True).fit(Q, prefs, D)._state
-    arrays = {name: array.copy() for name, array in state.arrays().items()}
+    meta, arrays = state.to_state()
+    arrays = {name: array.copy() for name, array in arrays.items()}
     damage(arrays)
     with pytest.raises(DamagedBundleError, match=message):
-        type(state).from_state(Fields(state.meta(), "state"), arrays)
+        type(state).from_state(meta, arrays, "state")
 
 
 # -- resuming ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from support.sources import TopSource
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.sources import BLOCK, ArraySource
-from tercet.store import Fields
 
 seeds = st.integers(0, 10**6)
 variants = pytest.mark.parametrize(
@@ -240,5 +239,6 @@ def test_bad_input_is_named():
 def test_a_damaged_border_between_the_tasks_is_refused(n_first):
     Q, prefs, D, second = made_tasks(0)
     state = make(shared="documents").fit(Q, prefs, D, second=second)._state
+    meta, arrays = state.to_state()
     with pytest.raises(DamagedBundleError, match=f"{n_first} words of a first task do not fit"):
-        type(state).from_state(Fields(state.meta() | {"n_first": n_first}, "state"), state.arrays())
+        type(state).from_state(meta | {"n_first": n_first}, arrays, "state")

@@ -220,7 +220,7 @@ def test_how_a_worker_keeps_w_does_not_change_bits(towards, rng):
     for max_memory in (None, 200_000):  # whole rows, and tables
         ranker = tc.SparseRanker(rate=5.0, l1=0.002, shrink_towards=towards, refit=False, max_memory=max_memory)
         with Cluster("here:2", steps_per_round=100):
-            found.append(ranker.fit(X, prefs)._state.arrays())
+            found.append(ranker.fit(X, prefs)._state.to_state()[1])
     for name, array in found[0].items():
         np.testing.assert_array_equal(array, found[1][name])
 
@@ -234,7 +234,7 @@ def test_how_columns_are_numbered_does_not_change_bits(rng):
         D = sparse.csr_array((docs.data, docs.indices, docs.indptr), shape=(30, n_words))
         ranker = tc.SparseRanker(rate=5.0, l1=0.002, refit=False)
         with Cluster("here:3", steps_per_round=50) as cluster:
-            found.append(ranker.fit(Q, prefs, D)._state.arrays())
+            found.append(ranker.fit(Q, prefs, D)._state.to_state()[1])
         found[-1]["sent"] = np.array([facts.bytes_up for facts in cluster.rounds])
     assert (found[0].pop("sent") < found[1].pop("sent")).all()
     assert found[0]["levels"].size > 20
@@ -271,7 +271,7 @@ def test_a_run_that_is_resumed_has_the_same_bits(make, checkerboard, tmp_path: P
     make.set_params(**({"refit": False} if isinstance(make, tc.SparseRanker) else {}))
     with Cluster("here:2"):
         make.fit(X, prefs)
-        whole = {name: array.copy() for name, array in make._state.arrays().items()}
+        whole = {name: array.copy() for name, array in make._state.to_state()[1].items()}
 
         def stop(event):
             if event.step > 1500:
@@ -280,7 +280,7 @@ def test_a_run_that_is_resumed_has_the_same_bits(make, checkerboard, tmp_path: P
         with pytest.raises(KeyboardInterrupt):
             make.fit(X, prefs, callbacks=[stop, tc.Checkpoint(tmp_path / "run", every=500)])
         make.fit(X, prefs, callbacks=[tc.Checkpoint(tmp_path / "run", every=500)])
-    for name, array in make._state.arrays().items():
+    for name, array in make._state.to_state()[1].items():
         np.testing.assert_array_equal(array, whole[name])
     for other in ("here:3", None):
         with pytest.raises(InputError, match="another run"):
@@ -304,7 +304,7 @@ def test_of_stored_texts_only_those_of_a_share_travel(ranker, checkerboard, tmp_
     found = []
     for texts in (X, stored):
         with Cluster("here:2") as cluster:
-            found.append({name: array.copy() for name, array in ranker.fit(texts, prefs)._state.arrays().items()})
+            found.append({name: array.copy() for name, array in ranker.fit(texts, prefs)._state.to_state()[1].items()})
         assert (cluster.bytes_broadcast == 0) == (texts is not X)
     for name, array in found[0].items():
         np.testing.assert_array_equal(array, found[1][name])

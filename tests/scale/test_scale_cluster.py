@@ -58,7 +58,7 @@ def learn(address: str, board, ranker, **options) -> tuple[dict[str, np.ndarray]
             ranker.fit(X, y, np.arange(300) // 10)
             return ranker._state_arrays() | {"coef": ranker.coef_}, cluster
         ranker.fit(X, tc.learn.SampledSource.from_labels(y, 4000))
-    return {name: array.copy() for name, array in ranker._state.arrays().items()}, cluster
+    return {name: array.copy() for name, array in ranker._state.to_state()[1].items()}, cluster
 
 
 RANKERS = {
@@ -119,14 +119,14 @@ def test_workers_that_are_killed_change_nothing(name, n, board, scheduler):
     source = tc.learn.SampledSource.from_labels(y, 8_000)
     ranker = RANKERS[name]()
     with Cluster("here:2", steps_per_round=500):
-        expected = {part: array.copy() for part, array in ranker.fit(X, source)._state.arrays().items()}
+        expected = {part: array.copy() for part, array in ranker.fit(X, source)._state.to_state()[1].items()}
     killed: list[int] = []
     with Cluster(scheduler, n_workers=2, steps_per_round=500) as cluster:
         thread = kill_workers(scheduler, n, cluster, killed)
         ranker.fit(X, source)
     thread.join(LIMIT)
     assert len(killed) == n
-    for part, array in ranker._state.arrays().items():
+    for part, array in ranker._state.to_state()[1].items():
         np.testing.assert_array_equal(array, expected[part])
 
 

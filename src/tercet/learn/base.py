@@ -304,12 +304,8 @@ class SgdRanker(TermPairRanker):
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self)
-        meta = {
-            "class": type(self).__name__,
-            "params": self._saved_params(),
-            "state": self._state.meta(),
-        }
-        return meta, self._state.arrays()
+        state, arrays = self._state.to_state()
+        return {"class": type(self).__name__, "params": self._saved_params(), "state": state}, arrays
 
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
@@ -318,11 +314,7 @@ class SgdRanker(TermPairRanker):
             ranker._check_params()
         except ParameterError as error:
             raise DamagedBundleError(f"{fields.where}: {error}") from error
-        state_fields = Fields(fields.take("state", dict), f"{fields.where} state")
-        ranker._state = cls._state_class.from_state(state_fields, arrays)
-        state_fields.done()
-        if ranker._state.step < 0 or ranker._state.arrays().keys() != arrays.keys():
-            raise DamagedBundleError(f"{fields.where}: the step or the arrays are not those of a {cls.__name__}")
+        ranker._state = cls._state_class.from_state(fields.take("state", dict), arrays, f"{fields.where} state")
         ranker.n_steps_ = ranker._state.step
         ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
         return ranker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tercet.errors import InputError, MissingBundleError
-from tercet.learn.loop import Run, Saver
+from tercet.learn.loop import Run, Saver, Stopping
 from tercet.learn.matrices import fingerprint
-from tercet.learn.state import State
-from tercet.store import Fields, check_destination, read_bundle, write_bundle
+from tercet.learn.state import Steps
+from tercet.store import check_destination, read_bundle, write_bundle
+from tercet.store.codec import decode, encode
 
 KIND = "checkpoint"
 
@@ -44,22 +45,11 @@ class Checkpoint(Saver):
             self.write(run)
 
     def write(self, run: Run) -> None:
-        stopping = asdict(run.stopping)
-        # -inf is no JSON number; without a validation yet there is no best value to keep.
-        stopping["best"] = None if run.stopping.best_step < 0 else run.stopping.best
         source_meta, source_arrays = run.source.state()
-        meta: dict[str, Any] = {
-            "run": self._identity,
-            "first": run.first,
-            "finished": run.finished,
-            "stopping": stopping,
-            "source": source_meta,
-            "state": run.state.meta(),
-            "best": None if run.best_state is None else run.best_state.meta(),
-        }
-        arrays = _prefixed("state", run.state.arrays()) | _prefixed("source", source_arrays)
-        if run.best_state is not None:
-            arrays |= _prefixed("best", run.best_state.arrays())
+        state, state_arrays = run.state.to_state()
+        best, best_arrays = (None, {}) if run.best_state is None else run.best_state.to_state()
+        meta, _ = encode(StoredRun(self._identity, run.first, run.finished, run.stopping, source_meta, state, best))
+        arrays = _prefixed("state", state_arrays) | _prefixed("source", source_arrays) | _prefixed("best", best_arrays)
         write_bundle(self.path, kind=KIND, meta=meta, arrays=arrays)
         self._written_at = run.done
 
@@ -72,29 +62,32 @@ class Checkpoint(Saver):
         except MissingBundleError:
             check_destination(self.path)  # now, and not when the first hour of work is to be written
             return
-        fields = bundle.fields()
-        if fields.take("run", str) != self._identity:
+        if bundle.meta.get("run") != self._identity:
             raise InputError(
                 f"{self.path} holds a checkpoint of another run: the data, the preferences or the parameters differ. "
                 "Remove it or choose another path"
             )
-        run.first = fields.take("first", int)
-        run.finished = fields.take("finished", bool)
-        stopping = Fields(fields.take("stopping", dict), "checkpoint stopping")
-        best = stopping.take("best", float | None)
-        run.stopping.best = float("-inf") if best is None else best
-        run.stopping.best_step = stopping.take("best_step", int)
-        run.stopping.since_best = stopping.take("since_best", int)
-        stopping.take("every", int)  # part of the run's identity, which was compared above
-        stopping.take("patience", int | None)
-        stopping.done()
-        run.state = _state(type(run.state), fields.take("state", dict), "state", bundle.arrays)
-        best_meta = fields.take("best", dict | None)
-        if best_meta is not None:
-            run.best_state = _state(type(run.state), best_meta, "best", bundle.arrays)
-        run.source.restore(fields.take("source", dict), _taken("source", bundle.arrays))
-        fields.done()
+        stored = decode(StoredRun, bundle.meta, where="checkpoint")
+        run.first, run.finished, run.stopping = stored.first, stored.finished, stored.stopping
+        kind = type(run.state)
+        run.state = kind.from_state(stored.state, _taken("state", bundle.arrays), "checkpoint state")
+        if stored.best is not None:
+            run.best_state = kind.from_state(stored.best, _taken("best", bundle.arrays), "checkpoint best")
+        run.source.restore(stored.source, _taken("source", bundle.arrays))
         self._written_at = run.done
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What is saved of a run beside its arrays; ``run`` is its identity."""
+
+    run: str
+    first: Steps
+    finished: bool
+    stopping: Stopping
+    source: dict[str, Any]
+    state: dict[str, Any]
+    best: dict[str, Any] | None
 
 
 def _identity(run: Run) -> str:
@@ -103,19 +96,13 @@ def _identity(run: Run) -> str:
     facts: tuple[Any, ...] = (run.sgd, run.total, run.stopping.every, run.stopping.patience, run.validation is not None)
     if run.stepper.identity:
         facts += (run.stepper.identity,)
-    digest.update(repr((facts, run.source.fingerprint(), run.state.meta())).encode())
+    meta, arrays = run.state.to_state()
+    digest.update(repr((facts, run.source.fingerprint(), sorted(meta.items()))).encode())
     digest.update(fingerprint(run.Q, run.D).encode())
-    for name, array in sorted(run.state.arrays().items()):
+    for name, array in sorted(arrays.items()):
         digest.update(name.encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _state(kind: type[State], meta: dict[str, Any], prefix: str, arrays: dict[str, NDArray[Any]]) -> State:
-    fields = Fields(meta, f"checkpoint {prefix}")
-    state = kind.from_state(fields, _taken(prefix, arrays))
-    fields.done()
-    return state
 
 
 def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

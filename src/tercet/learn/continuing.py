@@ -21,7 +21,6 @@ from tercet.errors import DamagedBundleError, DivergedError, InputError
 from tercet.kernels.compiler import announce_compilation
 from tercet.learn.matrices import KernelInput, check_matrix
 from tercet.learn.sparse_state import SparseState
-from tercet.store import Fields
 from tercet.weights import Sparse, Weights
 from tercet.weights.unit import unit_of
 
@@ -190,13 +189,11 @@ class Continued:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint must keep besides the base."""
-        return self._state.meta(), self._state.arrays()
+        return self._state.to_state()
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Be where ``to_state`` was."""
-        fields = Fields(meta, "what was learned on")
-        state = _Added.from_state(fields, arrays)
-        fields.done()
+        state = _Added.from_state(meta, arrays, "what was learned on")
         if state.shape != self.base.shape or not np.array_equal(state.order, self._state.order):
             raise DamagedBundleError(f"what was learned on has shape {state.shape}, its base {self.base.shape}")
         self._state = state

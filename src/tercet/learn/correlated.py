@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,35 +27,27 @@ from tercet.learn.sources import Source, digest
 from tercet.learn.state import Chunk
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle, Fields
+from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
 
 
+@dataclass(eq=False, kw_only=True)
 class BinnedState(LowRankState):
     """U and V; a text has ``n_bins`` rows, and only rows of one bin meet."""
 
     kernels = (binned_advance,)
-    n_bins: int
+
+    n_bins: Annotated[int, Bounds(least=1)]
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         latent = np.empty((2, self.n_bins, self.U.shape[1]), dtype=np.float32)
         binned_advance(self.U, self.V, inputs.Q, inputs.D, chunk, inputs.scratch, latent, tally)
 
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {"n_bins": self.n_bins}
-
-    def copy(self) -> Self:
-        copied = super().copy()
-        copied.n_bins = self.n_bins
-        return copied
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        state = super().from_state(fields, arrays)
-        state.n_bins = fields.take("n_bins", int)
-        if state.n_bins < 1 or state.rare is not None or state.before is not None or state.diagonal.size:
-            raise DamagedBundleError(f"{fields.where}: factors of {state.n_bins} bins come alone")
-        return state
+    def check(self) -> None:
+        super().check()
+        if self.rare is not None or self.before is not None or self.diagonal.size:
+            raise InputError(f"factors of {self.n_bins} bins come alone")
 
 
 class BinnedRanker(LowRankRanker):
@@ -84,10 +76,10 @@ class BinnedRanker(LowRankRanker):
         return made
 
     def _start(self, Q: Texts, D: Texts) -> BinnedState:
-        started = super()._start(Q, D)
-        state = BinnedState(started.U, started.V, started.diagonal, learn_diagonal=False, scale_documents=False)
-        state.n_bins = self.n_bins
-        return state
+        plain = super()._start(Q, D)
+        return BinnedState(
+            plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self.n_bins
+        )
 
 
 class MarginsLeft(Preferences):

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 
-from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
-from tercet.learn.state import Chunk, State, physical_memory
-from tercet.store import Fields, take_array
+from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.store.schema import OMIT_DEFAULT, Shape
 from tercet.weights import Dense, Weights
 
 
+@dataclass(eq=False)
 class DenseState(State):
     """W with its columns from the most to the least frequent word, so that a step touches fewer cache lines."""
 
     kernels = (dense_advance,)
 
-    def __init__(
-        self, W: NDArray[np.float32], order: NDArray[np.int32], step: int = 0, *, zero_diagonal: bool = False
-    ) -> None:
-        self.W = W
-        self.order = order
-        self.step = step
-        self.zero_diagonal = zero_diagonal
-        self._own = np.argsort(order).astype(np.int32) if zero_diagonal else np.empty(0, dtype=np.int32)
+    W: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_doc_terms")]
+    order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
+    step: Steps = 0
+    zero_diagonal: Annotated[bool, OMIT_DEFAULT] = False
+
+    def __post_init__(self) -> None:
+        own = np.argsort(self.order) if self.zero_diagonal else np.empty(0)
+        self._own = own.astype(np.int32)  # the column of each query word itself
 
     @classmethod
     def start(cls, n_query_terms: int, order: NDArray[np.int32], *, zero_diagonal: bool = False) -> Self:
@@ -56,25 +58,11 @@ class DenseState(State):
         W.flags.writeable = False
         return Weights([Dense(weights=W)])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"W": self.W, "order": self.order}
-
-    def copy(self) -> Self:
-        return type(self)(self.W.copy(), self.order, self.step, zero_diagonal=self.zero_diagonal)
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | ({"zero_diagonal": True} if self.zero_diagonal else {})
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        order = take_array(arrays, "order", np.int32, 1)
-        if not np.array_equal(np.sort(order), np.arange(order.size)):
-            raise DamagedBundleError("the column order of a dense state is not a permutation")
-        W = take_array(arrays, "W", np.float32, (None, order.size))
-        held = fields.take("zero_diagonal", bool, False)
-        if held and (W.shape[0] != order.size or W[order, np.arange(order.size)].any()):
-            raise DamagedBundleError("a dense state whose diagonal is held at zero has another one, or none")
-        return cls(W.copy(), order, fields.take("step", int), zero_diagonal=held)
+    def check(self) -> None:
+        check_order(self.order)
+        n = self.order.size
+        if self.zero_diagonal and (self.W.shape[0] != n or self.W[self.order, np.arange(n)].any()):
+            raise InputError("the diagonal, which is held at zero, has another one, or none")
 
 
 class DenseRanker(SgdRanker):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +13,19 @@ from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.learn.base import SgdRanker
 from tercet.learn.matrices import KernelInput, Texts
-from tercet.learn.state import Chunk, State
-from tercet.store import Fields, take_array
+from tercet.learn.state import Chunk, State, Steps
+from tercet.store.schema import Shape
 from tercet.weights import Diagonal, Weights
 
 
+@dataclass(eq=False)
 class DiagonalState(State):
+    """A weight for each word."""
+
     kernels = (diagonal_advance,)
 
-    def __init__(self, weights: NDArray[np.float32], step: int = 0) -> None:
-        self.weights = weights
-        self.step = step
+    weights: Annotated[NDArray[np.float32], Shape("n_terms")]
+    step: Steps = 0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -36,16 +39,6 @@ class DiagonalState(State):
 
     def snapshot(self) -> Weights:
         return Weights([Diagonal(weights=self.weights)])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"weights": self.weights}
-
-    def copy(self) -> Self:
-        return type(self)(self.weights.copy(), self.step)
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        return cls(take_array(arrays, "weights", np.float32, 1).copy(), fields.take("step", int))
 
 
 class DiagonalRanker(SgdRanker):

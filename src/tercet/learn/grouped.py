@@ -5,8 +5,9 @@ Chen et al. 2010 name group lasso on W as future work; this is their Algorithm 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +16,49 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
-from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
-from tercet.kernels.grouped import LINE, LINES_A_WORD, grouped_advance, mark_written, refresh
+from tercet.errors import InputError, MemoryLimitError, ParameterError
+from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, grouped_advance, mark_written, refresh
+from tercet.kernels.shrinkage import CUM, L1, PENDING, SHRINK_EVERY
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Stopping
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
-from tercet.learn.state import Chunk, State, physical_memory
-from tercet.store import Fields, take_array
+from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
 from tercet.weights import Sparse, Weights
 
 REFRESH_EVERY = 1 << 17  # steps between exact computations of all norms
 _BLOCK = 256  # groups turned to CSR at a time
 _NEVER_WRITTEN, _UNIT = (0.0, 0.0, 1.0), (1.0, 0.0, 1.0)  # scale, stamp, norm
+
+
+Grouping = Literal["rows", "columns"]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGroups:
+    """A `GroupedState` as it is saved: its living groups."""
+
+    living: Annotated[NDArray[np.int32], Shape("n_living")]
+    V: Annotated[NDArray[np.float32], Shape("n_living", "n_inner")]
+    groups: Annotated[NDArray[np.float64], Shape("n_living", 3)]
+    order: Annotated[NDArray[np.int32], Shape("n_inner")]
+    by: Grouping
+    n_groups: Annotated[int, Bounds(least=1, below=2**31)]
+    l1: float
+    shrink_every: int
+    cum: float
+    pending: float
+    step: Steps
+
+    def __post_init__(self) -> None:
+        check_order(self.order)
+        if np.any(np.diff(self.living, prepend=-1, append=self.n_groups) <= 0):
+            raise InputError(f"the living groups are not rising numbers below {self.n_groups}")
+        if np.any(self.groups[:, [SCALE, NORM]] <= 0):
+            raise InputError("a living group has a scale or a norm that is not positive")
 
 
 class GroupedState(State):
@@ -45,7 +75,7 @@ class GroupedState(State):
         groups: NDArray[np.float64],
         order: NDArray[np.int32],
         *,
-        by: str,
+        by: Grouping,
         l1: float,
         shrink_every: int,
         cum: float = 0.0,
@@ -64,7 +94,7 @@ class GroupedState(State):
         self._scratch = _scratch(0, 0, 0)
 
     @classmethod
-    def start(cls, n_groups: int, order: NDArray[np.int32], *, by: str, l1: float, shrink_every: int) -> Self:
+    def start(cls, n_groups: int, order: NDArray[np.int32], *, by: Grouping, l1: float, shrink_every: int) -> Self:
         """The identity where both sides share a vocabulary, zeros where they do not."""
         V = np.zeros((n_groups, order.size), dtype=np.float32)
         groups = np.tile(_NEVER_WRITTEN, (n_groups, 1))
@@ -75,7 +105,7 @@ class GroupedState(State):
 
     @property
     def cum(self) -> float:
-        return float(self.shrinkage[0])
+        return float(self.shrinkage[CUM])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -119,7 +149,7 @@ class GroupedState(State):
     def refresh(self) -> None:
         """Take all owed shrinkage and compute norms anew; weights change by rounding only."""
         refresh(self.V, self.marks, self.groups, self.cum)
-        self.shrinkage[0] = 0.0
+        self.shrinkage[CUM] = 0.0
 
     def scales(self) -> NDArray[np.float64]:
         """The scale of each group after its owed shrinkage; 0 for the dead."""
@@ -153,7 +183,7 @@ class GroupedState(State):
             self.V[self.order[at], at] = 1
             mark_written(self.V, self.marks)
         self.groups[:] = np.where(alive[:, None], _UNIT, _NEVER_WRITTEN)
-        self.shrinkage[:2] = 0.0
+        self.shrinkage[CUM] = self.shrinkage[PENDING] = 0.0
         self.frozen = True
         self.step = 0
 
@@ -163,56 +193,41 @@ class GroupedState(State):
         self.frozen = False
         self.step = step
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         living = np.flatnonzero(self.scales()).astype(np.int32)
         whole = living.size == len(self.groups)
-        return {
-            "living": living,
-            "V": self.V if whole else self.V[living],
-            "groups": self.groups if whole else self.groups[living],
-            "order": self.order,
-        }
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {
-            "by": self.by,
-            "n_groups": len(self.groups),
-            "l1": float(self.shrinkage[2]),
-            "shrink_every": int(self.shrinkage[3]),
-            "cum": self.cum,
-            "pending": float(self.shrinkage[1]),
-        }
-
-    def copy(self) -> Self:
-        return type(self).from_state(Fields(self.meta(), "copy"), self.arrays())
+        stored = StoredGroups(
+            living=living,
+            V=self.V if whole else self.V[living],
+            groups=self.groups if whole else self.groups[living],
+            order=self.order,
+            by=self.by,
+            n_groups=len(self.groups),
+            l1=float(self.shrinkage[L1]),
+            shrink_every=int(self.shrinkage[SHRINK_EVERY]),
+            cum=self.cum,
+            pending=float(self.shrinkage[PENDING]),
+            step=self.step,
+        )
+        return encode(stored)
 
     @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        by = fields.take("by", str)
-        n_groups = fields.take("n_groups", int)
-        order = take_array(arrays, "order", np.int32, 1)
-        if by not in ("rows", "columns") or not np.array_equal(np.sort(order), np.arange(order.size)):
-            raise DamagedBundleError("a grouped state is by neither rows nor columns, or its order is no permutation")
-        living = take_array(arrays, "living", np.int32, 1)
-        if not 0 < n_groups < 2**31 or np.any(np.diff(living, prepend=-1, append=n_groups) <= 0):
-            raise DamagedBundleError(f"the living groups of a grouped state are not rising numbers below {n_groups}")
-        found = take_array(arrays, "groups", np.float64, (living.size, 3))
-        if np.any(found[:, [0, 2]] <= 0):
-            raise DamagedBundleError("a living group of a grouped state has a scale or a norm that is not positive")
-        V = np.zeros((n_groups, order.size), dtype=np.float32)
-        V[living] = take_array(arrays, "V", np.float32, (living.size, order.size))
-        groups = np.tile(_NEVER_WRITTEN, (n_groups, 1))
-        groups[living] = found
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        stored = decode(StoredGroups, meta, arrays, where=where)
+        V = np.zeros((stored.n_groups, stored.order.size), dtype=np.float32)
+        V[stored.living] = stored.V
+        groups = np.tile(_NEVER_WRITTEN, (stored.n_groups, 1))
+        groups[stored.living] = stored.groups
         return cls(
             V,
             groups,
-            order,
-            by=by,
-            l1=fields.take("l1", float),
-            shrink_every=fields.take("shrink_every", int),
-            cum=fields.take("cum", float),
-            pending=fields.take("pending", float),
-            step=fields.take("step", int),
+            stored.order.copy(),
+            by=stored.by,
+            l1=stored.l1,
+            shrink_every=stored.shrink_every,
+            cum=stored.cum,
+            pending=stored.pending,
+            step=stored.step,
         )
 
 
@@ -272,7 +287,7 @@ class GroupSparseRanker(SgdRanker):
         self,
         *,
         l1: float = 1e-5,
-        by: str = "rows",
+        by: Grouping = "rows",
         shrink_every: int = 100,
         refit: bool = True,
         rate: float = 200.0,

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.hashed import hashed_advance
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.matrices import KernelInput, Texts
-from tercet.learn.state import Chunk, State, physical_memory
-from tercet.store import Fields, take_array
+from tercet.learn.state import Chunk, State, Steps, physical_memory
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
 from tercet.weights import Hashed, Identity, Part, Weights
 
 MULTIPLIER = 1_327_217_909  # a prime; not next to a power of two, where rows of W would be the same but for a shift
 _LARGEST_MULTIPLIER = 2**31  # times a column number, it fits 64 bits
+
+
+@dataclass(frozen=True, eq=False)
+class StoredHashed:
+    """A `HashedState` as it is saved."""
+
+    table: Annotated[NDArray[np.float32], Shape("n_buckets")]
+    identity: Annotated[NDArray[np.float64], Shape(None)]
+    shape: tuple[Annotated[int, Bounds(least=1, below=2**31)], Annotated[int, Bounds(least=1, below=2**31)]]
+    multiplier: Annotated[int, Bounds(least=1, most=_LARGEST_MULTIPLIER)]
+    learn_identity: bool
+    step: Steps
 
 
 class HashedState(State):
@@ -76,49 +91,28 @@ class HashedState(State):
             parts.append(Identity(n_terms=n, scale=float(self.identity[0])))
         return Weights(parts)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"table": self.table, "identity": self.identity}
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {
-            "shape": list(self.shape),
-            "multiplier": self.multiplier,
-            "learn_identity": self.learn_identity,
-        }
-
-    def copy(self) -> Self:
-        return type(self)(
-            self.table.copy(),
-            self.identity.copy(),
-            self.shape,
-            multiplier=self.multiplier,
-            learn_identity=self.learn_identity,
-            step=self.step,
-        )
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        stored = StoredHashed(self.table, self.identity, self.shape, self.multiplier, self.learn_identity, self.step)
+        return encode(stored)
 
     @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        shape = fields.take("shape", list)
-        if len(shape) != 2 or not all(type(n) is int and 0 < n < 2**31 for n in shape):
-            raise DamagedBundleError(f"a hashed state has shape {shape}; expected two numbers of words")
-        multiplier = fields.take("multiplier", int)
-        if not 0 < multiplier <= _LARGEST_MULTIPLIER:
-            raise DamagedBundleError(f"a hashed state has multiplier {multiplier}; it lies from 1 to 2^31")
-        table = take_array(arrays, "table", np.float32, 1)
-        identity = take_array(arrays, "identity", np.float64, 1)
-        learned = fields.take("learn_identity", bool)
-        if not table.size or identity.size > 1 or (identity.size and shape[0] != shape[1]) or learned > identity.size:
-            raise DamagedBundleError(
-                f"a hashed state of shape {shape} has {table.size} buckets and {identity.size} amounts of the identity"
-            )
-        return cls(
-            table.copy(),
-            identity.copy(),
-            (shape[0], shape[1]),
-            multiplier=multiplier,
-            learn_identity=learned,
-            step=fields.take("step", int),
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        stored = decode(StoredHashed, meta, arrays, where=where, copy=True)
+        state = cls(
+            stored.table,
+            stored.identity,
+            stored.shape,
+            multiplier=stored.multiplier,
+            learn_identity=stored.learn_identity,
+            step=stored.step,
         )
+        return cls.checked(state, where)
+
+    def check(self) -> None:
+        n_buckets, n_amounts = self.table.size, self.identity.size
+        is_square = self.shape[0] == self.shape[1]
+        if not n_buckets or n_amounts > 1 or (n_amounts and not is_square) or self.learn_identity > n_amounts:
+            raise InputError(f"W of shape {self.shape} has {n_buckets} buckets and {n_amounts} amounts of the identity")
 
 
 class HashedRanker(SgdRanker):

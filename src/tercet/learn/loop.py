@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import Source
 from tercet.learn.state import Sgd, State, rates
 from tercet.learn.stored import gathered
+from tercet.store.schema import Via
 from tercet.weights import Weights
 
 CHUNK = 4096
@@ -100,6 +101,12 @@ def must_be_here(ranker: object) -> None:
         raise ParameterError(f"{type(ranker).__name__} does not learn in rounds, so no cluster learns it; {MIXED} do")
 
 
+# -inf is no JSON number: before the first validation there is no best value to save.
+NONE_YET = Via(
+    float | None, lambda best: None if best == -np.inf else best, lambda best: -np.inf if best is None else best
+)
+
+
 @dataclass
 class Stopping:
     """When to validate and when to give up.
@@ -110,7 +117,7 @@ class Stopping:
 
     every: int
     patience: int | None
-    best: float = -np.inf
+    best: Annotated[float, NONE_YET] = -np.inf
     best_step: int = -1
     since_best: int = 0
 

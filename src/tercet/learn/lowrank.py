@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,13 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.shards import StoredRows
-from tercet.errors import DamagedBundleError, InputError
+from tercet.errors import InputError
 from tercet.kernels.lowrank import lowrank_advance
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency
-from tercet.learn.state import Chunk, State
+from tercet.learn.state import Chunk, State, Steps
 from tercet.learn.stored import leading_directions, take
-from tercet.store import Fields, take_array
+from tercet.store.schema import SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
 # The typical length of a document's latent vector is taken over at most this many evenly spaced documents.
@@ -25,40 +26,38 @@ _LENGTH_SAMPLE = 2000
 
 # Query and document words whose factors stay zero, 1 for each such word.
 Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
-# For U, V and the diagonal: the sum of all changes, each times the number of steps before it.
-Before = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
 _NO_STEP = (np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
 
 
+@dataclass(eq=False)
 class LowRankState(State):
-    """U (n_query_terms, n_components), V (n_doc_terms, n_components), the same array when tied; a diagonal or none."""
+    """Factors of words, the same array when tied; a diagonal, empty when there is none.
+
+    rare_query_words, rare_doc_words : 1 for each word whose factors are zero and stay so; None when there is none
+    before_u, before_v, before_diagonal : with averaging, the sum of all changes, each times the number of steps before
+        it; the V of a tied model is its U
+    """
 
     kernels = (lowrank_advance,)
 
-    def __init__(
-        self,
-        U: NDArray[np.float32],
-        V: NDArray[np.float32],
-        diagonal: NDArray[np.float32],
-        *,
-        learn_diagonal: bool,
-        scale_documents: bool,
-        typical_length: float | None = None,
-        step: int = 0,
-        rare: Rare | None = None,
-        before: Before | None = None,
-    ) -> None:
-        self.U, self.V = U, V
-        self.diagonal = diagonal  # empty when W has no diagonal part
-        self.rare = rare
-        self.before = before
-        self.learn_diagonal = learn_diagonal
-        self.scale_documents = scale_documents
-        self.typical_length = typical_length
-        self.step = step
-        self._sample: sparse.csr_array | None = None
+    U: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_components")]
+    V: Annotated[NDArray[np.float32], Shape("n_doc_terms", "n_components"), SameAs("U", "tied")]
+    diagonal: Annotated[NDArray[np.float32], Shape("n_diagonal")]
+    _: KW_ONLY
+    learn_diagonal: bool
+    scale_documents: bool
+    typical_length: float | None = None
+    step: Steps = 0
+    rare_query_words: Annotated[NDArray[np.uint8] | None, Shape("n_query_terms")] = None
+    rare_doc_words: Annotated[NDArray[np.uint8] | None, Shape("n_doc_terms")] = None
+    before_u: Annotated[NDArray[np.float64] | None, Shape("n_query_terms", "n_components", name="before_U")] = None
+    before_v: Annotated[NDArray[np.float64] | None, Shape("n_doc_terms", "n_components", name="before_V")] = None
+    before_diagonal: Annotated[NDArray[np.float64] | None, Shape("n_diagonal")] = None
+
+    def __post_init__(self) -> None:
+        self._sample: sparse.csr_array | None = None  # of the documents, for their typical length
 
     @property
     def tied(self) -> bool:
@@ -81,7 +80,7 @@ class LowRankState(State):
             self.V,
             self.diagonal,
             self.learn_diagonal,
-            _NO_WORD if self.rare is None else self.rare,
+            self.rare or _NO_WORD,
             _NO_STEP if self.before is None else (*self.before, np.array([self.step])),
             inputs.Q,
             inputs.D,
@@ -94,13 +93,27 @@ class LowRankState(State):
         """Set the factors of rare words to zero, where they stay."""
         for factors, words in zip((self.U, self.V), rare, strict=True):
             factors[words != 0] = 0
-        self.rare = rare
+        self.rare_query_words, self.rare_doc_words = rare
 
     def average(self) -> None:
         """From here on, have snapshots give the mean of all steps."""
-        before_U = np.zeros(self.U.shape)
-        before_V = before_U if self.tied else np.zeros(self.V.shape)
-        self.before = before_U, before_V, np.zeros(self.diagonal.shape)
+        self.before_u = np.zeros(self.U.shape)
+        self.before_v = None if self.tied else np.zeros(self.V.shape)
+        self.before_diagonal = np.zeros(self.diagonal.shape)
+
+    @property
+    def rare(self) -> Rare | None:
+        """Query and document words whose factors stay zero."""
+        if self.rare_query_words is None or self.rare_doc_words is None:
+            return None
+        return self.rare_query_words, self.rare_doc_words
+
+    @property
+    def before(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+        """The sums that averages are made of, for U, V and the diagonal."""
+        if self.before_u is None or self.before_diagonal is None:
+            return None
+        return self.before_u, self.before_u if self.before_v is None else self.before_v, self.before_diagonal
 
     def snapshot(self) -> Weights:
         U = self._mean(self.U, 0)
@@ -129,79 +142,28 @@ class LowRankState(State):
             latent = self._sample.astype(np.float64) @ self._mean(self.V, 1).astype(np.float64)
             self.typical_length = float(np.sqrt(np.mean(np.sum(latent**2, axis=1)))) or 1.0
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"U": self.U, "diagonal": self.diagonal}
-        if not self.tied:
-            arrays["V"] = self.V
-        if self.rare is not None:
-            arrays |= {"rare_query_words": self.rare[0], "rare_doc_words": self.rare[1]}
-        if self.before is not None:
-            arrays |= {"before_U": self.before[0], "before_diagonal": self.before[2]}
-            if not self.tied:
-                arrays["before_V"] = self.before[1]
-        return arrays
-
-    def meta(self) -> dict[str, Any]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         self._measure_length()
-        return super().meta() | {
-            "tied": self.tied,
-            "learn_diagonal": self.learn_diagonal,
-            "scale_documents": self.scale_documents,
-            "typical_length": self.typical_length,
-        }
+        return super().to_state()
 
     def copy(self) -> Self:
-        U = self.U.copy()
-        before = None
-        if self.before is not None:
-            before_U = self.before[0].copy()
-            before = before_U, before_U if self.tied else self.before[1].copy(), self.before[2].copy()
-        copied = type(self)(
-            U,
-            U if self.tied else self.V.copy(),
-            self.diagonal.copy(),
-            learn_diagonal=self.learn_diagonal,
-            scale_documents=self.scale_documents,
-            typical_length=self.typical_length,
-            step=self.step,
-            rare=self.rare,
-            before=before,
-        )
-        copied._sample = self._sample
-        return copied
+        same = super().copy()
+        same._sample = self._sample
+        return same
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        tied = fields.take("tied", bool)
-        U = take_array(arrays, "U", np.float32, 2).copy()
-        V = U if tied else take_array(arrays, "V", np.float32, (None, U.shape[1])).copy()
-        diagonal = take_array(arrays, "diagonal", np.float32, 1).copy()
-        if diagonal.size and not diagonal.size == U.shape[0] == V.shape[0]:
-            raise DamagedBundleError(f"a diagonal of {diagonal.size} does not fit factors of {U.shape[0]} words")
-        rare: Rare | None = None
-        if "rare_query_words" in arrays:
-            rare = (
-                take_array(arrays, "rare_query_words", np.uint8, (U.shape[0],)).copy(),
-                take_array(arrays, "rare_doc_words", np.uint8, (V.shape[0],)).copy(),
-            )
-            if U[rare[0] != 0].any() or V[rare[1] != 0].any():
-                raise DamagedBundleError("a word that is marked as rare has factors other than zero")
-        before: Before | None = None
-        if "before_U" in arrays:
-            before_U = take_array(arrays, "before_U", np.float64, U.shape).copy()
-            before_V = before_U if tied else take_array(arrays, "before_V", np.float64, V.shape).copy()
-            before = before_U, before_V, take_array(arrays, "before_diagonal", np.float64, diagonal.shape).copy()
-        return cls(
-            U,
-            V,
-            diagonal,
-            learn_diagonal=fields.take("learn_diagonal", bool),
-            scale_documents=fields.take("scale_documents", bool),
-            typical_length=fields.take("typical_length", float | None),
-            step=fields.take("step", int),
-            rare=rare,
-            before=before,
-        )
+    def check(self) -> None:
+        n, m = self.U.shape[0], self.V.shape[0]
+        if self.diagonal.size and not self.diagonal.size == n == m:
+            raise InputError(f"a diagonal of {self.diagonal.size} does not fit factors of {n} words")
+        rare, before = (self.rare_query_words, self.rare_doc_words), (self.before_u, self.before_diagonal)
+        if (rare[0] is None) != (rare[1] is None) or (before[0] is None) != (before[1] is None):
+            raise InputError("one of the arrays of rare words, or of averages, is there without the other")
+        if (self.before_v is None) != (self.before_u is None or self.tied):
+            raise InputError("the averages of V are there without those of U, or of a U that is V")
+        if self.rare is not None:
+            rare_q, rare_d = self.rare
+            if rare_d.size != m or self.U[rare_q != 0].any() or self.V[rare_d != 0].any():
+                raise InputError("a word that is marked as rare has factors other than zero")
 
 
 class LowRankRanker(SgdRanker):
@@ -246,7 +208,7 @@ class LowRankRanker(SgdRanker):
     True
     """
 
-    _state_class = LowRankState
+    _state_class: ClassVar[type[State]] = LowRankState
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
         "n_components": [COUNT],

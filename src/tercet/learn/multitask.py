@@ -12,6 +12,7 @@ So the kernel, its state and the training loop are those of ``LowRankRanker``; o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,13 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
-from tercet.errors import DamagedBundleError, InputError
+from tercet.errors import InputError
 from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
 from tercet.learn.loop import Callback
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
-from tercet.learn.matrices import KernelInput, Texts, check_texts
+from tercet.learn.matrices import Texts, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source, digest
-from tercet.learn.state import Chunk, State
+from tercet.learn.state import State
 from tercet.learn.stored import JoinedRows
 from tercet.store import Fields
 from tercet.weights import LowRank, Weights
@@ -112,30 +113,16 @@ def _alternate_given(
     return _alternate(*filled)
 
 
-class MultiTaskState(State):
-    """The low-rank state of the joined vocabularies, and how many words of it are the first task's."""
+@dataclass(eq=False, kw_only=True)
+class MultiTaskState(LowRankState):
+    """The low-rank state of the joined vocabularies, of which the first ``n_first`` words are the first task's."""
 
-    kernels = LowRankState.kernels
-
-    def __init__(self, joined: LowRankState, n_first: int) -> None:
-        self.joined = joined
-        self.n_first = n_first
-        self.step = joined.step
+    n_first: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        m = self.joined.shape[1]
-        return self.n_first, m - self.n_first if self.joined.tied else m
-
-    def look_at(self, Q: Texts, D: Texts) -> None:
-        self.joined.look_at(Q, D)
-
-    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return self.joined.kernel_input(Q, D)
-
-    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        self.joined.step = self.step
-        self.joined.run(inputs, chunk, tally)
+        m = self.V.shape[0]
+        return self.n_first, m - self.n_first if self.tied else m
 
     def snapshot(self) -> Weights:
         """The weights of the first task."""
@@ -146,36 +133,21 @@ class MultiTaskState(State):
         """The weights of the second task."""
         U, V = self._factors()
         V = V.copy()
-        return Weights([LowRank(query_factors=V if self.joined.tied else U[self.n_first :].copy(), doc_factors=V)])
+        return Weights([LowRank(query_factors=V if self.tied else U[self.n_first :].copy(), doc_factors=V)])
 
     def _factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Factors of all query words, and of document words."""
-        self.joined.step = self.step
-        [part] = self.joined.snapshot().parts
+        [part] = super().snapshot().parts
         assert isinstance(part, LowRank)
-        return part.query_factors, part.doc_factors[self.n_first if self.joined.tied else 0 :]
+        return part.query_factors, part.doc_factors[self.n_first if self.tied else 0 :]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return self.joined.arrays()
-
-    def meta(self) -> dict[str, Any]:
-        self.joined.step = self.step
-        return {**self.joined.meta(), "n_first": self.n_first}
-
-    def copy(self) -> Self:
-        self.joined.step = self.step
-        return type(self)(self.joined.copy(), self.n_first)
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n_first = fields.take("n_first", int)
-        joined = LowRankState.from_state(fields, arrays)
-        n, m = joined.shape
-        if not 0 < n_first < n or (not joined.tied and n - n_first != m) or joined.diagonal.size:
-            raise DamagedBundleError(
-                f"{fields.where}: {n_first} words of a first task do not fit factors of {n} query and {m} other words"
+    def check(self) -> None:
+        n, m = self.U.shape[0], self.V.shape[0]
+        if not 0 < self.n_first < n or (not self.tied and n - self.n_first != m) or self.diagonal.size:
+            raise InputError(
+                f"{self.n_first} words of a first task do not fit factors of {n} query and {m} other words"
             )
-        return cls(joined, n_first)
+        super().check()
 
 
 class MultiTaskRanker(SgdRanker):
@@ -331,14 +303,16 @@ class MultiTaskRanker(SgdRanker):
         n, m = Q.shape[1], D.shape[1]
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)
-        joined = LowRankState(U, V, np.empty(0, dtype=np.float32), learn_diagonal=False, scale_documents=False)
+        state = MultiTaskState(
+            U, V, np.empty(0, dtype=np.float32), learn_diagonal=False, scale_documents=False, n_first=n
+        )
         if self.n_frequent is not None:
             rare_d = rare_words(D, self.n_frequent)
             rare_q = np.concatenate((rare_words(Q, self.n_frequent), rare_d))
-            joined.leave_out((rare_q, rare_q if tied else rare_d))
+            state.leave_out((rare_q, rare_q if tied else rare_d))
         if self.averaged:
-            joined.average()
-        return MultiTaskState(joined, n)
+            state.average()
+        return state
 
     def _keep(self, state: State, Q: Texts, D: Texts) -> None:
         super()._keep(state, Q, D)

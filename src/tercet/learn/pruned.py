@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
-from tercet.errors import DamagedBundleError, MemoryLimitError, ParameterError
+from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
 from tercet.learn.base import COUNT, SgdRanker
@@ -21,8 +22,9 @@ from tercet.learn.loop import Callback, Event, Run, Stopping
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.state import Chunk, State, physical_memory
-from tercet.store import Fields, take_array
+from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights
 
 _ENTRIES_AT_ONCE = 1 << 20  # of W, looked at together when rows are pruned
@@ -30,24 +32,23 @@ _BYTES_OF_ENTRY = 8  # a value and its column
 _ALL_COLUMNS = np.empty((0, 0), dtype=np.int32)  # of a W without columns of its own
 
 
+@dataclass(eq=False)
 class SupportState(State):
     """A W with as many entries in every row; the others are zero and stay so.
 
-    values : float32 (n_query_terms, n_kept)
-    columns : int32 (n_query_terms, n_kept), the column of each in W, rising in every row
+    columns : the column of each entry in W, rising in every row
     order : the columns of W from the most to the least frequent word, as in ``DenseState``
     """
 
     kernels = (fixed_rows_advance,)
 
-    def __init__(
-        self, values: NDArray[np.float32], columns: NDArray[np.int32], order: NDArray[np.int32], step: int = 0
-    ) -> None:
-        self.values = values
-        self.columns = columns
-        self.order = order
-        self.step = step
-        self._delta = np.zeros(order.size, dtype=np.float32)
+    values: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_kept")]
+    columns: Annotated[NDArray[np.int32], Shape("n_query_terms", "n_kept")]
+    order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
+    step: Steps = 0
+
+    def __post_init__(self) -> None:
+        self._delta = np.zeros(self.order.size, dtype=np.float32)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -68,23 +69,22 @@ class SupportState(State):
         weights.eliminate_zeros()
         return Weights([Sparse(weights=weights)])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"values": self.values, "columns": self.columns, "order": self.order}
+    def check(self) -> None:
+        check_order(self.order)
+        columns = self.columns
+        rising = columns.size > 0 and bool((columns[:, 1:] > columns[:, :-1]).all())
+        if not rising or columns[:, 0].min() < 0 or columns[:, -1].max() >= self.order.size:
+            raise InputError("its columns are out of range, or do not rise in each row")
 
-    def copy(self) -> Self:
-        return type(self)(self.values.copy(), self.columns.copy(), self.order, self.step)
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        order = take_array(arrays, "order", np.int32, 1)
-        if not np.array_equal(np.sort(order), np.arange(order.size)):
-            raise DamagedBundleError("the column order of a pruned state is not a permutation")
-        values = take_array(arrays, "values", np.float32, 2)
-        columns = take_array(arrays, "columns", np.int32, values.shape)
-        rising = values.size > 0 and bool((columns[:, 1:] > columns[:, :-1]).all())
-        if not rising or columns[:, 0].min() < 0 or columns[:, -1].max() >= order.size:
-            raise DamagedBundleError("the columns of a pruned state are out of range, or do not rise in each row")
-        return cls(values.copy(), columns.copy(), order, fields.take("step", int))
+@dataclass(frozen=True)
+class StoredPruning:
+    """What is saved of a `PrunedState` beside the arrays of its W."""
+
+    dense: bool
+    inner: dict[str, Any]
+    cuts: tuple[tuple[int, int], ...]
+    step: Steps
 
 
 class PrunedState(State):
@@ -159,31 +159,25 @@ class PrunedState(State):
             return Weights([Sparse(weights=found.sparse)])
         return found
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return self.inner.arrays()
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        inner, arrays = self.inner.to_state()
+        meta, _ = encode(StoredPruning(isinstance(self.inner, DenseState), inner, self.cuts, self.step))
+        return meta, arrays
 
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {
-            "dense": isinstance(self.inner, DenseState),
-            "inner": self.inner.meta(),
-            "cuts": [list(cut) for cut in self.cuts],
-        }
+    @classmethod
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        stored = decode(StoredPruning, meta, where=where)
+        kind = DenseState if stored.dense else SupportState
+        inner = kind.from_state(stored.inner, arrays, f"{where} inner")
+        return cls.checked(cls(inner, stored.cuts, stored.step), where)
 
     def copy(self) -> Self:
         return type(self)(self.inner.copy(), self.cuts, self.step)
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        inner_fields = Fields(fields.take("inner", dict), f"{fields.where} inner")
-        kind = DenseState if fields.take("dense", bool) else SupportState
-        inner = kind.from_state(inner_fields, arrays)
-        inner_fields.done()
-        step = fields.take("step", int)
-        if step < 0 or step != inner.step:
-            raise DamagedBundleError(f"{fields.where}: a pruned state is at step {step}, its weights at {inner.step}")
-        state = cls(inner, step=step)
-        state.cuts = _checked_cuts(fields.take("cuts", list), state, fields.where)
-        return state
+    def check(self) -> None:
+        if self.step != self.inner.step:
+            raise InputError(f"it is at step {self.step}, its weights at {self.inner.step}")
+        check_cuts(self)
 
 
 class PrunedRun(Run):
@@ -375,13 +369,11 @@ def _take_largest(
     return left, where
 
 
-def _checked_cuts(cuts: list[Any], state: PrunedState, where: str) -> tuple[tuple[int, int], ...]:
-    """The saved cuts, when they fit together and with the entries that there are."""
-    found = [(0, state.shape[1]), *(tuple(cut) if isinstance(cut, list) else () for cut in cuts)]
-    whole = all(len(cut) == 2 and all(type(number) is int for number in cut) for cut in found)
-    if not whole or any(b[0] <= a[0] or not 0 < b[1] < a[1] for a, b in pairwise(found)):
-        raise DamagedBundleError(f"{where}: the cuts of a pruned state are {cuts}; steps rise and entries fall")
-    kept = [kept for step, kept in found if step <= state.step][-1]
+def check_cuts(state: PrunedState) -> None:
+    """Refuse cuts that do not fit together, or not with the entries that there are."""
+    cuts = [(0, state.shape[1]), *state.cuts]
+    if any(b[0] <= a[0] or not 0 < b[1] < a[1] for a, b in pairwise(cuts)):
+        raise InputError(f"its cuts are {list(state.cuts)}; steps rise and entries fall")
+    kept = [kept for step, kept in cuts if step <= state.step][-1]
     if state.values.shape[1] != kept:
-        raise DamagedBundleError(f"{where}: a pruned state at step {state.step} has not {kept} entries in each row")
-    return tuple((step, left) for step, left in found[1:])
+        raise InputError(f"at step {state.step} it has not {kept} entries in each row")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import DamagedBundleError, MemoryLimitError
+from tercet.errors import InputError, MemoryLimitError
+from tercet.kernels.shrinkage import CUM, PENDING, SHRINK_EVERY
 from tercet.kernels.sparse import sparse_advance
 from tercet.kernels.sparse_rows import (
     BLOCK,
@@ -31,8 +33,9 @@ from tercet.kernels.sparse_rows import (
     write_rows,
 )
 from tercet.learn.matrices import KernelInput, reorder_columns
-from tercet.learn.state import Chunk, State, physical_memory
-from tercet.store import Fields, take_array
+from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Csr, Shape
 from tercet.weights import Identity, Sparse, Weights
 
 LINE_BYTES = 64
@@ -196,6 +199,24 @@ class Thinning:
         ]
 
 
+@dataclass(frozen=True, eq=False)
+class StoredSparse:
+    """A `SparseState` as it is saved: the levels of its live entries, or of the whole support when frozen."""
+
+    order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
+    levels: Annotated[sparse.csr_array, Csr("n_query_terms", "n_doc_terms", names=("levels", "columns", "indptr"))]
+    l1: float
+    shrink_every: int
+    cum: float
+    pending: float
+    max_memory: int | None
+    around_identity: bool
+    thin_to: float | None
+    thin_over: int | None
+    frozen: bool
+    step: Steps
+
+
 class SparseState(State):
     """Levels of W by row, the shrinkage handed out, and the column order (frequent words first).
 
@@ -236,7 +257,7 @@ class SparseState(State):
 
     @property
     def cum(self) -> float:
-        return float(self.shrinkage[0])
+        return float(self.shrinkage[CUM])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -273,7 +294,7 @@ class SparseState(State):
     def hold(self, weights: sparse.csr_array, pending: float) -> None:
         """Be these weights, columns in the order they are kept, which owe nothing; of rates, so much is pending."""
         self._levels, self._rows = weights, None
-        self.shrinkage[:2] = 0.0, pending
+        self.shrinkage[CUM], self.shrinkage[PENDING] = 0.0, pending
 
     def finish_thinning(self) -> None:
         """Make the last cut now, when the steps ended before it."""
@@ -352,7 +373,7 @@ class SparseState(State):
             if not self.frozen and at % SWEEP_EVERY == 0:
                 if self.cum > LARGEST_CUM:
                     self.rows.rebase(self.cum)
-                    self.shrinkage[0] = 0.0
+                    self.shrinkage[CUM] = 0.0
                 self.rows.sweep(self.cum)
 
     def _margins_of_identity(
@@ -378,54 +399,43 @@ class SparseState(State):
         learned = Sparse(weights=self.weights())
         return Weights([Identity(n_terms=self.shape[0]), learned] if self.around_identity else [learned])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        found = self.live()
-        return {
-            "indptr": found.indptr.astype(np.int64),
-            "columns": found.indices.astype(np.int32),
-            "levels": found.data,
-            "order": self.order,
-        }
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {
-            "l1": self.l1,
-            "shrink_every": int(self.shrinkage[3]),
-            "cum": self.cum,
-            "pending": float(self.shrinkage[1]),
-            "max_memory": self.max_memory,
-            "around_identity": self.around_identity,
-            "thin_to": None if self.thinning is None else self.thinning.density,
-            "thin_over": None if self.thinning is None else self.thinning.n_steps,
-            "frozen": self.frozen,
-        }
-
-    def copy(self) -> Self:
-        return type(self).from_state(Fields(self.meta(), "copy"), self.arrays())
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        stored = StoredSparse(
+            order=self.order,
+            levels=self.live(),
+            l1=self.l1,
+            shrink_every=int(self.shrinkage[SHRINK_EVERY]),
+            cum=self.cum,
+            pending=float(self.shrinkage[PENDING]),
+            max_memory=self.max_memory,
+            around_identity=self.around_identity,
+            thin_to=None if self.thinning is None else self.thinning.density,
+            thin_over=None if self.thinning is None else self.thinning.n_steps,
+            frozen=self.frozen,
+            step=self.step,
+        )
+        return encode(stored)
 
     @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        order = take_array(arrays, "order", np.int32, 1)
-        if not np.array_equal(np.sort(order), np.arange(order.size)):
-            raise DamagedBundleError("the column order of a sparse state is not a permutation")
-        indptr = take_array(arrays, "indptr", np.int64, 1)
-        levels = take_array(arrays, "levels", np.float32, 1)
-        columns = take_array(arrays, "columns", np.int32, (levels.size,))
-        n = indptr.size - 1
-        rising = n >= 1 and indptr[0] == 0 and indptr[-1] == levels.size and not (np.diff(indptr) < 0).any()
-        if not rising or (columns.size and not (columns.min() >= 0 and columns.max() < order.size)):
-            raise DamagedBundleError("row pointers or columns of a sparse state are out of range")
-        thin_to, thin_over = fields.take("thin_to", float | None), fields.take("thin_over", int | None)
-        return cls(
-            sparse.csr_array((levels.copy(), columns.copy(), indptr.copy()), shape=(n, order.size)),
-            order,
-            max_memory=fields.take("max_memory", int | None),
-            l1=fields.take("l1", float),
-            shrink_every=fields.take("shrink_every", int),
-            cum=fields.take("cum", float),
-            pending=fields.take("pending", float),
-            around_identity=fields.take("around_identity", bool),
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        stored = decode(StoredSparse, meta, arrays, where=where, copy=True)
+        thin_to, thin_over = stored.thin_to, stored.thin_over
+        state = cls(
+            stored.levels,
+            stored.order,
+            max_memory=stored.max_memory,
+            l1=stored.l1,
+            shrink_every=stored.shrink_every,
+            cum=stored.cum,
+            pending=stored.pending,
+            around_identity=stored.around_identity,
             thinning=None if thin_to is None or thin_over is None else Thinning(thin_to, thin_over),
-            frozen=fields.take("frozen", bool),
-            step=fields.take("step", int),
+            frozen=stored.frozen,
+            step=stored.step,
         )
+        return cls.checked(state, where)
+
+    def check(self) -> None:
+        check_order(self.order)
+        if not self.shape[0]:
+            raise InputError("W has no row")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.errors import InputError
+from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.matrices import KernelInput, Texts
-from tercet.store import Fields
+from tercet.store.codec import copied, decode, encode
+from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
 # (query, better, worse, step_size, rate, margin) as kernels take them
@@ -26,6 +28,9 @@ Chunk = tuple[
     NDArray[np.float32],
     NDArray[np.float32],
 ]
+
+
+Steps = Annotated[int, Bounds(least=0)]  # a number of them, where it is saved
 
 
 @dataclass(frozen=True)
@@ -82,20 +87,39 @@ class State(ABC):
     def snapshot(self) -> Weights:
         """The current weights as a value that later steps do not change."""
 
-    @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name, not copied."""
+    # -- saving: most states are dataclasses whose fields are what is saved ----------------------------------------
 
-    def meta(self) -> dict[str, Any]:
-        return {"step": self.step}
-
-    @abstractmethod
-    def copy(self) -> Self: ...
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """JSON values and named arrays, not copied, from which training can go on."""
+        return encode(self)
 
     @classmethod
-    @abstractmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        """The inverse of ``meta`` and ``arrays``; arrays are copied, so that training can go on."""
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        """The inverse of ``to_state``; arrays are copied. ``where`` is what errors call the file."""
+        return cls.checked(decode(cls, meta, arrays, where=where, copy=True), where)
+
+    @classmethod
+    def checked(cls, state: Self, where: str) -> Self:
+        """A state that was read, after a look at what its fields do not say."""
+        try:
+            state.check()
+        except InputError as error:
+            raise DamagedBundleError(f"{where}: {error}") from error
+        return state
+
+    def check(self) -> None:
+        """Refuse, by an InputError, arrays of the right types and lengths that are yet no state of this learner."""
+        return
+
+    def copy(self) -> Self:
+        """The same state, in arrays of its own."""
+        return copied(self) if is_dataclass(self) else type(self).from_state(*self.to_state(), "copy")
+
+
+def check_order(order: NDArray[np.int32]) -> None:
+    """Refuse an order of columns that has one of them twice."""
+    if not np.array_equal(np.sort(order), np.arange(order.size)):
+        raise InputError("the order of its columns is no permutation")
 
 
 SCHEDULES = ("constant", "inverse-sqrt", "linear")

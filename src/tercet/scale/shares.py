@@ -140,8 +140,15 @@ class LowRankShare(Share):
             diagonal = spread_out(self.diagonal, self.shape[0])
         else:
             diagonal = np.full(0 if self.diagonal is None else self.shape[0], self.diagonal, dtype=np.float32)
+        rare_q, rare_d = self.rare or (None, None)
         state = LowRankState(
-            U, V, diagonal, learn_diagonal=learned, scale_documents=self.scale_documents, rare=self.rare
+            U,
+            V,
+            diagonal,
+            learn_diagonal=learned,
+            scale_documents=self.scale_documents,
+            rare_query_words=rare_q,
+            rare_doc_words=rare_d,
         )
         tally = self.learn(state, texts.kernel_input())
         changes: dict[str, Change] = {"U": found_in(U, self.U)}
