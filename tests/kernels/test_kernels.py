@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,47 +13,79 @@ import numba
 import pytest
 
 import tercet.kernels.compiler as compiler
+from support.checked_kernels import WORKLOADS, kernels_of
 
-SCRIPT = """
-import numpy as np, tercet as tc
-from scipy import sparse
-from tercet.kernels.dense import dense_advance
-from tercet.kernels.diagonal import diagonal_advance
-from tercet.kernels.lowrank import lowrank_advance
-rng = np.random.default_rng(0)
-X = sparse.csr_array(rng.random((20, 200)) * (rng.random((20, 200)) < 0.05), dtype=np.float32)
-prefs = tc.Preferences.from_labels(np.arange(20) % 3, 300)
-for ranker in (
-    tc.DenseRanker(),
-    tc.DiagonalRanker(),
-    tc.LowRankRanker(n_components=3, diagonal="learned"),
-    tc.SparseRanker(l1=1e-3, shrink_every=5),
-    tc.SparseRanker(l1=1e-3, shrink_every=5, max_memory=4 * 200 * 200 - 1),
-):
-    ranker.fit(X, prefs).rank(X, X, 20)
-print(*(sum(k.stats.cache_hits.values()) for k in (dense_advance, diagonal_advance, lowrank_advance)))
-"""
+TESTS = Path(__file__).parents[1]
+
+# Modules whose workloads run in one process: compiling takes the time, and groups can be compiled side by side.
+GROUPS = {
+    "bytes": ("letor", "decimals", "stored", "correlated", "orders", "ranking"),
+    "search": ("search", "topk", "scoring"),
+    "features": ("ftrl", "ndcg", "pairs", "simplex"),
+    "steps": ("binned", "dense", "diagonal", "fixed_rows", "grouped", "hashed", "lowrank", "rows"),
+    "sparse": ("mixing", "sparse", "sparse_rows"),
+}
+WITHOUT_KERNELS = {
+    "__init__",
+    "compiler",  # the decorator itself
+    "prefetch",  # an instruction inside of kernels; what it asks for need not exist
+}
 
 
-def run(tmp_path: Path, **variables: str) -> str:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **variables}
-    environment.pop("NUMBA_CACHE_DIR", None)
+def in_another_process(*arguments: str, **variables: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), **variables}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=environment,
-        check=True,
-        timeout=300,
-        capture_output=True,
-        text=True,
+        [sys.executable, *arguments], env=environment, timeout=600, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def test_a_second_process_finds_compiled_kernels_and_checked_indices_stay_in_bounds(tmp_path):
-    # Compiled with bounds checks, which raise IndexError; these must not be mixed up with unchecked code.
-    assert run(tmp_path, NUMBA_BOUNDSCHECK="1") == "0 0 0"
-    assert run(tmp_path, NUMBA_BOUNDSCHECK="1") == "1 1 1"
-    assert len(list((tmp_path / "tercet").iterdir())) == 1
+# -- indices stay in bounds -----------------------------------------------------------------------------------------
+
+
+def test_every_module_with_kernels_has_a_workload():
+    modules = {path.stem for path in Path(compiler.__file__).parent.glob("*.py")} - WITHOUT_KERNELS
+    assert set(WORKLOADS) == modules
+    assert sorted(module for group in GROUPS.values() for module in group) == sorted(modules)
+    assert [module for module in modules if not kernels_of(module)] == []
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_index_is_out_of_bounds(group):
+    # Compiled with checks, which raise IndexError, and kept apart from code without them: see `compiler.fingerprint`.
+    never_called = in_another_process("-m", "support.checked_kernels", *GROUPS[group], NUMBA_BOUNDSCHECK="1")
+    assert json.loads(never_called) == []
+
+
+def test_an_index_out_of_bounds_would_be_noticed(tmp_path):
+    (tmp_path / "past.py").write_text(
+        "import numpy as np\n"
+        "from tercet.kernels.compiler import kernel\n"
+        "@kernel\ndef past(x):\n    return x[x.size]\n"
+        "try:\n    past(np.zeros(3))\nexcept IndexError:\n    print('noticed')\n"
+    )
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert in_another_process(str(tmp_path / "past.py"), NUMBA_BOUNDSCHECK="1", **cache) == "noticed"
+
+
+# -- compiled once --------------------------------------------------------------------------------------------------
+
+HITS = """
+import numpy as np, tercet as tc
+from tercet.kernels.diagonal import diagonal_advance
+X = np.eye(3, dtype=np.float32)
+tc.DiagonalRanker().fit(X, tc.Preferences([0], [1], [2]))
+print(sum(diagonal_advance.stats.cache_hits.values()))
+"""
+
+
+def test_a_second_process_finds_compiled_kernels(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert in_another_process("-c", HITS, XDG_CACHE_HOME=str(tmp_path)) == "0"
+    assert in_another_process("-c", HITS, XDG_CACHE_HOME=str(tmp_path)) == "1"
+    assert in_another_process("-c", HITS, XDG_CACHE_HOME=str(tmp_path), NUMBA_BOUNDSCHECK="1") == "0"
+    assert len(list((tmp_path / "tercet").iterdir())) == 2
 
 
 def test_an_edit_anywhere_in_the_room_gives_another_cache(tmp_path):
