@@ -1,4 +1,4 @@
-"""A feature set too large for memory, made up: written as chunks and as text, parsed, learned from chunk by chunk.
+"""A feature set too large for memory, made up: written as text, parsed, learned from chunk by chunk.
 
 Started by itself in a process of its own (source, rows), it learns from that many rows and prints its peak memory.
 """
@@ -24,14 +24,13 @@ from sklearn.datasets import load_svmlight_file
 
 import tercet as tc
 from common import Clock, median, peak_memory, print_table, say_if_disturbed, verdict
-from tercet.data import LetorChunks, LetorData, iter_letor, read_chunks, read_letor, write_chunks, write_letor
+from tercet.data import LetorData, LetorStream, iter_letor, read_letor, write_letor
 
 N_FEATURES = 200
 ROWS_OF_A_QUERY = 100
 ROWS_OF_A_CHUNK = 20_000
 DECIMALS = 6  # as LETOR's files have
 SMALL_TEXT_CHUNK = 1 << 20  # bytes, where memory is looked at
-PASS_SECONDS = 3.0
 PARSE_SPEED = 60e6
 
 
@@ -62,44 +61,35 @@ def megabytes(n_bytes: float) -> str:
 # -- one pass from disk -------------------------------------------------------------------------------------------
 
 
-def forget_cached(folder: Path) -> None:
-    """Ask the system to drop what it keeps of these files, so that the disk is read."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def forget_cached(file: Path) -> None:
+    """Ask the system to drop what it keeps of a file, so that the disk is read."""
+    with open(file, "rb") as stream:
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def time_passes(chunks: LetorChunks, repeats: int) -> dict[str, Any]:
-    """Passes with the files dropped from the system's cache, and with them in it; and the reading alone; in turn."""
-    clocks: dict[str, list[Clock]] = {"from the disk": [], "files cached": [], "reading alone, files cached": []}
+def time_passes(text: Path, n_rows: int, repeats: int) -> dict[str, Any]:
+    """Passes with the file dropped from the system's cache, and with it there; and the reading alone; in turn."""
+    stream = LetorStream(text, N_FEATURES)
+    clocks: dict[str, list[Clock]] = {"from the disk": [], "file cached": [], "reading alone, file cached": []}
     for _ in range(repeats):
-        for name, found in clocks.items():
+        for name, rounds in clocks.items():
             if name == "from the disk":
-                forget_cached(chunks.path)
+                forget_cached(text)
             with (clock := Clock()).running():
                 if name.startswith("reading"):
-                    n_rows = sum(len(chunk) for chunk in chunks)
+                    assert sum(len(chunk) for chunk in stream) == n_rows
                 else:
-                    n_rows, ranker = chunks.n_rows, learn(chunks)
-            assert n_rows == chunks.n_rows
-            found.append(clock)
-    seconds = {name: [clock.wall for clock in found] for name, found in clocks.items()}
-    target = PASS_SECONDS * chunks.n_rows / 1e6
-    rows = []
-    for name, walls in seconds.items():
-        judged = "–" if name.startswith("reading") else f"≤ {target:g}: {verdict(median(walls), target, at_most=True)}"
-        rows.append([name, f"{median(walls):.2f}", f"{min(walls):.2f}", f"{max(walls):.2f}", judged])
-    n_bytes = sum(path.stat().st_size for path in chunks.path.rglob("*") if path.is_file())
+                    ranker = learn(stream)
+            rounds.append(clock)
+    seconds = {name: [clock.wall for clock in rounds] for name, rounds in clocks.items()}
     print_table(
-        f"One pass over {chunks.n_rows:,} rows, {chunks.n_features} features, {chunks.n_queries:,} queries, "
-        f"{megabytes(n_bytes)} in {len(chunks)} chunks, every byte checked: seconds",
-        ["", "median", "fastest", "slowest", "target"],
-        rows,
+        f"One pass over {n_rows:,} rows, {N_FEATURES} features, {megabytes(text.stat().st_size)} of text: seconds",
+        ["", "median", "fastest", "slowest"],
+        [[name, *(f"{f(walls):.2f}" for f in (median, min, max))] for name, walls in seconds.items()],
     )
     print(f"{np.count_nonzero(ranker.coef_)} weights are not zero after {ranker.n_steps_:,} steps.")
-    say_if_disturbed([clock for found in clocks.values() for clock in found])
-    return {"rows": chunks.n_rows, "bytes": n_bytes, "chunks": len(chunks), "seconds": seconds}
+    say_if_disturbed([clock for rounds in clocks.values() for clock in rounds])
+    return {"rows": n_rows, "bytes": text.stat().st_size, "seconds": seconds}
 
 
 # -- text ---------------------------------------------------------------------------------------------------------
@@ -151,69 +141,52 @@ def first_rows(chunks: Iterable[LetorData], n_rows: int) -> Iterator[LetorData]:
             return
 
 
-def tell_memory(source: Path, n_rows: int) -> None:
-    """Learn from the first rows of chunks, or of text, and print this process's peak memory before and after."""
+def tell_memory(text: Path, n_rows: int) -> None:
+    """Learn from the first rows of a file and print this process's peak memory before and after."""
     learn(made_up_rows(ROWS_OF_A_QUERY, 0))  # the kernels are loaded, or compiled
-    if source.is_file():
-        chunks: Iterable[LetorData] = iter_letor(source, N_FEATURES, chunk_bytes=SMALL_TEXT_CHUNK)
-    else:
-        chunks = read_chunks(source)
+    chunks = LetorStream(text, N_FEATURES, chunk_bytes=SMALL_TEXT_CHUNK)
     before = peak_memory()
     learn(first_rows(chunks, n_rows))
     print(json.dumps({"rows": n_rows, "before": before, "peak": peak_memory()}))
 
 
-def compare_memory(sources: list[tuple[str, Path, int]], chunk_bytes: int) -> dict[str, Any]:
+def compare_memory(text: Path, n_rows: int, allowed: int) -> dict[str, Any]:
     """Peaks of processes that learn from a quarter of the rows and from all of them."""
-    rows, results = [], {}
-    for name, source, n_rows in sources:
-        peaks = []
-        for n in (n_rows // 4, n_rows):
-            command = [sys.executable, __file__, str(source), str(n)]
-            run = subprocess.run(command, check=True, capture_output=True, text=True)
-            peaks.append(json.loads(run.stdout.splitlines()[-1]))
-        quarter, whole = peaks
-        growth = whole["peak"] - quarter["peak"]
-        results[name] = {"quarter": quarter, "whole": whole}
-        rows.append(
+    peaks = []
+    for n in (n_rows // 4, n_rows):
+        command = [sys.executable, __file__, str(text), str(n)]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        peaks.append(json.loads(run.stdout.splitlines()[-1]))
+    quarter, whole = peaks
+    growth = whole["peak"] - quarter["peak"]
+    print_table(
+        f"Peak memory of a process that learns from {n_rows:,} rows in chunks of {megabytes(SMALL_TEXT_CHUNK)} of text",
+        ["before learning", "a quarter of the rows", "all rows", "target"],
+        [
             [
-                f"{name}, {n_rows:,} rows",
                 megabytes(whole["before"]),
                 megabytes(quarter["peak"]),
                 megabytes(whole["peak"]),
-                f"≤ {megabytes(chunk_bytes)} apart: {verdict(growth, chunk_bytes, at_most=True)}",
+                f"≤ {megabytes(allowed)} apart: {verdict(growth, allowed, at_most=True)}",
             ]
-        )
-    print_table(
-        f"Peak memory of a process that learns chunk by chunk: X of a binary chunk has {megabytes(chunk_bytes)}, "
-        f"a chunk of text {megabytes(SMALL_TEXT_CHUNK)}",
-        ["from", "before learning", "a quarter of the rows", "all rows", "target"],
-        rows,
+        ],
     )
-    return results
+    return {"quarter": quarter, "whole": whole}
 
 
 def large_set(seed: int, quick: bool) -> dict[str, Any]:
-    n_rows, n_text, repeats = (160_000, 8_000, 1) if quick else (1_000_000, 100_000, 3)
+    n_rows, repeats = (8_000, 1) if quick else (100_000, 3)
     with tempfile.TemporaryDirectory(prefix="tercet-letor-") as place:
-        folder, text = Path(place, "chunks"), Path(place, "train.txt")
-        with (writing := Clock()).running():
-            chunks = write_chunks(folder, made_up_rows(n_rows, seed))
+        text = Path(place, "train.txt")
         with (printing := Clock()).running():
-            write_letor(text, made_up_rows(n_text, seed))
-        print(
-            f"\nA made-up set, seed {seed}: {n_rows:,} rows made and written as chunks in {writing.wall:.0f} s, the "
-            f"first {n_text:,} also as text in {printing.wall:.0f} s (all of it would be "
-            f"{text.stat().st_size * n_rows / n_text / 1e9:.1f} GB); removed afterwards."
-        )
+            write_letor(text, made_up_rows(n_rows, seed))
+        print(f"\nA made-up set, seed {seed}: {n_rows:,} rows written in {printing.wall:.0f} s; removed afterwards.")
         learn(made_up_rows(ROWS_OF_A_QUERY, seed))
         read_letor(text)
         return {
-            "pass": time_passes(chunks, repeats),
-            "parsing": time_parsing(text, n_text, repeats),
-            "memory": compare_memory(
-                [("chunks", folder, n_rows), ("text", text, n_text)], min(n_rows, ROWS_OF_A_CHUNK) * N_FEATURES * 4
-            ),
+            "pass": time_passes(text, n_rows, repeats),
+            "parsing": time_parsing(text, n_rows, repeats),
+            "memory": compare_memory(text, n_rows, min(n_rows, ROWS_OF_A_CHUNK) * N_FEATURES * 4),
         }
 
 

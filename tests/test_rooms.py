@@ -75,6 +75,7 @@ EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "
 SHARED_STEMS = {
     "base",  # what the others of a folder have in common
     "beir",  # the format, where it is read and where it is checked
+    "letor",  # the format, where it is read, and the compiled loop that parses it
 }
 
 # What is still to be put right; a name leaves a list when it is, and none is added.

@@ -30,8 +30,8 @@ from tercet.data import (
     read_svmlight,
     write_beir,
 )
-from tercet.data.checking.likeness import look_alikes, near_texts, number_of, words_of
-from tercet.data.checking.problems import CheckReport
+from tercet.data.checking.findings import CheckReport
+from tercet.data.checking.near_duplicates import look_alikes, near_texts, number_of, words_of
 from tercet.errors import FormatError, InputError
 from tercet.text.vectors import vectorise
 

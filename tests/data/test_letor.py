@@ -22,15 +22,13 @@ import oracles
 from tercet.data import (
     LetorData,
     iter_letor,
-    read_chunks,
     read_letor,
     read_letor_folds,
     read_svmlight,
-    write_chunks,
     write_letor,
 )
 from tercet.data import letor_text as reading
-from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
+from tercet.errors import FormatError, InputError
 from tercet.kernels.decimals import LEAST_POWER, MOST_POWER, nearest_float
 
 QUICK = settings(deadline=None, max_examples=40)
@@ -216,7 +214,7 @@ def test_blocks_and_chunks_change_nothing(data: LetorData, n_bytes: int, dense: 
     write_letor(file, data)
     whole = read_letor(file, dense=dense)
     with file.open("rb") as stream:
-        parts = list(reading.read_parts(stream, file, None, comments=True, scattered=False, block_bytes=n_bytes))
+        parts = list(reading.read_blocks(stream, file, None, comments=True, scattered=False, block_bytes=n_bytes))
     X, y, qid = reading.stack(parts, data.n_features, dense)
     comments = tuple(comment for part in parts for comment in part.comments or ())
     same(LetorData(X, y, qid, comments if any(comments) else None), whole)
@@ -366,7 +364,7 @@ def test_wrong_parameters_say_what() -> None:
         lambda: read_letor(file, scattered="sort"),  # type: ignore[arg-type]
         lambda: list(iter_letor(file, chunk_bytes=0)),
     ):
-        with pytest.raises(InputError, match=r"must be .* Got (0|2\.5|'2'|'sort') instead\."):
+        with pytest.raises(InputError, match=r"must be .*[Gg]ot (0|2\.5|'2'|'sort')"):
             call()
 
 
@@ -478,56 +476,6 @@ def test_sets_no_file_can_hold_are_not_written(tmp_path: Path, data: LetorData, 
     with pytest.raises(InputError, match=f"cannot write: {complaint}"):
         write_letor(tmp_path / "f", data)
     assert list(tmp_path.iterdir()) == []
-
-
-# -- chunks on disk ---------------------------------------------------------------------------------------------
-
-
-@given(sets(), st.booleans())
-@settings(deadline=None, max_examples=10)
-def test_chunks_come_back_to_the_bit(data: LetorData, dense: bool) -> None:
-    file = new_file("")
-    write_letor(file, data)
-    whole = read_letor(file, dense=dense)
-    folder = file.with_name("chunks")
-    chunks = list(iter_letor(file, chunk_bytes=1, dense=dense))
-    written = write_chunks(folder, iter(chunks))
-    read = read_chunks(folder)
-    assert read == written
-    assert (len(read), read.n_rows, read.n_queries, read.n_features) == (
-        len(chunks), len(whole), whole.n_queries, whole.n_features,
-    )  # fmt: skip
-    for _ in range(2):
-        for mine, theirs in zip(read, chunks, strict=True):
-            same(mine, theirs)
-
-
-def test_interrupted_or_damaged_chunks_are_noticed(tmp_path: Path) -> None:
-    data = [LetorData([[1.0, 0.5]], [1], ["a"]), LetorData([[1.0, 0.5]], [1], ["b"])]
-
-    def breaks_off() -> object:
-        yield data[0]
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_chunks(tmp_path / "set", breaks_off())  # type: ignore[arg-type]
-    with pytest.raises(DamagedBundleError, match="interrupted; write them again"):
-        read_chunks(tmp_path / "set")
-    write_chunks(tmp_path / "set", data)
-    assert [chunk.qids.tolist() for chunk in read_chunks(tmp_path / "set")] == [["a"], ["b"]]
-    with pytest.raises(BundleError, match="holds chunks already"):
-        write_chunks(tmp_path / "set", data)
-    with pytest.raises(IndexError, match="chunk 2 of 2"):
-        read_chunks(tmp_path / "set")[2]
-    file = next((tmp_path / "set" / "chunk-000001").glob("*.safetensors"))
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(DamagedBundleError):
-        list(read_chunks(tmp_path / "set"))
-    other = LetorData(sparse.csr_array([[1.0, 0.5]]), [1], ["c"])
-    with pytest.raises(InputError, match="chunk 1 is sparse, those before are dense"):
-        write_chunks(tmp_path / "other", [data[0], other])
 
 
 # -- folds ------------------------------------------------------------------------------------------------------

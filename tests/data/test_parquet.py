@@ -10,7 +10,7 @@ import pytest
 
 from tercet.data import check
 from tercet.data.parquet import is_parquet, parquet_batches, parquet_rows
-from tercet.data.preference_streams import Place, count_preferences, stretches
+from tercet.data.preference_files import StreamPosition, count_preferences, stretches
 from tercet.errors import FormatError, MissingExtraError
 
 pa = pytest.importorskip("pyarrow")
@@ -69,8 +69,8 @@ def test_any_place_can_be_gone_to(tmp_path):
         (0, [3], ("007",)),
         (1, [1], ("q1",)),
     ]
-    assert [one.after for one in stretches(path, Place(1, 0))] == [Place(1, 1)]
-    assert list(stretches(path, Place(1, 1))) == []
+    assert [one.after for one in stretches(path, StreamPosition(1, 0))] == [StreamPosition(1, 1)]
+    assert list(stretches(path, StreamPosition(1, 1))) == []
 
 
 @pytest.mark.parametrize(

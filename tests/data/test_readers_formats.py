@@ -13,7 +13,8 @@ import pytest
 from tercet.data import labelled
 from tercet.data.beir import read_beir
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
-from tercet.data.preference_files import PreferenceTriples, read_preferences
+from tercet.data.preference_files import read_preferences
+from tercet.data.preference_text import PreferenceTriples
 from tercet.data.preferences import Preferences
 from tercet.data.svmlight import read_svmlight
 from tercet.data.trec import read_qrels, read_run

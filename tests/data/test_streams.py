@@ -21,9 +21,10 @@ from support.memory import growth_of
 from support.random_data import random_preferences, random_texts
 from tercet.cli.main import cli
 from tercet.data import watch_reading
+from tercet.data.lines import sampled_digest
 from tercet.data.lookup import rows_of_ids
-from tercet.data.preference_files import PreferenceTriples, write_preferences
-from tercet.data.preference_streams import count_preferences, preference_paths, sampled_digest, stretches
+from tercet.data.preference_files import count_preferences, preference_paths, stretches, write_preferences
+from tercet.data.preference_text import PreferenceTriples
 from tercet.errors import FormatError, InputError, ParameterError
 from tercet.learn.sources import ArraySource
 from tercet.learn.streams import StreamSource

@@ -16,8 +16,8 @@ import tercet as tc
 from support.forking import changed, kill_while
 from support.memory import growth_of
 from tercet.cli.main import cli
-from tercet.data import LetorData, write_chunks, write_letor
-from tercet.data.letor_stream import LetorStream
+from tercet.data import LetorData, write_letor
+from tercet.data.letor import LetorStream
 from tercet.errors import InputError, ParameterError
 from tercet.fitting.row_streams import fit_letor_stream
 
@@ -83,14 +83,12 @@ def test_a_stream_gives_the_bits_of_all_rows_at_once(n_queries, seed, at, dense,
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_files_chunks_on_disk_and_tuples_are_streams(dense, tmp_path):
+def test_files_and_tuples_are_streams(dense, tmp_path):
     data = made(40, dense=dense)
     write_letor(tmp_path / "train.txt", data)
     whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
-    on_disk = write_chunks(tmp_path / "chunks", cut(data, [7, 20]))
     for chunks in (
         LetorStream(tmp_path / "train.txt", chunk_bytes=300, dense=dense),
-        on_disk,
         [(chunk.X, chunk.y, chunk.qid) for chunk in cut(data, [5])],
     ):
         told = []
@@ -134,7 +132,7 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("kind", ["text", "chunks", "list"])
+@pytest.mark.parametrize("kind", ["text", "list"])
 @pytest.mark.parametrize("stop", [1, 4, 5, 7])
 def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
     data = made(40)
@@ -142,7 +140,6 @@ def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
     write_letor(tmp_path / "train.txt", data)
     streams = {
         "text": lambda: LetorStream(tmp_path / "train.txt", chunk_bytes=400),
-        "chunks": lambda: write_chunks(tmp_path / f"{stop}", parts),
         "list": lambda: parts,
     }
     chunks = streams[kind]()
@@ -289,7 +286,7 @@ def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
 
 MEMORY = """
 import tercet as tc
-from tercet.data.letor_stream import LetorStream
+from tercet.data.letor import LetorStream
 def work(path):
     tc.FTRLRanker(l1=0.1).fit_stream(LetorStream(path, chunk_bytes=1 << 19))
 work(sys.argv[1])

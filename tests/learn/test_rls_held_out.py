@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from oracles import disagreement_error, query_laplacian
 from tercet import Preferences
-from tercet.data.letor import query_folds
+from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls

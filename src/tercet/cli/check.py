@@ -10,7 +10,7 @@ import click
 
 from tercet.cli.inputs import ANY
 from tercet.data import check as check_data
-from tercet.data.checking.problems import MOST_SHOWN
+from tercet.data.checking.findings import MOST_SHOWN
 from tercet.data.recognition import Kind
 
 

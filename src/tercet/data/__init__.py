@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tercet.data.beir import read_queries as read_queries
     from tercet.data.beir import write_beir as write_beir
     from tercet.data.checking import CheckReport as CheckReport
-    from tercet.data.checking import Problem as Problem
+    from tercet.data.checking import Finding as Finding
     from tercet.data.checking import check as check
     from tercet.data.clicks import Impression as Impression
     from tercet.data.clicks import iter_clicks as iter_clicks
@@ -24,20 +24,17 @@ if TYPE_CHECKING:
     from tercet.data.labelled import read_20newsgroups as read_20newsgroups
     from tercet.data.labelled import read_labelled_folder as read_labelled_folder
     from tercet.data.letor import LetorData as LetorData
+    from tercet.data.letor import LetorStream as LetorStream
     from tercet.data.letor import iter_letor as iter_letor
-    from tercet.data.letor import query_folds as query_folds
     from tercet.data.letor import read_letor as read_letor
-    from tercet.data.letor_files import LetorChunks as LetorChunks
-    from tercet.data.letor_files import read_chunks as read_chunks
-    from tercet.data.letor_files import write_chunks as write_chunks
-    from tercet.data.letor_files import write_letor as write_letor
     from tercet.data.letor_folds import LetorFold as LetorFold
+    from tercet.data.letor_folds import query_folds as query_folds
     from tercet.data.letor_folds import read_letor_folds as read_letor_folds
-    from tercet.data.letor_stream import LetorStream as LetorStream
-    from tercet.data.preference_files import PreferenceTriples as PreferenceTriples
+    from tercet.data.letor_writing import write_letor as write_letor
     from tercet.data.preference_files import iter_preferences as iter_preferences
     from tercet.data.preference_files import read_preferences as read_preferences
     from tercet.data.preference_files import write_preferences as write_preferences
+    from tercet.data.preference_text import PreferenceTriples as PreferenceTriples
     from tercet.data.preferences import Preferences as Preferences
     from tercet.data.quepid import QuepidJudgements as QuepidJudgements
     from tercet.data.quepid import read_quepid as read_quepid
@@ -70,20 +67,15 @@ else:
                 "read_queries",
                 "write_beir",
             ),
-            "tercet.data.checking": ("CheckReport", "Problem", "check"),
+            "tercet.data.checking": ("CheckReport", "Finding", "check"),
             "tercet.data.clicks": ("Impression", "iter_clicks", "read_clicks", "write_clicks"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
-            "tercet.data.letor": ("LetorData", "iter_letor", "query_folds", "read_letor"),
-            "tercet.data.letor_files": ("LetorChunks", "read_chunks", "write_chunks", "write_letor"),
-            "tercet.data.letor_folds": ("LetorFold", "read_letor_folds"),
-            "tercet.data.letor_stream": ("LetorStream",),
-            "tercet.data.preference_files": (
-                "PreferenceTriples",
-                "iter_preferences",
-                "read_preferences",
-                "write_preferences",
-            ),
+            "tercet.data.letor": ("LetorData", "LetorStream", "iter_letor", "read_letor"),
+            "tercet.data.letor_folds": ("LetorFold", "query_folds", "read_letor_folds"),
+            "tercet.data.letor_writing": ("write_letor",),
+            "tercet.data.preference_files": ("iter_preferences", "read_preferences", "write_preferences"),
+            "tercet.data.preference_text": ("PreferenceTriples",),
             "tercet.data.preferences": ("Preferences",),
             "tercet.data.quepid": ("QuepidJudgements", "read_quepid", "write_quepid"),
             "tercet.data.recognition": ("recognise",),

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from tercet.data.lines import FilePath, line_text, open_bytes, raw_line
-from tercet.data.preference_streams import START, Place
+from tercet.data.preference_files import START, StreamPosition
 from tercet.errors import FormatError
 
 REPLACED = "replaced"  # the kind of a FormatError: the file is not the one that was read before, or lost some of it
@@ -44,7 +44,7 @@ class GrowingFile:
     ([(1, 'one')], [(2, 'two')])
     """
 
-    def __init__(self, path: FilePath, place: Place = START) -> None:
+    def __init__(self, path: FilePath, place: StreamPosition = START) -> None:
         self.path, self.place = path, place
         self._open: ExitStack | None = None
         self._stream: BinaryIO | None = None
@@ -81,7 +81,7 @@ class GrowingFile:
             size = self._size()
             if size < offset:
                 raise self._cut_off(size)
-        self.place = Place(offset, line)  # only now: where a line is wrong, none of them is handed out
+        self.place = StreamPosition(offset, line)  # only now: where a line is wrong, none of them is handed out
         return lines
 
     @property
@@ -140,7 +140,7 @@ class GrowingFile:
         self.close()
 
 
-def _digest_before(stream: BinaryIO, place: Place) -> str:
+def _digest_before(stream: BinaryIO, place: StreamPosition) -> str:
     """A digest of the first 64 kB and the last 4 kB before a place, by which a file that has grown is known."""
     digest = hashlib.sha256(f"{place.at} {place.within}".encode())
     for start, length in ((0, _HEAD), (max(0, place.at - _TAIL), _TAIL)):
@@ -149,7 +149,7 @@ def _digest_before(stream: BinaryIO, place: Place) -> str:
     return digest.hexdigest()
 
 
-def check_before(path: FilePath, place: Place, digest: str) -> None:
+def check_before(path: FilePath, place: StreamPosition, digest: str) -> None:
     """Raise a FormatError where a file is not one that had this digest at that place and has grown since."""
     with open_bytes(path) as stream:
         is_same = _digest_before(stream, place) == digest

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tercet._validate import check_seed, is_integer
+from tercet._validate import check_integer
 from tercet.data.letor_text import (
     BLOCK_BYTES,
     Matrix,
-    Part,
-    check_found,
+    TextBlock,
     check_n_features,
+    check_not_empty,
     is_dense,
-    read_parts,
+    read_blocks,
     stack,
     width_of,
 )
-from tercet.data.lines import FilePath, id_problem, open_bytes
+from tercet.data.lines import FilePath, id_problem, open_bytes, sampled_digest
 from tercet.errors import InputError
 
 CHUNK_BYTES = 32 << 20
@@ -144,9 +144,9 @@ def read_letor(
         raise InputError(f"scattered must be 'error' or 'group'. Got {scattered!r} instead.")
     check_n_features(n_features)
     with open_bytes(path) as stream:
-        parts = list(read_parts(stream, path, n_features, comments=comments, scattered=scattered == "group"))
-    check_found(parts, n_features, path)
-    return assemble(parts, n_features or width_of(parts), dense, gather=scattered == "group")
+        blocks = list(read_blocks(stream, path, n_features, comments=comments, scattered=scattered == "group"))
+    check_not_empty(blocks, n_features, path)
+    return assemble(blocks, n_features or width_of(blocks), dense, gather=scattered == "group")
 
 
 def iter_letor(
@@ -181,60 +181,110 @@ def iter_letor(
     ...     [chunk.qid.tolist() for chunk in iter_letor(file, chunk_bytes=1)]
     [['7', '7'], ['8']]
     """
-    if chunk_bytes < 1:
-        raise InputError(f"chunk_bytes must be 1 or more. Got {chunk_bytes!r} instead.")
+    check_integer(chunk_bytes, "chunk_bytes")
     check_n_features(n_features)
     block_bytes = min(chunk_bytes, BLOCK_BYTES)
     if n_features is None:
         n_rows, n_values = 0, 0
         with open_bytes(path) as stream:
             n_features = 0
-            for part in read_parts(stream, path, None, comments=False, scattered=False, block_bytes=block_bytes):
-                n_rows, n_values = n_rows + len(part.y), n_values + part.n_values
-                n_features = max(n_features, part.X.shape[1])
+            for block in read_blocks(stream, path, None, comments=False, scattered=False, block_bytes=block_bytes):
+                n_rows, n_values = n_rows + len(block.y), n_values + block.n_values
+                n_features = max(n_features, block.X.shape[1])
         if n_features:
             dense = is_dense(n_values, n_rows, n_features) if dense is None else dense
-    waiting: list[Part] = []
-    found = False
+    waiting: list[TextBlock] = []
+    has_rows = False
     with open_bytes(path) as stream:
-        for part in read_parts(
+        for block in read_blocks(
             stream, path, n_features or None, comments=comments, scattered=False, block_bytes=block_bytes
         ):
-            found = True
-            waiting.append(part)
-            if sum(part.n_bytes for part in waiting) < chunk_bytes:
+            has_rows = True
+            waiting.append(block)
+            if sum(block.n_bytes for block in waiting) < chunk_bytes:
                 continue
             ready, waiting = _cut_before_last_query(waiting)
             if ready:
-                check_found(ready, n_features, path)
+                check_not_empty(ready, n_features, path)
                 chunk = assemble(ready, n_features, dense)
                 dense = not sparse.issparse(chunk.X)
                 yield chunk
-    if waiting or not found:
-        check_found(waiting, n_features, path)
+    if waiting or not has_rows:
+        check_not_empty(waiting, n_features, path)
         yield assemble(waiting, n_features, dense)
 
 
-def _cut_before_last_query(parts: list[Part]) -> tuple[list[Part], list[Part]]:
-    """Parts whose queries are whole, and the rest, which begins with the query that may go on."""
-    last_qid = parts[-1].run_qids[-1]
-    for at in range(len(parts) - 1, -1, -1):
-        part = parts[at]
-        begin = part.run_starts[-1]
-        if part.run_qids[-1] != last_qid:  # the query begins with the next part
-            return parts[: at + 1], parts[at + 1 :]
+class LetorStream:
+    """Iterating, as often as wanted, gives the chunks of a file, whole queries each, one in memory at a time.
+
+    Parameters
+    ----------
+    path, n_features, chunk_bytes, dense : as `iter_letor` has them. Without ``n_features`` the file is read once more,
+        before the first pass, to find its largest feature id
+
+    Notes
+    -----
+    Text is parsed anew in each pass.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "train.txt")
+    ...     _ = file.write_text("2 qid:7 1:0.5\\n0 qid:7 2:1\\n1 qid:8 1:1\\n")
+    ...     stream = LetorStream(file, chunk_bytes=1)
+    ...     [[chunk.n_features for chunk in stream] for epoch in range(2)]
+    [[2, 2], [2, 2]]
+    """
+
+    def __init__(
+        self,
+        path: FilePath,
+        n_features: int | None = None,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+        dense: bool | None = None,
+    ) -> None:
+        check_n_features(n_features)
+        check_integer(chunk_bytes, "chunk_bytes")
+        self.path = path
+        self.n_features = n_features
+        self.chunk_bytes = chunk_bytes
+        self.dense = dense
+
+    def __iter__(self) -> Iterator[LetorData]:
+        for chunk in iter_letor(
+            self.path, self.n_features, chunk_bytes=self.chunk_bytes, dense=self.dense, comments=False
+        ):
+            # Kept for the next pass, which then need not look for them.
+            self.n_features, self.dense = chunk.n_features, not sparse.issparse(chunk.X)
+            yield chunk
+
+    def fingerprint(self) -> str:
+        """A digest of samples of the file, and of how it is cut into chunks."""
+        return f"{sampled_digest(self.path)} {self.chunk_bytes}"
+
+
+def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], list[TextBlock]]:
+    """Blocks whose queries are whole, and the rest, which begins with the query that may go on."""
+    last_qid = blocks[-1].run_qids[-1]
+    for i in range(len(blocks) - 1, -1, -1):
+        block = blocks[i]
+        begin = block.run_starts[-1]
+        if block.run_qids[-1] != last_qid:  # the query begins with the next block
+            return blocks[: i + 1], blocks[i + 1 :]
         if begin > 0:
-            return [*parts[:at], part.rows(0, begin)], [part.rows(begin, len(part.y)), *parts[at + 1 :]]
-    return [], parts
+            return [*blocks[:i], block.rows(0, begin)], [block.rows(begin, len(block.y)), *blocks[i + 1 :]]
+    return [], blocks
 
 
-def assemble(parts: list[Part], n_features: int, dense: bool | None, gather: bool = False) -> LetorData:
-    """Put parts together; `gather` moves the rows of every query to where its first row is."""
+def assemble(blocks: list[TextBlock], n_features: int, dense: bool | None, gather: bool = False) -> LetorData:
+    """Put blocks together; `gather` moves the rows of every query to where its first row is."""
     if dense is None:
-        n_rows = sum(len(part.y) for part in parts)
-        dense = is_dense(sum(part.n_values for part in parts), n_rows, n_features)
-    comments = [comment for part in parts for comment in part.comments or ()]
-    X, y, qid = stack(parts, n_features, dense)
+        n_rows = sum(len(block.y) for block in blocks)
+        dense = is_dense(sum(block.n_values for block in blocks), n_rows, n_features)
+    comments = [comment for block in blocks for comment in block.comments or ()]
+    X, y, qid = stack(blocks, n_features, dense)
     if gather:
         order = gathered(qid)
         X, y, qid = X[order], y[order], qid[order]
@@ -252,42 +302,6 @@ def gathered(qid: NDArray[Any]) -> NDArray[np.int64]:
     """
     _, first, group = np.unique(qid, return_index=True, return_inverse=True)
     return np.argsort(first[group], kind="stable")
-
-
-def query_folds(
-    qid: ArrayLike, n_folds: int = 5, random_state: int = 0
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Deal queries into folds at random, for cross-validation that never splits a query.
-
-    Parameters
-    ----------
-    qid : (n_rows,) the query id of each row, strings or integers; rows of a query need not stand together
-    n_folds : how many folds, from 2 to the number of queries; their numbers of queries differ by one at most
-    random_state : seed of the deal
-
-    Returns
-    -------
-    (rows to learn from, rows to test on) for each fold, rising. scikit-learn takes it as ``cv=``.
-
-    Examples
-    --------
-    >>> for train, test in query_folds(["a", "a", "b", "c", "c"], n_folds=3):
-    ...     print(train, test)
-    [0 1 2] [3 4]
-    [2 3 4] [0 1]
-    [0 1 3 4] [2]
-    """
-    seed = check_seed(random_state)
-    ids = np.asarray(qid)
-    if ids.ndim != 1 or (ids.dtype.kind not in "iuU" and ids.size):
-        raise InputError(f"qid must hold strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}.")
-    names, query = np.unique(ids, return_inverse=True)
-    if not is_integer(n_folds, 2, len(names)):
-        raise InputError(f"n_folds must be an integer from 2 to the {len(names)} queries; got {n_folds!r}")
-    fold_of_query = np.empty(len(names), np.int64)
-    fold_of_query[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % n_folds
-    fold = fold_of_query[query]
-    return [(np.flatnonzero(fold != each), np.flatnonzero(fold == each)) for each in range(n_folds)]
 
 
 def _checked_matrix(X: ArrayLike | sparse.spmatrix | sparse.sparray) -> Matrix:

@@ -1,4 +1,4 @@
-"""Folds of a LETOR set: ``Fold1``, ``Fold2``, … with ``train.txt``, ``vali.txt`` and ``test.txt`` in each."""
+"""Folds: ``Fold1``, … of a LETOR set with ``train.txt``, ``vali.txt``, ``test.txt``, and queries dealt at random."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet._validate import check_seed, is_integer
 from tercet.data.archives import archive_members
 from tercet.data.letor import LetorData, assemble
-from tercet.data.letor_text import Part, check_found, is_dense, read_parts, width_of
+from tercet.data.letor_text import TextBlock, check_not_empty, is_dense, read_blocks, width_of
 from tercet.data.lines import FilePath, open_bytes
-from tercet.errors import FormatError
+from tercet.errors import FormatError, InputError
 
 PARTS_OF_A_FOLD = ("train", "vali", "test")
 _FOLD_NAME = re.compile(r"Fold(\d+)", re.ASCII)
@@ -51,21 +55,21 @@ def read_letor_folds(path: FilePath, *, dense: bool | None = None, comments: boo
     [('Fold1', (1, 2))]
     """
     root = Path(path)
-    found = _folds_of_folder(root, comments) if root.is_dir() else _folds_of_archive(path, comments)
-    if not found:
+    members_of = _members_of_folder(root, comments) if root.is_dir() else _members_of_archive(path, comments)
+    if not members_of:
         raise FormatError(path, None, f"there is no fold here; {_LAYOUT}")
-    for name, members in found.items():
+    for name, members in members_of.items():
         for part in PARTS_OF_A_FOLD:
             if part not in members:
                 raise FormatError(path, None, f"{name} has no {part}.txt; {_LAYOUT}")
-    everything = [part for members in found.values() for parts in members.values() for part in parts]
-    n_features = width_of(everything)
+    all_blocks = [block for members in members_of.values() for blocks in members.values() for block in blocks]
+    n_features = width_of(all_blocks)
     if dense is None:
-        n_values, n_rows = sum(part.n_values for part in everything), sum(len(part.y) for part in everything)
+        n_values, n_rows = sum(block.n_values for block in all_blocks), sum(len(block.y) for block in all_blocks)
         dense = is_dense(n_values, n_rows, n_features)
     folds = []
-    for name in sorted(found, key=lambda name: int(name.removeprefix("Fold"))):
-        train, vali, test = (assemble(found[name][part], n_features, dense) for part in PARTS_OF_A_FOLD)
+    for name in sorted(members_of, key=lambda name: int(name.removeprefix("Fold"))):
+        train, vali, test = (assemble(members_of[name][part], n_features, dense) for part in PARTS_OF_A_FOLD)
         folds.append(LetorFold(name, train, vali, test))
     return tuple(folds)
 
@@ -82,12 +86,12 @@ def is_fold(folder: Path) -> bool:
     return all(any((folder / f"{part}.txt{end}").is_file() for end in ("", ".gz")) for part in PARTS_OF_A_FOLD)
 
 
-def _folds_of_folder(root: Path, comments: bool) -> dict[str, dict[str, list[Part]]]:
-    found: dict[str, dict[str, list[Part]]] = {}
+def _members_of_folder(root: Path, comments: bool) -> dict[str, dict[str, list[TextBlock]]]:
+    members_of: dict[str, dict[str, list[TextBlock]]] = {}
     for folder in root.iterdir():
         if not (_FOLD_NAME.fullmatch(folder.name) and folder.is_dir()):
             continue
-        members = found.setdefault(folder.name, {})
+        members = members_of.setdefault(folder.name, {})
         for part in PARTS_OF_A_FOLD:
             files = [file for file in (folder / f"{part}.txt", folder / f"{part}.txt.gz") if file.is_file()]
             if len(files) == 2:
@@ -96,21 +100,21 @@ def _folds_of_folder(root: Path, comments: bool) -> dict[str, dict[str, list[Par
                 )
             for file in files:
                 with open_bytes(file) as stream:
-                    members[part] = _parts_of(stream, file, comments)
-    return found
+                    members[part] = _blocks_of(stream, file, comments)
+    return members_of
 
 
-def _folds_of_archive(path: FilePath, comments: bool) -> dict[str, dict[str, list[Part]]]:
-    found: dict[str, dict[str, list[Part]]] = {}
+def _members_of_archive(path: FilePath, comments: bool) -> dict[str, dict[str, list[TextBlock]]]:
+    members_of: dict[str, dict[str, list[TextBlock]]] = {}
     for member, content in archive_members(path):
         fold, part = fold_member(member.name)
         if content is None or part is None:
             continue
-        members = found.setdefault(fold, {})
+        members = members_of.setdefault(fold, {})
         if part in members:
             raise FormatError(path, None, f"{fold}/{part}.txt is in the archive twice")
-        members[part] = _parts_of(cast(BinaryIO, content), f"{path}/{member.name}", comments)
-    return found
+        members[part] = _blocks_of(cast(BinaryIO, content), f"{path}/{member.name}", comments)
+    return members_of
 
 
 def fold_member(name: str) -> tuple[str, str | None]:
@@ -128,7 +132,43 @@ def fold_member(name: str) -> tuple[str, str | None]:
     return pieces[-2], part if pieces[-1].endswith(".txt") and part in PARTS_OF_A_FOLD else None
 
 
-def _parts_of(stream: BinaryIO, path: FilePath, comments: bool) -> list[Part]:
-    parts = list(read_parts(stream, path, None, comments=comments, scattered=False))
-    check_found(parts, None, path)
-    return parts
+def _blocks_of(stream: BinaryIO, path: FilePath, comments: bool) -> list[TextBlock]:
+    blocks = list(read_blocks(stream, path, None, comments=comments, scattered=False))
+    check_not_empty(blocks, None, path)
+    return blocks
+
+
+def query_folds(
+    qid: ArrayLike, n_folds: int = 5, random_state: int = 0
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Deal queries into folds at random, for cross-validation that never splits a query.
+
+    Parameters
+    ----------
+    qid : (n_rows,) the query id of each row, strings or integers; rows of a query need not stand together
+    n_folds : how many folds, from 2 to the number of queries; their numbers of queries differ by one at most
+    random_state : seed of the deal
+
+    Returns
+    -------
+    (rows to learn from, rows to test on) for each fold, rising. scikit-learn takes it as ``cv=``.
+
+    Examples
+    --------
+    >>> for train, test in query_folds(["a", "a", "b", "c", "c"], n_folds=3):
+    ...     print(train, test)
+    [0 1 2] [3 4]
+    [2 3 4] [0 1]
+    [0 1 3 4] [2]
+    """
+    seed = check_seed(random_state)
+    ids = np.asarray(qid)
+    if ids.ndim != 1 or (ids.dtype.kind not in "iuU" and ids.size):
+        raise InputError(f"qid must hold strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}.")
+    names, query = np.unique(ids, return_inverse=True)
+    if not is_integer(n_folds, 2, len(names)):
+        raise InputError(f"n_folds must be an integer from 2 to the {len(names)} queries; got {n_folds!r}")
+    fold_of_query = np.empty(len(names), np.int64)
+    fold_of_query[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % n_folds
+    fold = fold_of_query[query]
+    return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]

@@ -6,6 +6,7 @@ own ``float``. Whatever it refuses is looked at again here, only to say what is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
@@ -21,6 +22,7 @@ from tercet.data.lines import (
     UTF8_MARK,
     UTF16_MARKS,
     FilePath,
+    Refused,
     decoding_error,
     gzip_damage_message,
     parse_float,
@@ -51,7 +53,7 @@ Matrix: TypeAlias = Any  # NDArray[np.float32] or sparse.csr_array; SciPy comes 
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TextBlock:
     """Consecutive rows. Its matrix is as wide as its own largest feature id."""
 
     X: Matrix
@@ -63,12 +65,12 @@ class Part:
     n_values: int  # that are not 0
     n_bytes: int  # of text
 
-    def rows(self, first: int, stop: int) -> Part:
+    def rows(self, first: int, stop: int) -> TextBlock:
         """Some of the rows, as views; `first` begins a run, and so does `stop` or it is the end."""
         runs = [run for run, start in enumerate(self.run_starts) if first <= start < stop]
         kept = slice(runs[0], runs[-1] + 1) if runs else slice(0, 0)
         share = (stop - first) / len(self.y)
-        return Part(
+        return TextBlock(
             self.X[first:stop],
             self.y[first:stop],
             [start - first for start in self.run_starts[kept]],
@@ -80,7 +82,7 @@ class Part:
         )
 
 
-def read_parts(
+def read_blocks(
     stream: BinaryIO,
     path: FilePath,
     n_features: int | None,
@@ -89,27 +91,72 @@ def read_parts(
     scattered: bool,
     block_bytes: int = BLOCK_BYTES,
     is_svmlight: bool = False,
-) -> Iterator[Part]:
+    refused: Refused | None = None,
+) -> Iterator[TextBlock]:
     """Yield the rows of a stream as they are read; unless `scattered`, a query that comes back is an error.
 
-    In SVMlight text, targets need not be whole and lines need no qid.
+    In SVMlight text, targets need not be whole, and lines have a qid all or none. A line that is wrong is handed to
+    `refused`, if there is one, and left out; so is word of a query that comes back, whose rows are kept.
     """
     first_line_of: dict[str, int] = {}
     current: str | None = None
-    for text, lines_before in _blocks(stream, path, block_bytes):
-        part = _parse(text, path, lines_before, n_features, comments, is_svmlight)
-        for qid, line in zip(part.run_qids, part.run_lines, strict=True):
-            if qid != current and qid in first_line_of and not scattered:
-                raise FormatError(
-                    path,
-                    line,
-                    f"query {qid!r} again, after other queries; its rows began at line {first_line_of[qid]}. "
-                    "Rows of a query stand together; scattered='group' gathers them",
-                )
-            first_line_of.setdefault(qid, line)
-            current = qid
-        if len(part.y):
-            yield part
+    has_qid: bool | None = None
+    for text, lines_before, bytes_before in _lines_in_blocks(stream, path, block_bytes):
+        for block in _parsed(text, path, lines_before, bytes_before, n_features, comments, is_svmlight, refused):
+            for qid, line in zip(block.run_qids, block.run_lines, strict=True):
+                problem: FormatError | None = None
+                if is_svmlight and has_qid is not None and bool(qid) != has_qid:
+                    which = "a qid here and none" if qid else "no qid here and one"
+                    message = f"{which} on the lines before; give one on every line or on none"
+                    problem = FormatError(path, line, message)
+                elif qid != current and qid in first_line_of and not scattered:
+                    problem = FormatError(
+                        path,
+                        line,
+                        f"query {qid!r} again, after other queries; its rows began at line {first_line_of[qid]}. "
+                        "Rows of a query stand together; scattered='group' gathers them",
+                        "scattered-query",
+                    )
+                if problem is not None:
+                    if refused is None:
+                        raise problem
+                    refused(problem)
+                has_qid = bool(qid) if has_qid is None else has_qid
+                first_line_of.setdefault(qid, line)
+                current = qid
+            if len(block.y):
+                yield block
+
+
+def _parsed(
+    text: bytes,
+    path: FilePath,
+    lines_before: int,
+    bytes_before: int,
+    n_features: int | None,
+    comments: bool,
+    is_svmlight: bool,
+    refused: Refused | None,
+) -> Iterator[TextBlock]:
+    """The rows of some whole lines. With `refused`, what is wrong goes there, and the lines around it are read."""
+    waiting = [(text, lines_before, bytes_before)]
+    while waiting:
+        text, lines_before, bytes_before = waiting.pop()
+        try:
+            _check_utf8(text, path, lines_before, bytes_before)
+            block = _parse(text, path, lines_before, n_features, comments, is_svmlight)
+        except FormatError as error:
+            if refused is None or error.line is None:
+                raise
+            refused(error)
+            lines = re.findall(rb"[^\n]*\n", text)  # splitlines would cut at a lone \r, too
+            wrong = error.line - lines_before - 1
+            before, after = b"".join(lines[:wrong]), b"".join(lines[wrong + 1 :])
+            after_bytes = bytes_before + len(before) + len(lines[wrong])
+            around = ((after, error.line, after_bytes), (before, lines_before, bytes_before))
+            waiting += [lines_around for lines_around in around if lines_around[0]]
+        else:
+            yield block
 
 
 def check_n_features(n_features: int | None) -> None:
@@ -118,17 +165,17 @@ def check_n_features(n_features: int | None) -> None:
         check_integer(n_features, "n_features", 1, LARGEST_ID)
 
 
-def check_found(parts: list[Part], n_features: int | None, path: FilePath) -> None:
+def check_not_empty(blocks: list[TextBlock], n_features: int | None, path: FilePath) -> None:
     """Refuse what no learner could use: no rows, or no features."""
-    if not parts:
+    if not blocks:
         raise FormatError(path, None, "the file holds no rows")
-    if not (n_features or width_of(parts)):
+    if not (n_features or width_of(blocks)):
         raise FormatError(path, None, "no line has a feature; features are written id:value")
 
 
-def width_of(parts: Iterable[Part]) -> int:
+def width_of(blocks: Iterable[TextBlock]) -> int:
     """The largest feature id."""
-    return max((part.X.shape[1] for part in parts), default=0)
+    return max((block.X.shape[1] for block in blocks), default=0)
 
 
 def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
@@ -136,12 +183,12 @@ def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
     return n_values >= LOWEST_DENSE_SHARE * n_rows * n_features
 
 
-def stack(parts: Sequence[Part], n_features: int, dense: bool) -> tuple[Matrix, NDArray[Any], NDArray[Any]]:
+def stack(blocks: Sequence[TextBlock], n_features: int, dense: bool) -> tuple[Matrix, NDArray[Any], NDArray[Any]]:
     """X, y and qid of all the rows."""
-    y = np.concatenate([part.y for part in parts])
-    bounds = np.cumsum([0, *(len(part.y) for part in parts)])
-    starts = [start + int(bound) for part, bound in zip(parts, bounds, strict=False) for start in part.run_starts]
-    qids = np.array([qid for part in parts for qid in part.run_qids])
+    y = np.concatenate([block.y for block in blocks])
+    bounds = np.cumsum([0, *(len(block.y) for block in blocks)])
+    starts = [start + int(bound) for block, bound in zip(blocks, bounds, strict=False) for start in block.run_starts]
+    qids = np.array([qid for block in blocks for qid in block.run_qids])
     qid = np.repeat(qids, np.diff([*starts, len(y)]))
     if dense:
         try:
@@ -151,15 +198,15 @@ def stack(parts: Sequence[Part], n_features: int, dense: bool) -> tuple[Matrix, 
             raise MemoryLimitError(
                 f"{size} do not fit in memory as a dense array; dense=False keeps few values"
             ) from error
-        for part, first, stop in zip(parts, bounds, bounds[1:], strict=False):
-            place = X[first:stop]
-            if sparse.issparse(part.X):
-                ends, columns = part.X.indptr[1:].astype(np.int64), part.X.indices.astype(np.int32)
-                fill_dense(ends - part.X.indptr[0], columns, part.X.data, place)
+        for block, first, stop in zip(blocks, bounds, bounds[1:], strict=False):
+            target = X[first:stop]
+            if sparse.issparse(block.X):
+                ends, columns = block.X.indptr[1:].astype(np.int64), block.X.indices.astype(np.int32)
+                fill_dense(ends - block.X.indptr[0], columns, block.X.data, target)
             else:
-                place[:, : part.X.shape[1]] = part.X
+                target[:, : block.X.shape[1]] = block.X
         return X, y, qid
-    narrow = [sparse.csr_array(part.X) for part in parts]
+    narrow = [sparse.csr_array(block.X) for block in blocks]
     for rows in narrow:
         rows.resize(rows.shape[0], n_features)
     stacked = sparse.csr_array(sparse.vstack(narrow, format="csr"))
@@ -167,18 +214,19 @@ def stack(parts: Sequence[Part], n_features: int, dense: bool) -> tuple[Matrix, 
     return stacked, y, qid
 
 
-def _blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """Whole lines of UTF-8, the last one ended too, and how many lines came before them."""
+def _lines_in_blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iterator[tuple[bytes, int, int]]:
+    """Whole lines, the last one ended too, and how many lines and bytes came before them."""
     n_lines, n_bytes = 0, 0
     carried = b""
     while True:
         try:
             fresh = stream.read(block_bytes)
         except GZIP_DAMAGE as error:
-            raise FormatError(path, n_lines + 1, gzip_damage_message(error)) from error
+            raise FormatError(path, n_lines + 1, gzip_damage_message(error), "gzip") from error
         text = carried + fresh
         if n_bytes == 0 and text.startswith(UTF16_MARKS):
-            raise FormatError(path, 1, "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8")
+            advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
+            raise FormatError(path, 1, advice, "encoding")
         stop = text.rfind(b"\n") + 1 if fresh else len(text)
         carried = text[stop:]
         if len(carried) > LONGEST_LINE:
@@ -186,9 +234,9 @@ def _blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iterator[tupl
             raise FormatError(path, line, f"the line is longer than {LONGEST_LINE} bytes; is this a text file?")
         whole = text[:stop]
         if whole:
-            _check_utf8(whole, path, n_lines, n_bytes)
             unmarked = whole.removeprefix(UTF8_MARK) if n_bytes == 0 else whole
-            yield unmarked if unmarked.endswith(b"\n") else unmarked + b"\n", n_lines
+            mark_bytes = len(whole) - len(unmarked)
+            yield unmarked if unmarked.endswith(b"\n") else unmarked + b"\n", n_lines, n_bytes + mark_bytes
             n_lines += whole.count(b"\n")
             n_bytes += len(whole)
         if not fresh:
@@ -208,7 +256,7 @@ def _check_utf8(text: bytes, path: FilePath, lines_before: int, bytes_before: in
 
 def _parse(
     text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool, is_svmlight: bool
-) -> Part:
+) -> TextBlock:
     most_rows = text.count(b"\n")
     most_values = len(text) // _SHORTEST_FEATURE + 1
     # Memory that is never written to is never taken, so room for the most there can be costs nothing.
@@ -253,7 +301,7 @@ def _parse(
         for (begin, end), line in zip(runs[:n_runs, 2:].tolist(), run_lines, strict=True)
     ]
     notes = [text[begin:end].decode("utf-8").strip() for begin, end in spans[:n_rows].tolist()] if comments else None
-    return Part(X, y, runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
+    return TextBlock(X, y, runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
 
 
 def _settle(
@@ -297,8 +345,8 @@ def _problem(outcome: int, token: str, previous: int, n_features: int | None, is
     if outcome == BAD_GRADE:
         return f"grade {token!r}; a whole number of at most {LONGEST_GRADE} digits is needed"
     if outcome == NO_QID:
-        found = f"{token!r} where the qid should be" if token else "no qid"
-        return f"{found}; {_LINE_FORM}"
+        instead = f"{token!r} where the qid should be" if token else "no qid"
+        return f"{instead}; {_LINE_FORM}"
     if outcome == BAD_QID:
         if not token:
             return "the qid is empty; every id needs at least one character"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.lines import FilePath, Refused, id_problem
-from tercet.data.preference_files import IDS, NO_PREFERENCES, NUMBERS, PreferenceTriples
+from tercet.data.preference_text import IDS, NO_PREFERENCES, NUMBERS, PreferenceTriples
 from tercet.errors import FormatError, MissingExtraError
 
 MAGIC = b"PAR1"

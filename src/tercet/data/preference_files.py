@@ -1,105 +1,66 @@
-"""Files of preferences: query, better document, worse document, perhaps a weight and a margin, as TSV or JSONL."""
+"""Files of preferences: query, better document, worse document, perhaps a weight and a margin; TSV, JSONL or Parquet.
+
+Read whole, in chunks, or in stretches from any position on, in memory for one stretch; text may be gzipped.
+"""
 
 from __future__ import annotations
 
+import glob
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import eq
 from os import fspath
-from typing import Any
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tercet._validate import check_integer
 from tercet.data.lines import (
+    GZIP_DAMAGE,
+    UTF8_MARK,
     FilePath,
-    Refused,
-    json_field,
-    parse_float,
-    parse_json_object,
-    parsed_lines,
-    read_id,
+    gzip_damage_message,
+    line_text,
+    open_bytes,
+    open_lines,
+    raw_line,
     writable_id,
     write_atomically,
 )
-from tercet.data.preferences import Preferences
+from tercet.data.parquet import is_parquet, parquet_batches, parquet_rows
+from tercet.data.preference_text import (
+    IDS,
+    NO_PREFERENCES,
+    TSV_HEADER,
+    TSV_HEADERS,
+    Gathered,
+    LineParser,
+    PreferenceTriples,
+    uneven_numbers,
+)
+from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError
 
-TSV_HEADER = "query-id\tbetter-id\tworse-id"
-IDS = ("query", "better", "worse")
-NO_PREFERENCES = "the file holds no preferences"
-NUMBERS = ("weight", "margin")  # each on every line, or on none
-# What the columns after the ids are, by the first line. Without a header, or with one of ids only, they are as NUMBERS.
-TSV_HEADERS = {"\t".join((TSV_HEADER, *names)): names for names in ((), ("weight",), ("margin",), NUMBERS)}
-
-# line number, qid, better, worse, what numbers there are
-Row = tuple[int, str, str, str, dict[str, float]]
-
-
-@dataclass(frozen=True, eq=False)
-class PreferenceTriples:
-    """Preferences between documents named by their ids, in file order.
-
-    Attributes
-    ----------
-    qid, better, worse : ids, one of each for a preference
-    weight, margin : float64, positive, one for a preference; None when none are given
-    """
-
-    qid: tuple[str, ...]
-    better: tuple[str, ...]
-    worse: tuple[str, ...]
-    weight: NDArray[np.float64] | None = None
-    margin: NDArray[np.float64] | None = None
-
-    def __post_init__(self) -> None:
-        counts = {"qid": len(self.qid), "better": len(self.better), "worse": len(self.worse)}
-        counts |= {name: len(numbers) for name, numbers in self.numbers().items()}
-        if len(set(counts.values())) > 1:
-            found = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise InputError(f"preferences must have one of each; found {found}")
-
-    def __len__(self) -> int:
-        return len(self.qid)
-
-    def numbers(self) -> dict[str, NDArray[np.float64]]:
-        """Weights and margins by name, those that are given."""
-        given = {"weight": self.weight, "margin": self.margin}
-        return {name: numbers for name, numbers in given.items() if numbers is not None}
-
-    def rows(self, query_rows: Mapping[str, int], doc_rows: Mapping[str, int]) -> Preferences:
-        """The same preferences as row numbers, by the row of each id.
-
-        Examples
-        --------
-        >>> PreferenceTriples(("q",), ("a",), ("b",)).rows({"q": 0}, {"a": 3, "b": 1}).better.tolist()
-        [3]
-        """
-        columns = []
-        for name, ids, rows in (
-            ("qid", self.qid, query_rows),
-            ("better", self.better, doc_rows),
-            ("worse", self.worse, doc_rows),
-        ):
-            unknown = next((at for at, one in enumerate(ids) if one not in rows), None)
-            if unknown is not None:
-                raise InputError(f"{name}[{unknown}] is {ids[unknown]!r}, an id without a row")
-            columns.append(np.array([rows[one] for one in ids], dtype=np.int64))
-        return Preferences(columns[0], columns[1], columns[2], self.weight, self.margin)
+STRETCH = 16_384  # preferences read at once
+ENDINGS = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", ".parquet")  # of the files of a folder that are read
 
 
 def read_preferences(path: FilePath) -> PreferenceTriples:
-    """Read preferences from TSV or JSONL; the first line tells which.
+    """Read preferences from TSV, JSONL or Parquet; what the file begins with tells which.
 
     TSV has the columns query, better, worse and perhaps weight and margin, with or without the header
-    ``query-id better-id worse-id [weight] [margin]``; margins without weights need it. JSONL has the keys ``query``,
-    ``better``, ``worse`` and perhaps ``weight`` and ``margin``; any other key is an error. All lines have a weight or
-    none has, and so for margins. A preference may occur again.
+    ``query-id better-id worse-id [weight] [margin]``; margins without weights need it. JSONL has the keys, and Parquet
+    the columns, ``query``, ``better``, ``worse`` and perhaps ``weight`` and ``margin``; any other is an error. All
+    lines have a weight or none has, and so for margins. A preference may occur again.
 
     Parameters
     ----------
-    path : a text file, gzipped or not
+    path : a text file, gzipped or not, or a Parquet file
 
     Returns
     -------
@@ -107,146 +68,274 @@ def read_preferences(path: FilePath) -> PreferenceTriples:
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "preferences.tsv")
-    ...     _ = file.write_text("q1\\td7\\td3\\n")
+    ...     file = Path(folder, "preferences.tsv")
+    ...     _ = file.write_text("q1\td7\td3\n")
     ...     read_preferences(file)
     PreferenceTriples(qid=('q1',), better=('d7',), worse=('d3',), weight=None, margin=None)
     """
-    [whole] = iter_preferences(path, chunk=None)
-    return whole
+    whole: Gathered | None = None
+    for stretch in stretches(path):
+        triples = stretch.triples
+        whole = Gathered(tuple(triples.numbers())) if whole is None else whole
+        whole.extend(triples)
+    if whole is None:
+        raise FormatError(path, None, NO_PREFERENCES)
+    return whole.triples()
 
 
-def iter_preferences(path: FilePath, chunk: int | None = 100_000) -> Iterator[PreferenceTriples]:
-    """Yield the preferences of a file in chunks of so many, in memory for one; None gives all at once.
+def iter_preferences(path: FilePath, chunk: int = 100_000) -> Iterator[PreferenceTriples]:
+    """Yield the preferences of a file, at most so many at a time, in memory for those.
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "preferences.tsv")
-    ...     _ = file.write_text("q1\\td7\\td3\\nq2\\td7\\td3\\nq3\\td7\\td3\\n")
+    ...     file = Path(folder, "preferences.tsv")
+    ...     _ = file.write_text("q1\td7\td3\nq2\td7\td3\nq3\td7\td3\n")
     ...     [part.qid for part in iter_preferences(file, chunk=2)]
     [('q1', 'q2'), ('q3',)]
     """
-    if chunk is not None and chunk < 1:
-        raise InputError(f"chunk must be a whole number from 1, or None. Got {chunk!r} instead.")
+    for stretch in stretches(path, size=check_integer(chunk, "chunk")):
+        yield stretch.triples
+
+
+# -- stretches --------------------------------------------------------------------------------------------------------
+
+
+class StreamPosition(NamedTuple):
+    """Where a reader is in a file, so that it can go on there.
+
+    Of text, the bytes (unpacked ones) and lines before it; of Parquet, the row group and the rows of it before.
+    """
+
+    at: int = 0
+    within: int = 0
+
+
+START = StreamPosition()
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Consecutive preferences of a file.
+
+    Attributes
+    ----------
+    triples : the preferences
+    after : the position behind them
+    lines : the line of each; of Parquet its row, counted from 1 in its row group
+    group : the row group, or None for text
+    """
+
+    triples: PreferenceTriples
+    after: StreamPosition
+    lines: Sequence[int]
+    group: int | None = None
+
+    def error(self, path: FilePath, number: int, message: str) -> FormatError:
+        """What is wrong with a preference of the stretch, by its number in it."""
+        if self.group is None:
+            return FormatError(path, self.lines[number], message)
+        return FormatError(path, None, f"row group {self.group}, row {self.lines[number]}: {message}")
+
+
+def preference_paths(paths: FilePath | Sequence[FilePath]) -> list[Path]:
+    """The files that are meant: one, several in their order, those of a folder, or those a pattern matches.
+
+    Of a folder the files named ``.tsv``, ``.jsonl`` (``.gz`` of each) and ``.parquet`` are taken, by name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("b.tsv", "a.jsonl", "README"):
+    ...         _ = Path(folder, name).write_text("")
+    ...     [path.name for path in preference_paths(folder)]
+    ['a.jsonl', 'b.tsv']
+    """
+    names = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not names:
+        raise InputError("paths is empty; name a file, several, a folder or a pattern")
+    files: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(ENDINGS))
+            files += [file for file in inside if not file.name.startswith(".")]
+            if not inside:
+                raise InputError(f"{path}: the folder holds no file that ends in {', '.join(ENDINGS)}")
+        elif not path.exists() and glob.has_magic(fspath(name)):
+            matching = sorted(Path(file) for file in glob.glob(fspath(name)) if os.path.isfile(file))
+            if not matching:
+                raise InputError(f"{name}: no file matches this pattern")
+            files += matching
+        elif path.exists() and not path.is_file():
+            raise InputError(f"{name} is a pipe or a device; a file is needed, since it is read more than once")
+        else:
+            files.append(path)
+    return files
+
+
+def stretches(path: FilePath, start: StreamPosition = START, size: int = STRETCH) -> Iterator[Stretch]:
+    """Yield the preferences of a file from a position on, at most ``size`` at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "preferences.tsv")
+    ...     _ = file.write_text("q1\\td7\\td3\\nq2\\td7\\td3\\nq3\\td7\\td3\\n")
+    ...     first, second = stretches(file, size=2)
+    ...     [again] = stretches(file, first.after, size=2)
+    >>> again.triples.qid, second.triples.qid
+    (('q3',), ('q3',))
+    """
+    if is_parquet(path):
+        for group, rows, triples in parquet_batches(path, start.at, start.within, size):
+            yield Stretch(triples, StreamPosition(group, rows[-1]), rows, group)
+    else:
+        yield from _text_stretches(path, start, size)
+
+
+def _text_stretches(path: FilePath, start: StreamPosition, size: int) -> Iterator[Stretch]:
+    parse = LineParser(path)
     expected: tuple[str, ...] | None = None
-    gathered = Gathered(())
-    for line, qid, better, worse, given in rows_of(path):
-        if expected is None:
-            expected = tuple(given)
-            gathered = Gathered(expected)
-        uneven = uneven_numbers(given, expected)
-        if uneven is not None:
-            raise FormatError(path, line, uneven)
-        gathered.add((qid, better, worse), given)
-        if len(gathered.ids[0]) == chunk:
-            yield gathered.triples()
-            gathered = Gathered(expected)
+    with open_bytes(path) as stream:
+        if start != START:
+            # The first preference tells the format and which numbers there are.
+            expected = _numbers_of_first(stream, path, parse)
+            _go_to(stream, path, start)
+        offset, line = start.at, start.within
+        while raws := list(islice(_raws(stream, path, line), size)):
+            stretch = _plain_stretch(raws, parse, line, expected)
+            if stretch is None:
+                stretch = _checked_stretch(raws, parse, line, offset, expected)
+            gathered, lines = stretch
+            offset, line = offset + sum(map(len, raws)), line + len(raws)
+            if lines:
+                expected = tuple(gathered.numbers())
+                yield Stretch(gathered, StreamPosition(offset, line), lines)
     if expected is None:
         raise FormatError(path, None, NO_PREFERENCES)
-    if gathered.ids[0]:
-        yield gathered.triples()
 
 
-class Gathered:
-    """Preferences column by column, with one string object for each id, however often it occurs."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.ids: tuple[list[str], ...] = ([], [], [])
-        self.numbers: dict[str, list[float]] = {name: [] for name in names}
-        self._kept: dict[str, str] = {}
-
-    def add(self, ids: tuple[str, str, str], given: Mapping[str, float]) -> None:
-        for column, identifier in zip(self.ids, ids, strict=True):
-            column.append(self._kept.setdefault(identifier, identifier))
-        for name, number in given.items():
-            self.numbers[name].append(number)
-
-    def triples(self) -> PreferenceTriples:
-        qids, betters, worses = map(tuple, self.ids)
-        arrays = {name: np.array(column) for name, column in self.numbers.items()}
-        for array in arrays.values():
-            array.flags.writeable = False
-        return PreferenceTriples(qids, betters, worses, **arrays)
+def _raws(stream: BinaryIO, path: FilePath, line: int) -> Iterator[bytes]:
+    while raw := raw_line(stream, path, line + 1):
+        line += 1
+        yield raw
 
 
-def rows_of(path: FilePath, refused: Refused | None = None) -> Iterator[Row]:
-    """Yield the preferences of a file one by one, each right by itself."""
-    for _, row in parsed_lines(path, RowParser(path), refused):
+def _numbers_of_first(stream: BinaryIO, path: FilePath, parse: LineParser) -> tuple[str, ...] | None:
+    for line, raw in enumerate(_raws(stream, path, 0), start=1):
+        text = line_text(raw, path, line, 0)
+        row = parse(text, line) if text.strip() else None
         if row is not None:
-            yield row
-
-
-class RowParser:
-    """Makes a preference of each line of a file; the first line it gets, which may be a header, tells the format."""
-
-    def __init__(self, path: FilePath) -> None:
-        self.path = path
-        self.is_json: bool | None = None
-        self.columns: tuple[str, ...] = NUMBERS
-
-    def __call__(self, text: str, line: int) -> Row | None:
-        """The preference on a line; None for a header."""
-        if self.is_json is None:
-            self.is_json = text.lstrip().startswith("{")
-            if text in TSV_HEADERS:
-                self.columns = TSV_HEADERS[text] or NUMBERS
-                return None
-        path = self.path
-        row = _json_row(text, path, line) if self.is_json else _tsv_row(text, self.columns, path, line)
-        _, _, better, worse, given = row
-        if better == worse:
-            raise FormatError(path, line, f"better and worse are both {better!r}; a preference needs two documents")
-        for name, number in given.items():
-            if not (math.isfinite(number) and number > 0):
-                raise FormatError(path, line, f"{name} {number}; a positive, finite number is needed")
-        return row
-
-
-def uneven_numbers(given: Collection[str], expected: Collection[str]) -> str | None:
-    """Say that a line has a number that those before have not, or has none where they have; None when it is alike."""
-    for name in NUMBERS:
-        if (name in expected) != (name in given):
-            found = f"no {name} here and one" if name in expected else f"a {name} here and none"
-            return f"{found} on the lines before; give one on every line or on none"
+            return tuple(row[-1])
     return None
 
 
-def _tsv_row(text: str, names: tuple[str, ...], path: FilePath, line: int) -> Row:
-    columns = text.split("\t")
-    if not 3 <= len(columns) <= 3 + len(names):
-        needed = f"3 to {3 + len(names)}" if len(names) > 1 else "3 or 4"
-        wanted = ", ".join((*IDS, *names))
-        raise FormatError(path, line, f"{len(columns)} columns; {needed} are needed, separated by tabs: {wanted}")
-    qid = read_id(columns[0], path, line, "query id")
-    better = read_id(columns[1], path, line, "better document's id")
-    worse = read_id(columns[2], path, line, "worse document's id")
-    given = {name: parse_float(cell, path, line, name) for name, cell in zip(names, columns[3:], strict=False)}
-    return line, qid, better, worse, given
-
-
-def _json_row(text: str, path: FilePath, line: int) -> Row:
-    record = parse_json_object(text, path, line)
-    for key in record:
-        if key not in (*IDS, *NUMBERS):
-            allowed = ", ".join(f'"{name}"' for name in (*IDS, *NUMBERS))
-            raise FormatError(path, line, f'unknown key "{key}"; the keys are {allowed}')
-    qid, better, worse = (read_id(json_field(record, key, path, line), path, line, f'"{key}"') for key in IDS)
-    given = {name: _json_number(record, name, path, line) for name in NUMBERS if name in record}
-    return line, qid, better, worse, given
-
-
-def _json_number(record: dict[str, Any], name: str, path: FilePath, line: int) -> float:
-    number = record[name]
-    if type(number) not in (int, float):
-        raise FormatError(path, line, f'"{name}" is {json.dumps(number)}; a number without quotes is needed')
+def _go_to(stream: BinaryIO, path: FilePath, position: StreamPosition) -> None:
     try:
-        return float(number)
-    except OverflowError as error:
-        raise FormatError(path, line, f'"{name}" is too large; a finite number is needed') from error
+        stream.seek(position.at)  # of gzip, everything before is unpacked and dropped
+    except GZIP_DAMAGE as error:
+        raise FormatError(path, position.within, gzip_damage_message(error), "gzip") from error
+
+
+def _plain_stretch(
+    raws: list[bytes], parse: LineParser, line: int, expected: tuple[str, ...] | None
+) -> tuple[PreferenceTriples, Sequence[int]] | None:
+    """TSV lines that are plainly right, all at once, three times as fast as one by one; None for any others."""
+    text = b"".join(raws)
+    if parse.is_json is not False or expected is None or not text.isascii() or b"\r" in text or b"\v" in text:
+        return None
+    rows = text.decode("ascii").removesuffix("\n").split("\n")
+    width = 3 + len(expected)
+    if len(rows) != len(raws) or {row.count("\t") for row in rows} != {width - 1}:
+        return None
+    cells = "\t".join(rows).split("\t")
+    columns = [cells[column::width] for column in range(width)]
+    if any("" in column for column in columns) or any(map(eq, columns[1], columns[2])):
+        return None
+    numbers = {}
+    for name, column in zip(parse.columns, columns[3:], strict=False):
+        if "_" in "".join(column):
+            return None
+        try:
+            values = np.array(list(map(float, column)))
+        except ValueError:
+            return None  # looked at again one by one, which says what is wrong
+        if not (np.isfinite(values) & (values > 0)).all():
+            return None
+        values.flags.writeable = False
+        numbers[name] = values
+    if tuple(numbers) != expected:
+        return None
+    qid, better, worse = map(tuple, columns[:3])
+    return PreferenceTriples(qid, better, worse, **numbers), range(line + 1, line + 1 + len(rows))
+
+
+def _checked_stretch(
+    raws: list[bytes], parse: LineParser, line: int, offset: int, expected: tuple[str, ...] | None
+) -> tuple[PreferenceTriples, Sequence[int]]:
+    gathered, lines = Gathered(expected or ()), []
+    for number, raw in enumerate(raws, start=line + 1):
+        text = line_text(raw, parse.path, number, offset)
+        offset += len(raw)
+        row = parse(text, number) if text.strip() else None
+        if row is None:
+            continue
+        _, qid, better, worse, numbers = row
+        if expected is None:
+            expected = tuple(numbers)
+            gathered = Gathered(expected)
+        uneven = uneven_numbers(numbers, expected)
+        if uneven is not None:
+            raise FormatError(parse.path, number, uneven)
+        gathered.add((qid, better, worse), numbers)
+        lines.append(number)
+    return gathered.triples(), lines
+
+
+def count_preferences(path: FilePath) -> int:
+    """How many preferences a file holds, without parsing it: the lines that are not blank, less the header.
+
+    Reads the whole file once, or of Parquet its end only.
+    """
+    if is_parquet(path):
+        return parquet_rows(path)
+    first = next((text for _, text in open_lines(path) if text.strip()), None)
+    count, carried = -1 if first in TSV_HEADERS else 0, b""
+    with open_bytes(path) as stream:
+        while True:
+            fresh = stream.read(READ_AT_ONCE)
+            text = carried + fresh
+            stop = text.rfind(b"\n") + 1 if fresh else len(text)
+            carried = text[stop:]
+            count += _n_filled_lines(text[:stop])
+            if not fresh:
+                break
+    if count < 1:
+        raise FormatError(path, None, NO_PREFERENCES)
+    return count
+
+
+def _n_filled_lines(text: bytes) -> int:
+    """How many lines of a block of whole ones are not blank."""
+    characters = np.frombuffer(text, np.uint8)
+    starts = np.concatenate([[0], np.flatnonzero(characters == ord("\n")) + 1])
+    starts = starts[starts < len(text)]
+    first = characters[starts]
+    blank = 0
+    for start in starts[(first <= ord(" ")) | (first > ord("~"))].tolist():  # the only ones that can be
+        stop = text.find(b"\n", start)
+        line = text[start : stop if stop >= 0 else len(text)]
+        blank += not line.removeprefix(UTF8_MARK).decode("utf-8", errors="replace").strip()
+    return starts.size - blank
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
@@ -256,9 +345,9 @@ def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "preferences.jsonl")
+    ...     file = Path(folder, "preferences.jsonl")
     ...     write_preferences(file, PreferenceTriples(("q1",), ("d7",), ("d3",)))
     ...     file.read_text()
     '{"query": "q1", "better": "d7", "worse": "d3"}\\n'
@@ -266,10 +355,10 @@ def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
     if not len(preferences):
         raise InputError(f"{path}: cannot write: there are no preferences")
     as_json = fspath(path).removesuffix(".gz").endswith(".jsonl")
-    given = preferences.numbers()
+    columns = preferences.numbers()
     with write_atomically(path) as stream:
         if not as_json:
-            stream.write("\t".join((TSV_HEADER, *given)) + "\n")
+            stream.write("\t".join((TSV_HEADER, *columns)) + "\n")
         for row in range(len(preferences)):
             ids = [
                 writable_id(preferences.qid[row], path, "query id"),
@@ -278,7 +367,7 @@ def write_preferences(path: FilePath, preferences: PreferenceTriples) -> None:
             ]
             if ids[1] == ids[2]:
                 raise InputError(f"{path}: cannot write: preference {row} has {ids[1]!r} as better and as worse")
-            numbers = {name: float(column[row]) for name, column in given.items()}
+            numbers = {name: float(column[row]) for name, column in columns.items()}
             for name, number in numbers.items():
                 if not (math.isfinite(number) and number > 0):
                     raise InputError(f"{path}: cannot write: {name} {number} of preference {row} is not positive")

@@ -15,7 +15,7 @@ from tercet._validate import check_seed, is_integer
 from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
-Rows = NDArray[np.int32]
+RowNumbers = NDArray[np.int32]
 
 
 def _array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -25,7 +25,7 @@ def _array(values: ArrayLike, name: str) -> NDArray[Any]:
         raise InputError(f"{name} is no array: {error}") from None
 
 
-def _rows(values: ArrayLike, name: str) -> Rows:
+def _rows(values: ArrayLike, name: str) -> RowNumbers:
     """A read-only copy, checked."""
     array = _array(values, name)
     if array.ndim != 1:
@@ -33,8 +33,8 @@ def _rows(values: ArrayLike, name: str) -> Rows:
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} must hold integer row numbers; got dtype {array.dtype}")
     if array.size and (bad := (array < 0) | (array > LAST_ROW)).any():
-        at = int(bad.argmax())
-        raise InputError(f"{name}[{at}] is {array[at]}; row numbers run from 0 to {LAST_ROW}")
+        i = int(bad.argmax())
+        raise InputError(f"{name}[{i}] is {array[i]}; row numbers run from 0 to {LAST_ROW}")
     rows = np.array(array, dtype=np.int32, order="C")
     rows.flags.writeable = False
     return rows
@@ -50,8 +50,8 @@ def _positive(values: ArrayLike, n: int, name: str) -> NDArray[np.float32]:
     largest = np.finfo(np.float32).max
     bad = ~((array > 0) & (array <= largest))
     if bad.any():
-        at = int(bad.argmax())
-        raise InputError(f"{name}[{at}] is {array[at]}; {name}s are positive and at most {largest:.3g}")
+        i = int(bad.argmax())
+        raise InputError(f"{name}[{i}] is {array[i]}; {name}s are positive and at most {largest:.3g}")
     checked = np.array(array, dtype=np.float32, order="C")
     checked.flags.writeable = False
     return checked
@@ -77,9 +77,9 @@ class Preferences:
     2
     """
 
-    query: Rows
-    better: Rows
-    worse: Rows
+    query: RowNumbers
+    better: RowNumbers
+    worse: RowNumbers
     weight: NDArray[np.float32] | None = None
     margin: NDArray[np.float32] | None = None
 
@@ -97,25 +97,32 @@ class Preferences:
             raise InputError("query, better and worse must have one length; got {}, {} and {}".format(*lengths))
         same = columns[1] == columns[2]
         if same.any():
-            at = int(same.argmax())
-            raise InputError(f"better[{at}] and worse[{at}] are both {columns[1][at]}; they must differ")
+            i = int(same.argmax())
+            raise InputError(f"better[{i}] and worse[{i}] are both {columns[1][i]}; they must differ")
         for name, column in zip(("query", "better", "worse"), columns, strict=True):
             object.__setattr__(self, name, column)
-        for name, given in (("weight", weight), ("margin", margin)):
-            object.__setattr__(self, name, None if given is None else _positive(given, len(columns[0]), name))
+        for name, numbers in (("weight", weight), ("margin", margin)):
+            object.__setattr__(self, name, None if numbers is None else _positive(numbers, len(columns[0]), name))
 
     def __len__(self) -> int:
         return len(self.query)
 
-    def __getitem__(self, at: slice | NDArray[Any]) -> Preferences:
-        """A slice, or the preferences picked by an integer or boolean array, in that order."""
-        return Preferences(
-            self.query[at],
-            self.better[at],
-            self.worse[at],
-            None if self.weight is None else self.weight[at],
-            None if self.margin is None else self.margin[at],
-        )
+    def __getitem__(self, picked: slice | NDArray[Any]) -> Preferences:
+        """A slice, or the preferences picked by an integer or boolean array, in that order.
+
+        What was checked is not checked again.
+        """
+        part = object.__new__(type(self))
+        for name in ("query", "better", "worse", "weight", "margin"):
+            column = getattr(self, name)
+            if column is not None:
+                column = column[picked]
+                if column.ndim != 1:
+                    raise InputError(f"one preference is picked by a slice, so that {name} stays one-dimensional")
+                column = np.ascontiguousarray(column)
+                column.flags.writeable = False
+            object.__setattr__(part, name, column)
+        return part
 
     def renumbered(self, query: ArrayLike, better: ArrayLike, worse: ArrayLike) -> Preferences:
         """The same preferences between other rows."""
@@ -135,7 +142,7 @@ class Preferences:
         digest = hashlib.sha256()
         for column in (self.query, self.better, self.worse, self.weight):
             digest.update(b"absent" if column is None else b"present" + column.tobytes())
-        if self.margin is not None:  # left out otherwise, so that digests from before there were margins hold
+        if self.margin is not None:
             digest.update(b"margin" + self.margin.tobytes())
         return digest.hexdigest()
 
@@ -148,8 +155,8 @@ class Preferences:
         ):
             bad = column >= limit
             if bad.any():
-                at = int(bad.argmax())
-                raise InputError(f"{name}[{at}] is row {column[at]}, but {matrix} has {limit} rows (0 to {limit - 1})")
+                i = int(bad.argmax())
+                raise InputError(f"{name}[{i}] is row {column[i]}, but {matrix} has {limit} rows (0 to {limit - 1})")
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n: int, random_state: int = 0) -> Preferences:
@@ -254,30 +261,30 @@ class Preferences:
         if skipped not in ("above", "all"):
             raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
         columns = tuple(growing_array("q") for _ in range(3))
-        for at, (query, shown, clicked) in enumerate(log):
-            places = {doc: place for place, doc in enumerate(shown)}
+        for i, (query, shown, clicked) in enumerate(log):
+            ranks = {doc: rank for rank, doc in enumerate(shown)}
             chosen = dict.fromkeys(clicked)
-            if len(places) < len(shown):
-                raise InputError(f"log[{at}] shows a document twice; each is shown once")
+            if len(ranks) < len(shown):
+                raise InputError(f"log[{i}] shows a document twice; each is shown once")
             for better in chosen:
-                if better not in places:
-                    raise InputError(f"log[{at}] has a click on {better!r}, which was not shown")
-                above = shown[: places[better]] if skipped == "above" else shown
+                if better not in ranks:
+                    raise InputError(f"log[{i}] has a click on {better!r}, which was not shown")
+                above = shown[: ranks[better]] if skipped == "above" else shown
                 for worse in above:
                     if worse not in chosen:
-                        columns[0].append(_row_of(query, query_rows, at, "query"))
-                        columns[1].append(_row_of(better, doc_rows, at, "document"))
-                        columns[2].append(_row_of(worse, doc_rows, at, "document"))
+                        columns[0].append(_row_of(query, query_rows, i, "query"))
+                        columns[1].append(_row_of(better, doc_rows, i, "document"))
+                        columns[2].append(_row_of(worse, doc_rows, i, "document"))
         return cls(*(np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in columns))
 
 
-def _row_of(key: Any, rows: Mapping[Any, int] | None, at: int, what: str) -> int:
+def _row_of(key: Any, rows: Mapping[Any, int] | None, i: int, what: str) -> int:
     if rows is None:
         if not is_integer(key, 0, LAST_ROW):
             raise InputError(
-                f"log[{at}]: {what} {key!r} is no row number; say with query_rows and doc_rows what ids mean"
+                f"log[{i}]: {what} {key!r} is no row number; say with query_rows and doc_rows what ids mean"
             )
         return int(key)
     if key not in rows:
-        raise InputError(f"log[{at}]: {what} {key!r} is an id without a row")
+        raise InputError(f"log[{i}]: {what} {key!r} is an id without a row")
     return int(rows[key])

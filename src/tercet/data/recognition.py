@@ -16,7 +16,7 @@ from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
 from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
-from tercet.data.preference_files import IDS, TSV_HEADER, TSV_HEADERS
+from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.quepid import is_quepid_header
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError

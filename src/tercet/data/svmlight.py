@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.letor_text import check_found, check_n_features, read_parts, stack, width_of
+from tercet.data.letor_text import check_n_features, check_not_empty, read_blocks, stack, width_of
 from tercet.data.lines import FilePath, open_bytes
-from tercet.errors import FormatError
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +58,11 @@ def read_svmlight(path: FilePath, n_features: int | None = None) -> SvmlightData
     """
     check_n_features(n_features)
     with open_bytes(path) as stream:
-        parts = list(read_parts(stream, path, n_features, comments=True, scattered=True, is_svmlight=True))
-    check_found(parts, n_features, path)
-    has_qid = bool(parts[0].run_qids[0])
-    for part in parts:
-        for qid, line in zip(part.run_qids, part.run_lines, strict=True):
-            if bool(qid) != has_qid:
-                found = "a qid here and none" if qid else "no qid here and one"
-                raise FormatError(path, line, f"{found} on the lines before; give one on every line or on none")
-    X, targets, qids = stack(parts, n_features or width_of(parts), dense=False)
-    known: dict[str, str] = {}  # one string object for each id, however many rows have it
-    ids = [known.setdefault(qid, qid) for qid in qids.tolist()] if has_qid else None
-    comments = [comment for part in parts for comment in part.comments or ()]
+        blocks = list(read_blocks(stream, path, n_features, comments=True, scattered=True, is_svmlight=True))
+    check_not_empty(blocks, n_features, path)
+    has_qid = bool(blocks[0].run_qids[0])
+    X, targets, qids = stack(blocks, n_features or width_of(blocks), dense=False)
+    kept: dict[str, str] = {}  # one string object for each id, however many rows have it
+    ids = [kept.setdefault(qid, qid) for qid in qids.tolist()] if has_qid else None
+    comments = [comment for block in blocks for comment in block.comments or ()]
     return SvmlightData(sparse.csr_matrix(X), targets, ids, comments if any(comments) else None)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tercet.data.clicks import ImpressionParser
 from tercet.data.growing import GrowingFile, check_before
 from tercet.data.lines import FilePath, open_lines
-from tercet.data.preference_streams import START, Place
+from tercet.data.preference_files import START, StreamPosition
 from tercet.errors import FormatError, InputError, MissingBundleError
 from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries, Skipped
 from tercet.fitting.model import TextModel
@@ -269,7 +269,7 @@ class LogProgress:
     """What a checkpoint keeps, and the model it was learned on from."""
 
     base: TextModel
-    place: Place
+    place: StreamPosition
     digest: str
     tally: ClickTally
     state: dict[str, Any]
@@ -309,7 +309,7 @@ class ClickCheckpoint:
         tally.done()
         progress = LogProgress(
             TextModel(model.query_vectoriser, model.doc_vectoriser, base, model.report, model.words),
-            Place(fields.take("offset", int), fields.take("line", int)),
+            StreamPosition(fields.take("offset", int), fields.take("line", int)),
             fields.take("log", str),
             ClickTally(**counts),
             fields.take("state", dict),

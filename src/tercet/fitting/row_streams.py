@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tercet.data.feature_names import checked_feature_names
-from tercet.data.letor_stream import LetorStream
+from tercet.data.letor import LetorStream
 from tercet.data.lines import FilePath
 from tercet.errors import InputError
 from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet._validate import check_integer, is_integer
-from tercet.data.lines import FilePath
+from tercet.data.lines import FilePath, sampled_digest
 from tercet.data.lookup import RowLookup, check_lookup, rows_of_ids
-from tercet.data.preference_streams import (
+from tercet.data.preference_files import (
     START,
     STRETCH,
-    Place,
+    StreamPosition,
     Stretch,
     count_preferences,
     preference_paths,
-    sampled_digest,
     stretches,
 )
 from tercet.data.preferences import Preferences
@@ -39,7 +38,7 @@ class Mark(NamedTuple):
 
     step: int
     file: int
-    place: Place
+    place: StreamPosition
     skipped: int
 
 
@@ -219,7 +218,7 @@ class StreamSource(Source):
         for mark in marks:
             if not isinstance(mark, list) or len(mark) != 5 or not all(type(n) is int and n >= 0 for n in mark):
                 raise DamagedBundleError(f"source: {mark!r} is no place in a file")
-        self._marks = [Mark(step, file, Place(at, within), skipped) for step, file, at, within, skipped in marks]
+        self._marks = [Mark(step, file, StreamPosition(*position), skipped) for step, file, *position, skipped in marks]
         if any(mark.file >= len(self.paths) for mark in self._marks):
             raise DamagedBundleError(f"source: a place is in a file beyond the {len(self.paths)} there are")
         self.n_skipped = max([self.n_skipped, *(mark.skipped for mark in self._marks)])

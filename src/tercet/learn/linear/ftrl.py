@@ -296,7 +296,7 @@ class FTRLRanker(SparseLinearRanker):
         Parameters
         ----------
         chunks : whole queries each, as `LetorData` or (X, y, qid), all with the same number of features: a
-            `LetorStream`, what `read_chunks` gives, or any other iterable, gone over once for each of the ``epochs``
+            `LetorStream`, a list, or any other iterable, gone over once for each of the ``epochs``
         checkpoint : saves the state every ``checkpoint.every`` queries, between chunks; when it holds one of the same
             run, ``fit_stream`` goes on from there, to the same bits
         progress : called after each chunk, and at the end, with what was learned from so far

@@ -58,8 +58,8 @@ class StreamFit:
             raise ParameterError("shuffle=True needs all queries in memory; a stream is learned from in its order")
         if ranker.epochs > 1 and iter(chunks) is chunks:
             raise InputError(
-                f"epochs={ranker.epochs} needs chunks that can be gone over again, such as a LetorStream or what "
-                "read_chunks gives; an iterator can be used once"
+                f"epochs={ranker.epochs} needs chunks that can be gone over again, such as a LetorStream or a "
+                "list; an iterator can be used once"
             )
 
     def go(self, told: Callable[[Progress], None] | None) -> None:

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.letor import query_folds
+from tercet.data.letor_folds import query_folds
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from tercet.learn.features import FeatureRanker

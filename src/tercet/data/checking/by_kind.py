@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import get_args
 
 from tercet.data.checking.beir import check_beir
-from tercet.data.checking.problems import MOST_SHOWN, CheckReport, Counts, Findings
-from tercet.data.checking.rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
-from tercet.data.checking.tables import check_clicks, check_preferences, check_qrels, check_quepid, check_run
+from tercet.data.checking.feature_rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
+from tercet.data.checking.findings import MOST_SHOWN, CheckReport, Counts, Findings
+from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_quepid, check_run
 from tercet.data.lines import FilePath
 from tercet.data.mapped_rows import MappedRows
 from tercet.data.recognition import VECTORS_KIND, Kind, guess, recognise
@@ -46,39 +46,39 @@ def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SH
     >>> [(group.severity, group.kind, group.first[0].line) for group in report.groups]
     [('error', 'format', 2), ('error', 'contradiction', 3), ('warning', 'no-relevant', 4)]
     """
-    where, found = Path(path), Findings(most_shown)
+    where, findings = Path(path), Findings(most_shown)
     if not where.exists():
         raise InputError(f"{path}: there is no such file or folder")
     if kind is None:
-        kind = _kind_of(where, found)
+        kind = _kind_of(where, findings)
         if kind is None:
-            return found.report(path, None, {})
+            return findings.report(path, None, {})
     if kind not in get_args(Kind):
         raise InputError(f"'kind' must be one of {', '.join(get_args(Kind))}. Got {kind!r}.")
     counts: Counts = {}
-    with found.catching():
-        counts |= _CHECKS[kind](where, found)
-    return found.report(path, kind, counts)
+    with findings.catching():
+        counts |= _CHECKS[kind](where, findings)
+    return findings.report(path, kind, counts)
 
 
-def _kind_of(path: Path, found: Findings) -> Kind | None:
+def _kind_of(path: Path, findings: Findings) -> Kind | None:
     try:
         return recognise(path)
     except InputError as error:
         try:
             kind = guess(path)
         except FormatError as deeper:
-            found.refused(deeper)
+            findings.refused(deeper)
             return None
         if kind is None:
             if isinstance(error, FormatError):
-                found.refused(error)
+                findings.refused(error)
             else:
-                found.error("unknown-kind", path, None, str(error).removeprefix(f"{path}: "))
+                findings.error("unknown-kind", path, None, str(error).removeprefix(f"{path}: "))
         return kind
 
 
-def _check_vectors(path: Path, found: Findings) -> Counts:
+def _check_vectors(path: Path, findings: Findings) -> Counts:
     counts: Counts = {}
     try:
         has_queries = read_bundle(path, kind=VECTORS_KIND).fields().take("has_queries", bool)
@@ -86,7 +86,7 @@ def _check_vectors(path: Path, found: Findings) -> Counts:
             if folder == "docs" or has_queries:
                 counts[name] = MappedRows.open(path / folder, verify=True).shape[0]
     except BundleError as error:
-        found.error("damaged", path, None, str(error))
+        findings.error("damaged", path, None, str(error))
     return counts
 
 

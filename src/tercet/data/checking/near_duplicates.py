@@ -40,12 +40,12 @@ def look_alikes(ids: Iterable[str]) -> list[tuple[str, str]]:
     [('007', '7'), ('007', '7.0')]
     """
     first: dict[str, str] = {}
-    found = []
+    pairs = []
     for identifier in ids:
         number = number_of(identifier)
         if number is not None and first.setdefault(number, identifier) != identifier:
-            found.append((first[number], identifier))
-    return found
+            pairs.append((first[number], identifier))
+    return pairs
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -100,21 +100,21 @@ def near_texts(
         ordered = sorted(words, key=lambda word: (frequency[word], word))
         return ordered[: len(words) - math.ceil(threshold * len(words) - 1e-9) + 1]
 
-    found_by: defaultdict[str, list[int]] = defaultdict(list)
+    with_word: defaultdict[str, list[int]] = defaultdict(list)
     keys = list(sets_of_first)
-    for place, words in enumerate(sets_of_first.values()):
+    for i, words in enumerate(sets_of_first.values()):
         if words:
             for word in rarest(words):
-                found_by[word].append(place)
+                with_word[word].append(i)
     for key, words in sets_of_second.items():
         if not words:
             continue
-        candidates = {place for word in rarest(words) for place in found_by.get(word, ())}
+        candidates = {i for word in rarest(words) for i in with_word.get(word, ())}
         best, likeness = -1, 0.0
-        for place in sorted(candidates):
-            other = sets_of_first[keys[place]]
+        for i in sorted(candidates):
+            other = sets_of_first[keys[i]]
             alike = len(words & other) / len(words | other)
             if alike > likeness:
-                best, likeness = place, alike
+                best, likeness = i, alike
         if likeness >= threshold:
             yield key, keys[best], likeness

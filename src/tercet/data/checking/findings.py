@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from tercet.data.checking.likeness import look_alikes
+from tercet.data.checking.near_duplicates import look_alikes
 from tercet.data.lines import UTF8_MARK, FilePath, open_bytes
 from tercet.errors import FormatError
 
@@ -17,8 +17,8 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One problem, at a line or, where that is None, with the file as a whole."""
+class Finding:
+    """One thing that is wrong, at a line or, where that is None, with the file as a whole."""
 
     path: str
     line: int | None
@@ -36,7 +36,7 @@ class Group:
     severity: Severity
     kind: str
     count: int = 0
-    first: list[Problem] = field(default_factory=list)
+    first: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,18 @@ class CheckReport:
                     "severity": group.severity,
                     "kind": group.kind,
                     "count": group.count,
-                    "first": [{"path": one.path, "line": one.line, "message": one.message} for one in group.first],
+                    "first": [asdict(finding) for finding in group.first],
                 }
                 for group in self.groups
             ],
         }
 
     def __str__(self) -> str:
-        found = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
-        lines = [f"{self.path}: {self.kind or 'of no known kind'}" + (f", {found}" if found else "")]
+        counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        lines = [f"{self.path}: {self.kind or 'of no known kind'}" + (f", {counts}" if counts else "")]
         for group in self.groups:
             lines.append(f"{group.severity}: {group.kind} ({group.count:,})")
-            lines.extend(f"  {problem}" for problem in group.first)
+            lines.extend(f"  {finding}" for finding in group.first)
             if group.count > len(group.first):
                 lines.append(f"  … and {group.count - len(group.first):,} more")
         return "\n".join([*lines, f"{_number(self.n_errors, 'error')}, {_number(self.n_warnings, 'warning')}"])
@@ -116,7 +116,7 @@ class Findings:
         group = self.groups.setdefault((severity, kind), Group(severity, kind))
         group.count += 1
         if len(group.first) < self.most_shown:
-            group.first.append(Problem(str(path), line, message))
+            group.first.append(Finding(str(path), line, message))
 
     def error(self, kind: str, path: FilePath, line: int | None, message: str) -> None:
         self.add("error", kind, path, line, message)

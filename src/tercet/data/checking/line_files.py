@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tercet.data.beir import unknown_document, unknown_query
-from tercet.data.checking.likeness import number_of
-from tercet.data.checking.problems import Counts, Findings
+from tercet.data.checking.findings import Counts, Findings
+from tercet.data.checking.near_duplicates import number_of
 from tercet.data.clicks import NO_IMPRESSIONS, impressions_of
 from tercet.data.parquet import is_parquet, parquet_batches
-from tercet.data.preference_files import NO_PREFERENCES, rows_of, uneven_numbers
+from tercet.data.preference_text import NO_PREFERENCES, preference_lines, uneven_numbers
 from tercet.data.quepid import NO_RATINGS, rating_of, ratings_of
 from tercet.data.trec import NO_JUDGEMENTS, NO_RESULTS, iterate_judgements, results_of
 
@@ -22,7 +22,7 @@ LineOf = dict[str, int]
 
 def check_judgements(
     path: Path,
-    found: Findings,
+    findings: Findings,
     queries: Mapping[str, int] | None = None,
     docs: Mapping[str, int] | None = None,
     *,
@@ -33,35 +33,35 @@ def check_judgements(
     relevant: set[str] = set()
     grades: dict[tuple[str, str], tuple[int, int]] = {}
     unlike_query, unlike_doc = _Unlike(queries), _Unlike(docs)
-    with found.file(path, NO_JUDGEMENTS, lambda: len(line_of)):
-        for line, qid, doc_id, grade in iterate_judgements(path, header_needed=header_needed, refused=found.refused):
+    with findings.file(path, NO_JUDGEMENTS, lambda: len(line_of)):
+        for line, qid, doc_id, grade in iterate_judgements(path, header_needed=header_needed, refused=findings.refused):
             line_of.setdefault(qid, line)
             if queries is not None and qid not in queries:
-                found.error("unknown-id", path, line, unknown_query(qid) + unlike_query.hint(qid))
+                findings.error("unknown-id", path, line, unknown_query(qid) + unlike_query.hint(qid))
             if docs is not None and doc_id not in docs:
-                found.error("unknown-id", path, line, unknown_document(doc_id) + unlike_doc.hint(doc_id))
+                findings.error("unknown-id", path, line, unknown_document(doc_id) + unlike_doc.hint(doc_id))
             before = grades.setdefault((qid, doc_id), (grade, line))
             if before[0] != grade:
                 pair = f"query {qid!r}, document {doc_id!r}"
                 message = f"{pair} has grade {grade} here and {before[0]} at line {before[1]}"
-                found.error("contradiction", path, line, message)
+                findings.error("contradiction", path, line, message)
             elif before[1] != line:
                 message = f"query {qid!r}, document {doc_id!r} is judged the same at line {before[1]}"
-                found.warning("repeated-line", path, line, message)
+                findings.warning("repeated-line", path, line, message)
             if grade > 0:
                 relevant.add(qid)
     for qid, line in line_of.items():
         if qid not in relevant:
             message = f"query {qid!r} has no relevant document; every system gets 0 for it"
-            found.warning("no-relevant", path, line, message)
+            findings.warning("no-relevant", path, line, message)
     return line_of, len(grades)
 
 
 class _Unlike:
     """Tells of an unknown id which known one it would be, had a program not read it as a number."""
 
-    def __init__(self, known: Mapping[str, int] | None) -> None:
-        self._known = known
+    def __init__(self, ids: Mapping[str, int] | None) -> None:
+        self._ids = ids
         self._by_number: dict[str, str] | None = None
 
     def hint(self, identifier: str) -> str:
@@ -70,57 +70,57 @@ class _Unlike:
             return ""
         if self._by_number is None:  # most files have no unknown id, and need no such table
             self._by_number = {}
-            for one in self._known or ():
-                self._by_number.setdefault(number_of(one) or one, one)
-        known = self._by_number.get(number)
-        return "" if known is None else f"; {known!r} is: was it read as a number on the way?"
+            for other in self._ids or ():
+                self._by_number.setdefault(number_of(other) or other, other)
+        meant = self._by_number.get(number)
+        return "" if meant is None else f"; {meant!r} is: was it read as a number on the way?"
 
 
-def check_qrels(path: Path, found: Findings) -> Counts:
+def check_qrels(path: Path, findings: Findings) -> Counts:
     """Check a file of judgements."""
-    line_of, n_judgements = check_judgements(path, found)
+    line_of, n_judgements = check_judgements(path, findings)
     return {"queries": len(line_of), "judgements": n_judgements}
 
 
-def check_run(path: Path, found: Findings) -> Counts:
+def check_run(path: Path, findings: Findings) -> Counts:
     """Check a TREC run."""
     lines: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    places: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
+    ranked_of: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)  # rank, score, line
     tags: LineOf = {}
-    with found.file(path, NO_RESULTS, lambda: len(lines)):
-        for line, result in results_of(path, found.refused):
+    with findings.file(path, NO_RESULTS, lambda: len(lines)):
+        for line, result in results_of(path, findings.refused):
             first = lines[result.qid].setdefault(result.doc_id, line)
             if first != line:
                 message = f"query {result.qid!r} already has document {result.doc_id!r} at line {first}"
-                found.error("duplicate-id", path, line, message)
+                findings.error("duplicate-id", path, line, message)
                 continue
-            places[result.qid].append((result.rank, result.score, line))
+            ranked_of[result.qid].append((result.rank, result.score, line))
             if result.iteration != "Q0":
-                found.warning("second-column", path, line, f"found {result.iteration!r}; the second column is Q0")
+                findings.warning("second-column", path, line, f"found {result.iteration!r}; the second column is Q0")
             if result.tag not in tags and tags:
                 message = f"tag {result.tag!r} here and {next(iter(tags))!r} before; were two runs joined?"
-                found.warning("tags", path, line, message)
+                findings.warning("tags", path, line, message)
             tags.setdefault(result.tag, line)
-    for qid, ranked in places.items():
-        ranked.sort(key=lambda place: (place[0], place[2]))  # of one rank, the later line is the wrong one
+    for qid, ranked in ranked_of.items():
+        ranked.sort(key=lambda result: (result[0], result[2]))  # of one rank, the later line is the wrong one
         wrong = next((b for a, b in pairwise(ranked) if b[1] > a[1] or b[0] == a[0]), None)
         if wrong is not None:
             rank, score, line = wrong
             message = (
                 f"query {qid!r}: rank {rank} with score {score:g} is out of order; the scores decide, not the ranks"
             )
-            found.warning("rank-order", path, line, message)
-    found.look_alikes(path, {qid: min(docs.values()) for qid, docs in lines.items()}, "queries")
+            findings.warning("rank-order", path, line, message)
+    findings.look_alikes(path, {qid: min(docs.values()) for qid, docs in lines.items()}, "queries")
     return {"queries": len(lines), "results": sum(map(len, lines.values()))}
 
 
-def check_quepid(path: Path, found: Findings) -> Counts:
+def check_quepid(path: Path, findings: Findings) -> Counts:
     """Check judgements as Quepid exports them."""
     line_of: LineOf = {}
     grades: dict[tuple[str, str], tuple[int, int]] = {}
     relevant: dict[str, bool] = {}
-    with found.file(path, NO_RATINGS, lambda: len(line_of)):
-        for line, rating in ratings_of(path, found.refused):
+    with findings.file(path, NO_RATINGS, lambda: len(line_of)):
+        for line, rating in ratings_of(path, findings.refused):
             line_of.setdefault(rating.query, line)
             grade = rating_of(rating.grades)
             if rating.doc_id is None or grade is None:
@@ -129,45 +129,47 @@ def check_quepid(path: Path, found: Findings) -> Counts:
             before = grades.setdefault((rating.query, rating.doc_id), (grade, line))
             pair = f"query {rating.query!r}, document {rating.doc_id!r}"
             if before[0] != grade:
-                found.error(
+                findings.error(
                     "contradiction", path, line, f"{pair} has rating {grade} here and {before[0]} at line {before[1]}"
                 )
             elif before[1] != line:
-                found.warning("repeated-line", path, line, f"{pair} is rated the same at line {before[1]}")
+                findings.warning("repeated-line", path, line, f"{pair} is rated the same at line {before[1]}")
     if line_of and not grades:
-        found.error("empty-file", path, None, NO_RATINGS)
+        findings.error("empty-file", path, None, NO_RATINGS)
     for text, line in line_of.items():
         if text not in relevant:
-            found.warning("unjudged-query", path, line, f"the query {text!r} has no rating")
+            findings.warning("unjudged-query", path, line, f"the query {text!r} has no rating")
         elif not relevant[text]:
-            found.warning("no-relevant", path, line, f"the query {text!r} has no relevant document")
+            findings.warning("no-relevant", path, line, f"the query {text!r} has no relevant document")
     return {"queries": len(line_of), "ratings": len(grades)}
 
 
 # -- preferences and clicks -------------------------------------------------------------------------------------------
 
 
-def check_preferences(path: Path, found: Findings) -> Counts:
+def check_preferences(path: Path, findings: Findings) -> Counts:
     """Check a file of preferences."""
-    place_of: dict[tuple[str, str, str], _Place] = {}
+    position_of: dict[tuple[str, str, str], _Position] = {}
     expected: tuple[str, ...] | None = None
     n_preferences = 0
-    with found.file(path, NO_PREFERENCES, lambda: n_preferences):
-        for place, qid, better, worse, given in _preferences_of(path, found):
+    with findings.file(path, NO_PREFERENCES, lambda: n_preferences):
+        for position, qid, better, worse, names in _preferences_of(path, findings):
             n_preferences += 1
-            expected = tuple(given) if expected is None else expected
-            uneven = uneven_numbers(given, expected)
+            expected = tuple(names) if expected is None else expected
+            uneven = uneven_numbers(names, expected)
             if uneven is not None:
-                found.error("format", path, place.line, uneven)
-            place_of.setdefault((qid, better, worse), place)
-            against = place_of.get((qid, worse, better))
+                findings.error("format", path, position.line, uneven)
+            position_of.setdefault((qid, better, worse), position)
+            against = position_of.get((qid, worse, better))
             if against is not None:
                 message = f"query {qid!r} prefers {better!r} over {worse!r} here and the other way round at {against}"
-                found.warning("contradiction", path, place.line, message if place.line else f"{place}: {message}")
-    return {"preferences": n_preferences, "queries": len({qid for qid, _, _ in place_of})}
+                findings.warning(
+                    "contradiction", path, position.line, message if position.line else f"{position}: {message}"
+                )
+    return {"preferences": n_preferences, "queries": len({qid for qid, _, _ in position_of})}
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Where a preference is: a line of text, or a row of a Parquet row group."""
 
     line: int | None
@@ -178,23 +180,23 @@ class _Place(NamedTuple):
         return f"row group {self.group}, row {self.row}" if self.line is None else f"line {self.line}"
 
 
-def _preferences_of(path: Path, found: Findings) -> Iterator[tuple[_Place, str, str, str, Collection[str]]]:
-    """Place, ids and the names of the numbers of each preference that is right by itself."""
+def _preferences_of(path: Path, findings: Findings) -> Iterator[tuple[_Position, str, str, str, Collection[str]]]:
+    """Position, ids and the names of the numbers of each preference that is right by itself."""
     if not is_parquet(path):
-        for line, qid, better, worse, given in rows_of(path, found.refused):
-            yield _Place(line), qid, better, worse, given
+        for line, qid, better, worse, numbers in preference_lines(path, findings.refused):
+            yield _Position(line), qid, better, worse, numbers
         return
-    for group, rows, triples in parquet_batches(path, refused=found.refused):
+    for group, rows, triples in parquet_batches(path, refused=findings.refused):
         names = tuple(triples.numbers())
         for row, qid, better, worse in zip(rows, triples.qid, triples.better, triples.worse, strict=True):
-            yield _Place(None, group, row), qid, better, worse, names
+            yield _Position(None, group, row), qid, better, worse, names
 
 
-def check_clicks(path: Path, found: Findings) -> Counts:
+def check_clicks(path: Path, findings: Findings) -> Counts:
     """Check a click file."""
     counts = {"impressions": 0, "clicks": 0, "preferences": 0}
-    with found.file(path, NO_IMPRESSIONS, lambda: counts["impressions"]):
-        for _, impression in impressions_of(path, found.refused):
+    with findings.file(path, NO_IMPRESSIONS, lambda: counts["impressions"]):
+        for _, impression in impressions_of(path, findings.refused):
             counts["impressions"] += 1
             counts["clicks"] += len(impression.clicked)
             n_skipped, clicked = 0, set(impression.clicked)
@@ -203,5 +205,5 @@ def check_clicks(path: Path, found: Findings) -> Counts:
                 n_skipped += doc_id not in clicked
     if counts["impressions"] and not counts["preferences"]:
         message = "no document was skipped above a click, so there is no preference to learn from"
-        found.warning("no-preference", path, None, message)
+        findings.warning("no-preference", path, None, message)
     return counts
