@@ -15,6 +15,7 @@ from support.corpora import Corpus, matching, synonyms
 from tercet.store import write_bundle
 
 settings.register_profile("tercet", deadline=None, derandomize=True)
+settings.register_profile("quick", settings.get_profile("tercet"), max_examples=10)  # of `make check`
 settings.load_profile("tercet")
 
 

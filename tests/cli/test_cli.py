@@ -66,6 +66,7 @@ def test_related_words(model):
     assert run("related", model, "zebra").exit_code == 1
 
 
+@pytest.mark.slow
 def test_rank_writes_a_run_and_eval_measures_it(beir, model, tmp_path):
     out = tmp_path / "run.trec.gz"
     result = run("rank", beir, "--model", model, "-o", out, "-k", 20, "--split", "test")
@@ -202,6 +203,7 @@ def test_a_single_query_has_no_interval(beir, model, tmp_path):
     assert "nan" not in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX pipes")
 def test_a_reader_that_has_seen_enough_ends_it_without_a_word(model):
     command = Path(sys.executable).with_name("tercet")
@@ -214,6 +216,7 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word(model):
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_letters_the_output_cannot_hold_are_written_as_numbers(beir, model):
     done = subprocess.run(
         [Path(sys.executable).with_name("tercet"), "explain", beir, "--model", model, "--query", "car", "--doc", "000"],
@@ -237,6 +240,7 @@ def test_the_installed_command_says_its_version():
     assert done.stdout.strip() == f"tercet, version {tc.__version__}"
 
 
+@pytest.mark.slow
 def test_the_demo_shows_a_real_gain_and_keeps_its_model(tmp_path):
     result = run("demo", "-o", tmp_path / "demo")
     assert result.exit_code == 0, result.output

@@ -57,6 +57,7 @@ def clicks(tmp_path: Path) -> Path:
     return tmp_path / "clicks.jsonl"
 
 
+@pytest.mark.slow
 def test_a_fitted_model_knows_where_its_documents_are(tmp_path):
     corpus = synonyms(0, 4, 60, 60)
     write_beir(tmp_path / "data", corpus.docs, corpus.queries, {"train": corpus.qrels})

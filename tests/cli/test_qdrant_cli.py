@@ -105,6 +105,7 @@ def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> No
     assert "are for a new index" in result.output
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "pause", lambda _: None)
     place = ("--backend", "qdrant", "--url", "http://127.0.0.1:9", "--collection", "c")

@@ -228,6 +228,7 @@ FILES: list[tuple[str, str, dict[str, list[int | None]]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "content", "problems"), FILES, ids=[kind for kind, _, _ in FILES])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_all_problems_of_a_file_are_listed(

@@ -142,6 +142,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
         read(path)
 
 
+@pytest.mark.slow
 def test_nobody_pays_for_parquet_who_does_not_read_it():
     program = "import sys, tercet, tercet.learn.streams; sys.exit('pyarrow.parquet' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -506,6 +506,7 @@ def test_judgements_one_after_another_are_drawn_from_as_those_of_a_mapping():
             JudgementSampler.from_judgements([("q1", "x", 1)], **looked_up)
 
 
+@pytest.mark.slow
 def test_links_are_kept_in_few_bytes():
     rng = np.random.default_rng(0)
     links = rng.integers(0, 5000, (200_000, 2)).astype(np.int32)

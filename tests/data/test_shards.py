@@ -227,6 +227,7 @@ write_shards(sys.argv[1], blocks(), n_columns=50, shard_entries=100)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_no_rows(tmp_path):
     with subprocess.Popen([sys.executable, "-c", WRITING, tmp_path / "rows"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -352,6 +353,7 @@ assert len(os.listdir("/dev/fd")) == n_open
 """
 
 
+@pytest.mark.slow
 def test_any_number_of_shards_is_mapped_with_few_open_files(tmp_path):
     command = [sys.executable, "-c", FEW_FILES, tmp_path / "rows"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

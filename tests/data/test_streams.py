@@ -424,6 +424,7 @@ with Measured():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
 def test_memory_is_that_of_a_stretch_however_long_the_file(ending, tmp_path):
     lines = [

@@ -184,6 +184,7 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
     np.testing.assert_allclose(ours / ours.max(axis=1)[:, None], scores / scores.max(axis=1)[:, None], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_is_declined_about_as_often_as_one_standard_error_promises():
     declined = 0
     for seed in range(16):

@@ -51,6 +51,7 @@ def test_every_module_with_kernels_has_a_workload():
     assert [module for module in modules if not kernels_of(module)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_index_is_out_of_bounds(group):
     # Compiled with checks, which raise IndexError, and kept apart from code without them: see `compiler.fingerprint`.
@@ -58,6 +59,7 @@ def test_no_index_is_out_of_bounds(group):
     assert json.loads(never_called) == []
 
 
+@pytest.mark.slow
 def test_an_index_out_of_bounds_would_be_noticed(tmp_path):
     (tmp_path / "past.py").write_text(
         "import numpy as np\n"
@@ -80,6 +82,7 @@ print(sum(diagonal_advance.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_finds_compiled_kernels(tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     assert in_another_process("-c", HITS, XDG_CACHE_HOME=str(tmp_path)) == "0"

@@ -295,6 +295,7 @@ with Measured():
 """
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_a_chunk_however_long_the_file(tmp_path):
     rng = np.random.default_rng(0)
     lines = [

@@ -166,6 +166,7 @@ def test_a_heavy_penalty_leaves_exact_zeros(by):
 # -- cutting, saving, looking ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both
 @given(seed=st.integers(0, 10**6), cut=st.integers(1, 79), T=st.integers(1, 30), l1=st.sampled_from([0.0, 0.06, 0.2]))
 @settings(max_examples=25)

@@ -146,6 +146,7 @@ makes = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @makes
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), cut=st.integers(1, 49))

@@ -53,6 +53,7 @@ def made(params) -> FTRLRanker:
     return FTRLRanker(**{"l1": 2.0, "rate": 0.2, **params})
 
 
+@pytest.mark.slow
 @every_setting
 @pytest.mark.parametrize("form", ["dense", "csr"])
 @settings(max_examples=10)

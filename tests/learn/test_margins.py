@@ -45,6 +45,7 @@ def expanded(weights):
 # -- one margin for all -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_learner("margin")
 @settings(max_examples=5)
 @given(seed=seeds, margin=st.floats(0.01, 5.0))

@@ -43,6 +43,7 @@ def compare(found: sparse.csr_array, expected: np.ndarray, sure: float = 1e-4) -
     assert (dense[np.abs(expected) > sure] != 0).all()
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     T=st.integers(1, 30),
@@ -60,6 +61,7 @@ def test_lazy_shrinkage_is_the_full_sweep_of_algorithm_1(seed, T, l1, schedule, 
     compare(ranker.weights_.sparse, W)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
 def test_refit_is_equation_8(seed, T, memory):
     Q, D, prefs = made_data(seed)
@@ -80,6 +82,7 @@ def test_refit_from_the_sparse_solution():
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), expected, atol=2e-5)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
 def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
     Q, D, prefs = made_data(seed)
@@ -98,6 +101,7 @@ def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
     assert found.identity == 1.0
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), memory=st.sampled_from([None, LITTLE]))
 def test_gradual_thinning_is_sgd_with_cuts(seed, memory):
     Q, D, prefs = made_data(seed, n=200)
@@ -122,6 +126,7 @@ def test_refit_by_hand_is_the_refit_of_fit():
     assert same_bits(parts.refit(Q, prefs, D).weights_, whole.weights_)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), cut=st.integers(1, 79), T=st.integers(1, 30), memory=st.sampled_from([None, LITTLE]))
 def test_two_halves_are_the_whole_even_through_a_file(seed, cut, T, memory, tmp_path_factory):
     Q, D, prefs = made_data(seed)

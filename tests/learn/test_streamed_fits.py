@@ -245,6 +245,7 @@ def allowed(model: int) -> int:
     return 2 * model + KEPT + 2 * 2**18 * 8 + 2 * CHUNK_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranker", "model"), [("low-rank", 2 * 10 * 4 * N_COLUMNS), ("sparse", 2**24), ("diagonal", 4 * N_COLUMNS)]
 )
@@ -254,5 +255,6 @@ def test_memory_is_the_model_and_some_chunks(ranker, model, large):
     assert grew < allowed(model)
 
 
+@pytest.mark.slow
 def test_memory_of_all_rows_would_be_noticed(large):
     assert growth_of(FITTING, large / "small", large / "large", KEPT, "diagonal", "loaded") > allowed(4 * N_COLUMNS)

@@ -182,6 +182,7 @@ ranker.save(sys.argv[1] + "/model")
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_for_real_resumes_to_the_same_bits(tmp_path):
     script = KILLED_SCRIPT.format(tests=str(Path(__file__).parents[1]))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -323,6 +324,7 @@ tc.DiagonalRanker().fit(X, prefs, callbacks=[lambda event: time.sleep(0.2)])
 """
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal():
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm"}

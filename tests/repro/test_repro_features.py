@@ -374,6 +374,7 @@ def test_the_trade_off_has_settings_front_and_choice(whole):
 # -- kept, cut, quick, missing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_trees
 def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
     before = results_in(whole[0])

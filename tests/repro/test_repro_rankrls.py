@@ -308,6 +308,7 @@ def test_costs_have_every_point_and_their_powers(whole):
     assert ("the machine had a load of" in page) == hasattr(os, "getloadavg")
 
 
+@pytest.mark.slow
 def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
     before = results_in(whole[0])
     monkeypatch.setattr(tercet.repro.features.jobs, "try_all", None)

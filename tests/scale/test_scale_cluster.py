@@ -26,6 +26,8 @@ from tercet.scale.workers import Workers, processes_here
 
 pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.slow  # processes of Dask
+
 LIMIT = 60  # seconds; nothing here may take longer
 
 

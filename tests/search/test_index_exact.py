@@ -29,6 +29,7 @@ from tercet.weights import Identity, LowRank, Sparse, Weights
 kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), kinds=kinds, n=st.integers(1, 70), k=st.integers(1, 80), size=st.integers(1, 70))
 def test_any_weights_any_documents(seed: int, kinds: list[str], n: int, k: int, size: int) -> None:
@@ -311,6 +312,7 @@ def test_a_latent_score_that_single_precision_rounds_the_other_way() -> None:
     assert_best(Weights([Identity(n_terms=4), latent]), np.array([[1.0, 0, 0, 0]]), D, (1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latent", [False, True])
 def test_scores_closer_than_single_precision_tells(latent: bool, rng: np.random.Generator) -> None:
     D = sparse.csr_array((1 + rng.integers(0, 4, (500, 20)) * 2.0**-23).astype(np.float32))

@@ -399,6 +399,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @posix_only
 def test_reading_while_another_process_writes_and_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "index"

@@ -42,6 +42,7 @@ def assert_alike(ours: BaseIndex, theirs: BaseIndex, q: Any, k: int) -> None:
 # -- what is found ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32),

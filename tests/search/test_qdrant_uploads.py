@@ -203,6 +203,7 @@ def broken() -> tuple[str, str]:
     raise RuntimeError("the documents cannot be read")
 
 
+@pytest.mark.slow
 def test_a_killed_upload(server: FakeQdrant, tmp_path: Path) -> None:
     """SIGKILL in the middle; the same command goes on and ends with all documents."""
     small_model(DOCS, latent=True).save(tmp_path / "model")

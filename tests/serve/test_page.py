@@ -29,6 +29,8 @@ if BROWSER is None:
     pytest.skip(f"the page is tested in a browser, and none of {', '.join(BROWSERS)} is here", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright, which is not here")
 pytest.importorskip("uvicorn", reason="the page is served by the extra 'serve', which is not installed")
+
+pytestmark = pytest.mark.slow  # a browser
 expect = playwright.expect
 
 

@@ -481,6 +481,7 @@ def test_pages_of_other_sites_are_kept_out(api):
     refused(api.post("/undo", json={}, headers={"Origin": "http://127.0.0.1:8080"}), 409, "no entry")
 
 
+@pytest.mark.slow
 def test_a_real_service_answers_over_a_connection(tmp_path):
     made_index(tmp_path / "index")
     with running(tmp_path / "index", TERCET_READ_TOKEN="r1", TERCET_WRITE_TOKEN="w1") as service:
@@ -500,6 +501,7 @@ def test_a_real_service_answers_over_a_connection(tmp_path):
 # -- whatever is sent -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_request_makes_the_service_fail(tmp_path):
     schemathesis = pytest.importorskip("schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings

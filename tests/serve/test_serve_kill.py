@@ -9,6 +9,7 @@ import pytest
 from support.killing import kill_again_and_again
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 and no fork")
 def test_acknowledged_preferences_survive_kills(tmp_path):
     tally = kill_again_and_again(tmp_path, 10)

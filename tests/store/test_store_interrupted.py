@@ -161,6 +161,7 @@ print(nth, sorted(seen))
 """
 
 
+@pytest.mark.slow
 @posix_only
 def test_a_kill_at_every_step_leaves_a_readable_bundle(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(tmp_path / "model")]
@@ -186,6 +187,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @posix_only
 def test_reading_while_another_process_saves_and_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "model"

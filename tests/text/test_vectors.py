@@ -222,6 +222,7 @@ except BundleError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_texts", [540, 5000])  # too many for the rows, and for what is put aside
 def test_a_full_disk_is_an_error_that_names_the_folder(n_texts, tmp_path):
     command = [sys.executable, "-c", FILLING, tmp_path / "vectors", str(n_texts)]
@@ -267,6 +268,7 @@ with Measured():
 ALLOWED = 4 * 2**16 * 8 + 4 * 2**20
 
 
+@pytest.mark.slow
 def test_memory_is_some_blocks_however_many_texts_there_are(tmp_path):
     grew = growth_of(VECTORISING, tmp_path)
     written = sum(file.stat().st_size for file in (tmp_path / "large").rglob("*") if file.is_file())

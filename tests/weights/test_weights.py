@@ -153,6 +153,7 @@ def test_contributions_sum_to_the_score(seed, m):
         assert len({(a, b) for a, b, _ in why}) == len(why)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), typical=st.floats(0.1, 5))
 def test_per_document_scale(seed, typical):
     rng = np.random.default_rng(seed)
