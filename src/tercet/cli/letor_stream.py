@@ -16,7 +16,7 @@ from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel
 from tercet.fitting.row_streams import fit_letor_stream
 from tercet.learn import Checkpoint
 from tercet.learn.linear import FTRLRanker
-from tercet.learn.linear.ftrl_stream import Progress
+from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.store import check_destination
 
 CHECKPOINT_EVERY = 1_000  # queries
@@ -74,7 +74,7 @@ def fit_streamed(
         check_destination(checkpoint)
     named: tuple[str, ...] | None = None
 
-    def read_names(at: Progress) -> None:
+    def read_names(at: StreamProgress) -> None:
         """As soon as it is known how many there must be: what is wrong with them is not to cost the whole work."""
         nonlocal named
         if names is not None and named is None:

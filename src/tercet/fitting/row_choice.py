@@ -153,7 +153,7 @@ class Plan:
         """The penalty of a ranker that was not chosen from a path, by its name."""
         if self.l2s is not None:
             return f", l2={ranker.l2:g}"
-        return "" if self.l1s is None else f", {getattr(self.pattern, '_dial', 'l1')}={self.l1s[0]:g}"
+        return "" if self.l1s is None else f", {getattr(self.pattern, '_penalty_name', 'l1')}={self.l1s[0]:g}"
 
     @property
     def choice_without_path(self) -> str:

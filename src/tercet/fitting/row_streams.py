@@ -13,9 +13,9 @@ from tercet.data.letor import LetorStream
 from tercet.data.lines import FilePath
 from tercet.errors import InputError
 from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width
-from tercet.learn.checkpoint import Checkpoint
 from tercet.learn.linear.ftrl import FTRLRanker
-from tercet.learn.linear.ftrl_stream import Progress
+from tercet.learn.linear.ftrl_stream import StreamProgress
+from tercet.learn.loop import Checkpoint
 from tercet.measure import Evaluation, Measure, measure_rows, parse_measures
 
 
@@ -70,7 +70,7 @@ def fit_letor_stream(
     ranker: FTRLRanker | None = None,
     feature_names: Sequence[str] | None = None,
     checkpoint: Checkpoint | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[StreamProgress], None] | None = None,
 ) -> tuple[FeatureModel, StreamReport]:
     """Learn from a LETOR file chunk by chunk, in memory for a chunk, and measure on others the same way.
 
@@ -104,9 +104,9 @@ def fit_letor_stream(
     streams = {name: _stream(part) for name, part in parts.items() if part is not None}
     for stream in streams.values():
         next(iter(stream))  # finds the number of features, and so reads all of a file
-    last = Progress()
+    last = StreamProgress()
 
-    def told(at: Progress) -> None:
+    def told(at: StreamProgress) -> None:
         nonlocal last
         last = at
         if progress is not None:

@@ -1,7 +1,6 @@
 """Learning W from preferences: one file per method, one training loop."""
 
 from tercet.learn.base import TermPairRanker
-from tercet.learn.checkpoint import Checkpoint
 from tercet.learn.correlated import CorrelatedRanker
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
@@ -9,7 +8,7 @@ from tercet.learn.diagonal import DiagonalRanker
 from tercet.learn.expansion import QueryExpansion, RM3Expansion
 from tercet.learn.grouped import GroupSparseRanker
 from tercet.learn.hashed import HashedRanker
-from tercet.learn.loop import DivergedError, Event
+from tercet.learn.loop import Checkpoint, DivergedError, Event
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.lsi import LSIRanker
 from tercet.learn.multitask import MultiTaskRanker

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
-from tercet.learn.loop import Callback, Event, Run, Stopping
+from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
 from tercet.learn.matrices import Texts, check_matrix, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import SCHEDULES, Sgd, State
@@ -25,9 +25,6 @@ from tercet.learn.stored import rank_texts, take
 from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, Fields, write_bundle
 from tercet.weights import Explanation, Weights
-
-if TYPE_CHECKING:
-    from tercet.learn.sparse import SparseRanker
 
 KIND = "ranker"
 
@@ -41,13 +38,70 @@ SEED = Interval(Integral, 0, None, closed="left")
 _SHARED_PARAMETERS = ("rate", "schedule", "margin", "epochs", "shuffle", "random_state", "verbose")
 
 
-class TermPairRanker(BaseEstimator):
-    """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``."""
+class Ranker(BaseEstimator):
+    """What rankers of texts and of feature vectors share: checked parameters, saving and loading."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     # Parameters that earlier versions did not have, and the values that do what those did. A file without one of them
     # means that value, and where a ranker has it none is written: such files stay the same in every version.
     _added_parameters: ClassVar[dict[str, Any]] = {}
+    _learns_in_rounds: ClassVar[bool] = False  # whether a cluster can learn it
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
+        meta, arrays = self.to_state()
+        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+
+    @abstractmethod
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """JSON values and named arrays, as ``save`` writes them."""
+
+    @classmethod
+    @abstractmethod
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        """The ranker that was saved, with these parameters, which are known and all there."""
+
+    @classmethod
+    def _with_params(cls, params: dict[str, Any], where: str) -> Self:
+        """A ranker with parameters that were read from a file."""
+        ranker = cls(**params)
+        try:
+            ranker._check_params()
+        except ParameterError as error:
+            raise DamagedBundleError(f"{where}: {error}") from error
+        return ranker
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = self.get_params(deep=False)
+        for name, value in params.items():
+            if isinstance(value, np.generic):
+                params[name] = value.item()
+        added = self._added_parameters
+        return {name: value for name, value in params.items() if name not in added or value != added[name]}
+
+    def _check_params(self) -> None:
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise ParameterError(str(error)) from None
+
+
+AnyRanker = TypeVar("AnyRanker", bound=Ranker)
+
+
+class SavedRanker(NamedTuple):
+    """A saved ranker beside its parameters: what is left to read, and the rankers that one inside it may be."""
+
+    fields: Fields
+    arrays: dict[str, NDArray[Any]]
+    classes: Mapping[str, type[Ranker]]
+
+
+class TermPairRanker(Ranker):
+    """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``."""
+
+    # What ``thin`` makes: `SparseRanker`, a term-pair ranker itself, which puts itself here.
+    _thinned_class: ClassVar[Callable[..., Any]]
 
     @property
     @abstractmethod
@@ -99,52 +153,20 @@ class TermPairRanker(BaseEstimator):
         check_is_fitted(self)
         return self.weights_.related(column, k)
 
-    def thin(
-        self, density: float, Q: Any = None, prefs: Preferences | Source | None = None, D: Any = None
-    ) -> SparseRanker:
-        """A sparse ranker close to this one: the share ``density`` of the entries of W that are largest in size.
+    def thin(self, density: float, Q: Any = None, prefs: Preferences | Source | None = None, D: Any = None) -> Any:
+        """A `SparseRanker` close to this one: the share ``density`` of the entries of W that are largest in size.
 
         With preferences these entries are then learned again, starting from their weights. A low-rank W is looked at
         block by block and never held as a whole.
         """
-        from tercet.learn.sparse import SparseRanker  # a ranker itself, so it can only be had now
-
         check_is_fitted(self)
         shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
-        thinned = SparseRanker.from_weights(
+        thinned = self._thinned_class(
             largest_entries(self.weights_, density), refit=False, refit_start="sparse", **shared
         )
         return thinned if prefs is None else thinned.refit(Q, prefs, D)
 
-    # -- saving -------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
-        meta, arrays = self._saved()
-        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
-
-    @abstractmethod
-    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
-
-    @classmethod
-    @abstractmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self: ...
-
-    def _saved_params(self) -> dict[str, Any]:
-        params = self.get_params(deep=False)
-        for name, value in params.items():
-            if isinstance(value, np.generic):
-                params[name] = value.item()
-        added = self._added_parameters
-        return {name: value for name, value in params.items() if name not in added or value != added[name]}
-
     # -- checking -----------------------------------------------------------------------------------------------
-
-    def _check_params(self) -> None:
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise ParameterError(str(error)) from None
 
     def _check_pair(self, Q: Any, D: Any) -> tuple[Texts, Texts]:
         queries = check_texts(Q, "Q")
@@ -209,6 +231,7 @@ class SgdRanker(TermPairRanker):
             a ``Checkpoint`` among them makes the run resumable
         """
         self._check_params()
+        current_executor().check(self)
         self._forget()
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
@@ -252,6 +275,7 @@ class SgdRanker(TermPairRanker):
         Two halves give the same bits as the whole.
         """
         self._check_params()
+        current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         check_preferences(prefs)
         prefs.check_rows(queries.shape[0], docs.shape[0])
@@ -302,19 +326,16 @@ class SgdRanker(TermPairRanker):
             self._snapshot: Weights = self._state.snapshot()
         return self._snapshot
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self)
         state, arrays = self._state.to_state()
         return {"class": type(self).__name__, "params": self._saved_params(), "state": state}, arrays
 
     @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        ranker = cls(**params)
-        try:
-            ranker._check_params()
-        except ParameterError as error:
-            raise DamagedBundleError(f"{fields.where}: {error}") from error
-        ranker._state = cls._state_class.from_state(fields.take("state", dict), arrays, f"{fields.where} state")
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        where = saved.fields.where
+        ranker = cls._with_params(params, where)
+        ranker._state = cls._state_class.from_state(saved.fields.take("state", dict), saved.arrays, f"{where} state")
         ranker.n_steps_ = ranker._state.step
         ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
         return ranker
@@ -325,8 +346,8 @@ def check_preferences(prefs: Any) -> None:
         raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
 
 
-def load_ranker(bundle: Bundle, classes: dict[str, type[TermPairRanker]]) -> TermPairRanker:
-    """A ranker from its bundle; ``classes`` says which names are known."""
+def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRanker:
+    """A ranker from its bundle; ``classes`` has those it may be, and those that one inside it may be."""
     fields = bundle.fields()
     name = fields.take("class", str)
     if name not in classes:
@@ -338,6 +359,6 @@ def load_ranker(bundle: Bundle, classes: dict[str, type[TermPairRanker]]) -> Ter
     unknown, missing = sorted(set(params) - known), sorted(known - set(params))
     if unknown or missing:
         raise BundleError(f"{bundle.path}: parameters of {name} do not fit: unknown {unknown}, missing {missing}")
-    ranker = classes[name]._from_bundle(params, fields, bundle.arrays)
+    ranker = classes[name]._from_bundle(params, SavedRanker(fields, bundle.arrays, classes))
     fields.done()
     return ranker

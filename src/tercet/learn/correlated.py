@@ -18,15 +18,23 @@ from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.binned import binned_advance
-from tercet.learn.base import NOT_NEGATIVE, SgdRanker, TermPairRanker, check_preferences, load_ranker
+from tercet.learn.base import (
+    NOT_NEGATIVE,
+    Ranker,
+    SavedRanker,
+    SgdRanker,
+    TermPairRanker,
+    check_preferences,
+    load_ranker,
+)
 from tercet.learn.choosing import matching_margins
-from tercet.learn.loop import CHUNK, Callback, Event, Saver
+from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
 from tercet.learn.lowrank import LowRankRanker, LowRankState
 from tercet.learn.matrices import KernelInput, Texts, check_matrix, fingerprint
 from tercet.learn.sources import Source, digest
 from tercet.learn.state import Chunk
 from tercet.learn.stored import ChangedRows
-from tercet.store import Bundle, Fields
+from tercet.store import Bundle
 from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
@@ -54,6 +62,7 @@ class BinnedRanker(LowRankRanker):
     """A ``LowRankRanker`` without a diagonal whose matrices have ``n_bins`` rows in a row for each text."""
 
     _state_class = BinnedState
+    _learns_in_rounds = False
     n_bins: int
 
     @classmethod
@@ -250,7 +259,7 @@ class CorrelatedRanker(TermPairRanker):
             learn_from,
             mapped_docs,
             validation=None if validation is None else lambda weights: validation(whole(weights)),
-            callbacks=[_told_of(callback, whole) for callback in callbacks],
+            callbacks=[_over_all_words(callback, whole) for callback in callbacks],
         )
         self._keep(words, ranker, queries.shape[1])
         return self
@@ -346,39 +355,37 @@ class CorrelatedRanker(TermPairRanker):
 
     # -- saving -------------------------------------------------------------------------------------------------
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self)
         words, word_arrays = self.words_.to_state()
-        ranker, ranker_arrays = self.ranker_._saved()
+        ranker, ranker_arrays = self.ranker_.to_state()
         params = self._saved_params() | {"words": words, "ranker": ranker}
         arrays = {f"words.{name}": array for name, array in word_arrays.items()}
         arrays |= {f"ranker.{name}": array for name, array in ranker_arrays.items()}
         return {"class": type(self).__name__, "params": params}, arrays
 
     @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        from tercet.learn import RANKERS  # all of them, this one included
-
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        where = saved.fields.where
         groups: dict[str, dict[str, NDArray[Any]]] = {"words": {}, "ranker": {}}
-        for name, array in arrays.items():
+        for name, array in saved.arrays.items():
             group, _, key = name.partition(".")
             if group not in groups:
-                raise DamagedBundleError(f"{fields.where}: unexpected array {name!r}")
+                raise DamagedBundleError(f"{where}: unexpected array {name!r}")
             groups[group][key] = array
         words = CorrelatedWords.from_state(params["words"], groups["words"])
-        known = RANKERS | {BinnedRanker.__name__: BinnedRanker}
-        inner = Bundle(kind="ranker", meta=params["ranker"], arrays=groups["ranker"], path=Path(fields.where))
-        fitted = load_ranker(inner, known)
+        classes = {**saved.classes, BinnedRanker.__name__: BinnedRanker}
+        inner = Bundle(kind="ranker", meta=params["ranker"], arrays=groups["ranker"], path=Path(where))
+        fitted: Ranker = load_ranker(inner, classes)
+        if not isinstance(fitted, TermPairRanker):
+            raise DamagedBundleError(f"{where}: {type(fitted).__name__} is no ranker between words")
         kind = LowRankRanker if isinstance(fitted, BinnedRanker) else type(fitted)
-        ranker = cls(**params | {"words": words, "ranker": kind(**fitted.get_params(deep=False))})
-        try:
-            ranker._check_params()
-        except ParameterError as error:
-            raise DamagedBundleError(f"{fields.where}: {error}") from error
+        params = params | {"words": words, "ranker": kind(**fitted.get_params(deep=False))}
+        ranker = cls._with_params(params, where)
         maps = ranker._maps(words)
         fits = isinstance(fitted, BinnedRanker) == (ranker.variant == "by-bin")
         if not fits or fitted.weights_.shape != 2 * (words.frequent_.size,):
-            raise DamagedBundleError(f"{fields.where}: the ranker does not fit the words it stands behind")
+            raise DamagedBundleError(f"{where}: the ranker does not fit the words it stands behind")
         if isinstance(fitted, BinnedRanker):
             fitted.n_bins = len(maps)
         ranker._keep(words, fitted, words.n_features_in_)
@@ -410,9 +417,9 @@ def _mapped_rows(texts: sparse.csr_array, turned: list[sparse.csr_array]) -> spa
     return check_matrix(sparse.csr_array(sparse.vstack(rows, format="csr"))[text_by_text], "the mapped texts")
 
 
-def _told_of(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
-    """The callback, told of the weights over all words."""
-    if isinstance(callback, Saver):
+def _over_all_words(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
+    """The callback, called with the weights over all words instead of those between frequent ones."""
+    if isinstance(callback, Checkpoint):
         return callback
     return lambda event: callback(_seen_whole(event, whole))
 

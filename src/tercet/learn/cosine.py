@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.learn.base import TermPairRanker
+from tercet.learn.base import SavedRanker, TermPairRanker
 from tercet.learn.matrices import check_texts
-from tercet.store import Fields
 from tercet.weights import Identity, Weights
 
 
@@ -45,15 +44,17 @@ class CosineRanker(TermPairRanker):
         check_is_fitted(self)
         return Weights([Identity(n_terms=self.n_features_in_)])
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self)
         return {"class": type(self).__name__, "params": {}, "n_terms": self.n_features_in_}, {}
 
     @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
         ranker = cls(**params)
-        n_terms = fields.take("n_terms", int)
-        if n_terms < 1 or arrays:
-            raise DamagedBundleError(f"{fields.where}: a CosineRanker has terms and no arrays; found {n_terms} terms")
+        n_terms = saved.fields.take("n_terms", int)
+        if n_terms < 1 or saved.arrays:
+            raise DamagedBundleError(
+                f"{saved.fields.where}: a CosineRanker has terms and no arrays; found {n_terms} terms"
+            )
         ranker.n_features_in_ = ranker.n_doc_features_ = n_terms
         return ranker

@@ -61,6 +61,7 @@ class DiagonalRanker(SgdRanker):
     """
 
     _state_class = DiagonalState
+    _learns_in_rounds = True
 
     def __init__(
         self,

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn.base import KIND
-from tercet.store import Fields, write_bundle
+from tercet.errors import DamagedBundleError, InputError
+from tercet.learn.base import Ranker, SavedRanker
+from tercet.store import Fields
 
 
-class FeatureRanker(BaseEstimator):
+class FeatureRanker(Ranker):
     """A ranker of rows of features, dense or CSR, each of which belongs to a query.
 
     Subclasses say which arrays are their weights (``_weights``, ``_take_weights``) and what else they have learned.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
-    _added_parameters: ClassVar[dict[str, Any]] = {}  # as in TermPairRanker
-    _told: ClassVar[dict[str, type]] = {}  # numbers learned beside the weights: name without "_", int or float
+    _learned_scalars: ClassVar[dict[str, type]] = {}  # beside the weights: name without "_", int or float
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -35,32 +30,16 @@ class FeatureRanker(BaseEstimator):
 
     # -- saving -------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
-        meta, arrays = self.to_state()
-        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
-
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """JSON-able meta and named arrays, as ``save`` writes them."""
         check_is_fitted(self)
-        added = self._added_parameters
-        params = {
-            name: value for name, value in self._saved_params().items() if name not in added or value != added[name]
-        }
         names = getattr(self, "feature_names_in_", None)
         meta = {
             "class": type(self).__name__,
-            "params": params,
+            "params": self._saved_params(),
             "feature_names": None if names is None else [str(name) for name in names],
             "state": self._state_meta(),
         }
         return meta, {**self._weights(), **self._state_arrays()}
-
-    def _saved_params(self) -> dict[str, Any]:
-        return {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params(deep=False).items()
-        }
 
     @abstractmethod
     def _weights(self) -> dict[str, NDArray[Any]]:
@@ -71,8 +50,8 @@ class FeatureRanker(BaseEstimator):
         """The inverse of ``_weights``; sets ``n_features_in_`` too."""
 
     def _state_meta(self) -> dict[str, Any]:
-        """What is needed beside the arrays to learn on, and what is told of the learning."""
-        return {name: getattr(self, f"{name}_") for name in self._told}
+        """What is needed beside the arrays to learn on, and the numbers learned beside the weights."""
+        return {name: getattr(self, f"{name}_") for name in self._learned_scalars}
 
     def _state_arrays(self) -> dict[str, NDArray[Any]]:
         """What is needed beside the weights to learn on."""
@@ -80,16 +59,13 @@ class FeatureRanker(BaseEstimator):
 
     def _restore(self, fields: Fields, arrays: dict[str, NDArray[Any]]) -> None:
         """The inverse of ``_state_meta`` and ``_state_arrays``; the weights are there already."""
-        for name, kind in self._told.items():
+        for name, kind in self._learned_scalars.items():
             setattr(self, f"{name}_", fields.take(name, kind))
 
     @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        ranker = cls(**params)
-        try:
-            ranker._check_params()
-        except ParameterError as error:
-            raise DamagedBundleError(f"{fields.where}: {error}") from error
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        fields, arrays = saved.fields, saved.arrays
+        ranker = cls._with_params(params, fields.where)
         ranker._take_weights(arrays, fields.where)
         names = fields.take("feature_names", list | None)
         if names is not None:
@@ -104,12 +80,6 @@ class FeatureRanker(BaseEstimator):
         return ranker
 
     # -- checking -----------------------------------------------------------------------------------------------
-
-    def _check_params(self) -> None:
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise ParameterError(str(error)) from None
 
     def _note_features(self, other: FeatureRanker) -> None:
         """Take the number and the names of the features from another ranker."""

@@ -5,30 +5,36 @@ Chunk after chunk: draw preferences, advance the state, validate when due, tell 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
-from tercet.errors import DivergedError, InputError, ParameterError
+from tercet.errors import DivergedError, InputError, MissingBundleError
 from tercet.kernels.compiler import announce_compilation
-from tercet.learn.matrices import KernelInput, Texts
+from tercet.learn.matrices import KernelInput, Texts, fingerprint
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import Source
-from tercet.learn.state import Sgd, State, rates
+from tercet.learn.state import Sgd, State, Steps, rates
 from tercet.learn.stored import gathered
+from tercet.store import check_destination, read_bundle, write_bundle
+from tercet.store.codec import decode, encode
 from tercet.store.schema import Via
 from tercet.weights import Weights
 
 CHUNK = 4096
+CHECKPOINT_KIND = "checkpoint"
 
 
 @dataclass(frozen=True)
@@ -47,21 +53,11 @@ class Event:
     weights: Callable[[], Weights] = field(repr=False, compare=False)
 
 
-class Saver(ABC):
-    """Keeps a run on disk: called before the first step, and last after each chunk."""
-
-    @abstractmethod
-    def restore(self, run: Run) -> None: ...
-
-    @abstractmethod
-    def after_chunk(self, run: Run) -> None: ...
-
-
-Callback = Callable[[Event], Any] | Saver
+# -- where steps are taken ---------------------------------------------------------------------------------------------
 
 
 class Stepper(ABC):
-    """Takes the steps of a run: here, or on the workers of a cluster."""
+    """Takes the steps of one run."""
 
     most_steps: int  # that are taken at once, between two looks at the state
     identity: str = ""  # all of it that decides the outcome of a run
@@ -78,27 +74,73 @@ class Stepper(ABC):
         """
 
 
-_stepper: ContextVar[Callable[[Run], Stepper] | None] = ContextVar("stepper", default=None)
+class QueryPass(ABC):
+    """One pass of a learner over queries, which changes its state."""
+
+    @abstractmethod
+    def run(self) -> tuple[float, float]:
+        """Take it in this process; returns the loss met and the largest |z|."""
+
+
+class InRounds(Protocol):
+    """What a ranker says of itself: whether many can learn from its weights at once and have their changes mixed."""
+
+    _learns_in_rounds: ClassVar[bool]
+
+
+class Executor(ABC):
+    """Where the steps of fits are taken: the one seam between learners and a cluster, or whatever else takes steps.
+
+    Sources, validation, callbacks and checkpoints are the same wherever that is.
+    """
+
+    pass_identity: str = ""  # all of it that decides the outcome of passes over queries
+
+    @abstractmethod
+    def check(self, ranker: InRounds) -> None:
+        """Refuse, by a ParameterError, a ranker whose steps cannot be taken here."""
+
+    @abstractmethod
+    def stepper(self, run: Run) -> Stepper:
+        """What takes the steps of an SGD run."""
+
+    @abstractmethod
+    def take_pass(self, work: QueryPass) -> tuple[float, float]:
+        """Take a pass over queries; returns what ``work.run()`` would."""
+
+
+class LocalExecutor(Executor):
+    """Takes all steps in this process, one after the other."""
+
+    def check(self, ranker: InRounds) -> None:
+        return
+
+    def stepper(self, run: Run) -> Stepper:
+        return LocalStepper(run)
+
+    def take_pass(self, work: QueryPass) -> tuple[float, float]:
+        return work.run()
+
+
+_executor: ContextVar[Executor] = ContextVar("executor", default=LocalExecutor())  # noqa: B039  # it has no state
+
+
+def current_executor() -> Executor:
+    """The executor of the innermost ``executing_on`` block, this process without one."""
+    return _executor.get()
 
 
 @contextmanager
-def stepping(make: Callable[[Run], Stepper]) -> Iterator[None]:
-    """Have the steps of every run that begins within the block taken by what ``make`` gives."""
-    token = _stepper.set(make)
+def executing_on(executor: Executor) -> Iterator[None]:
+    """Have the steps of every fit within the block taken by this executor."""
+    token = _executor.set(executor)
     try:
         yield
     finally:
-        _stepper.reset(token)
+        _executor.reset(token)
 
 
-# What a cluster can learn; others call ``must_be_here`` where they do not go through a Run.
-MIXED = "SparseRanker, LowRankRanker, DiagonalRanker and FTRLRanker"
-
-
-def must_be_here(ranker: object) -> None:
-    """Refuse to learn within a block of `stepping`, for rankers that take no steps which could be taken elsewhere."""
-    if _stepper.get() is not None:
-        raise ParameterError(f"{type(ranker).__name__} does not learn in rounds, so no cluster learns it; {MIXED} do")
+# -- the run -----------------------------------------------------------------------------------------------------------
 
 
 # -inf is no JSON number: before the first validation there is no best value to save.
@@ -169,12 +211,12 @@ class Run:
 
     def go(self, callbacks: Sequence[Callback], title: str, verbose: bool | None) -> State:
         """Train to the end; returns the best validated state, or the last one without validation."""
-        checkpoints = [c for c in callbacks if isinstance(c, Saver)]
-        listeners = [c for c in callbacks if not isinstance(c, Saver)]
-        self.stepper = (_stepper.get() or Here)(self)
+        checkpoints = [callback for callback in callbacks if isinstance(callback, Checkpoint)]
+        listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
+        self.stepper = current_executor().stepper(self)
         for checkpoint in checkpoints:
             checkpoint.restore(self)
-        self.state.look_at(self.Q, self.D)
+        self.state.observe(self.Q, self.D)
         self.stepper.begin()
         started = time.perf_counter()
         with ProgressBar(title, self.total, self.done, verbose) as bar:
@@ -233,7 +275,7 @@ class Run:
         return value
 
 
-class Here(Stepper):
+class LocalStepper(Stepper):
     """Takes steps in this process, one after the other.
 
     Texts in memory are laid out once. Of stored ones only those of a chunk are fetched, and laid out for that chunk.
@@ -263,3 +305,102 @@ class Here(Stepper):
             inputs = run.state.kernel_input(queries, docs)
         run.state.advance(inputs, chunk, rate, run.sgd.margin, tally)
         return run.note(tally, len(chunk))
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+class Checkpoint:
+    """Give it to ``fit`` as a callback: training is saved every so many steps and goes on from there.
+
+    When ``path`` holds a checkpoint of the same run (same data, preferences and parameters), ``fit`` continues it, and
+    the result has the same bits as a run that was never interrupted. A checkpoint of another run is an error.
+
+    Parameters
+    ----------
+    path : folder to write to, replaced as a whole each time
+    every : steps between writes; the end of the training is always written
+    """
+
+    def __init__(self, path: str | PathLike[str], every: int = 100_000) -> None:
+        if every < 1:
+            raise InputError(f"every must be at least 1 step; got {every}")
+        self.path = Path(path)
+        self.every = every
+        self._written_at = 0
+        self._identity = ""
+
+    def after_chunk(self, run: Run) -> None:
+        if run.finished or run.done - self._written_at >= self.every:
+            self.write(run)
+
+    def write(self, run: Run) -> None:
+        source_meta, source_arrays = run.source.state()
+        state, state_arrays = run.state.to_state()
+        best, best_arrays = (None, {}) if run.best_state is None else run.best_state.to_state()
+        meta, _ = encode(StoredRun(self._identity, run.first, run.finished, run.stopping, source_meta, state, best))
+        arrays = _prefixed("state", state_arrays) | _prefixed("source", source_arrays) | _prefixed("best", best_arrays)
+        write_bundle(self.path, kind=CHECKPOINT_KIND, meta=meta, arrays=arrays)
+        self._written_at = run.done
+
+    def restore(self, run: Run) -> None:
+        """Put the run where the checkpoint left it; nothing happens when there is no checkpoint yet."""
+        self._identity = _identity(run)
+        self._written_at = 0
+        try:
+            bundle = read_bundle(self.path, kind=CHECKPOINT_KIND)
+        except MissingBundleError:
+            check_destination(self.path)  # now, and not when the first hour of work is to be written
+            return
+        if bundle.meta.get("run") != self._identity:
+            raise InputError(
+                f"{self.path} holds a checkpoint of another run: the data, the preferences or the parameters differ. "
+                "Remove it or choose another path"
+            )
+        stored = decode(StoredRun, bundle.meta, where="checkpoint")
+        run.first, run.finished, run.stopping = stored.first, stored.finished, stored.stopping
+        kind = type(run.state)
+        run.state = kind.from_state(stored.state, _taken("state", bundle.arrays), "checkpoint state")
+        if stored.best is not None:
+            run.best_state = kind.from_state(stored.best, _taken("best", bundle.arrays), "checkpoint best")
+        run.source.restore(stored.source, _taken("source", bundle.arrays))
+        self._written_at = run.done
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What is saved of a run beside its arrays; ``run`` is its identity."""
+
+    run: str
+    first: Steps
+    finished: bool
+    stopping: Stopping
+    source: dict[str, Any]
+    state: dict[str, Any]
+    best: dict[str, Any] | None
+
+
+def _identity(run: Run) -> str:
+    """A digest of all that decides the outcome of a run, the starting state included."""
+    digest = hashlib.sha256()
+    facts: tuple[Any, ...] = (run.sgd, run.total, run.stopping.every, run.stopping.patience, run.validation is not None)
+    if run.stepper.identity:
+        facts += (run.stepper.identity,)
+    meta, arrays = run.state.to_state()
+    digest.update(repr((facts, run.source.fingerprint(), sorted(meta.items()))).encode())
+    digest.update(fingerprint(run.Q, run.D).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(name.encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def _taken(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+Callback = Callable[[Event], Any] | Checkpoint

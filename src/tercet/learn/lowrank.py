@@ -67,7 +67,7 @@ class LowRankState(State):
     def shape(self) -> tuple[int, int]:
         return self.U.shape[0], self.V.shape[0]
 
-    def look_at(self, Q: Texts, D: Texts) -> None:
+    def observe(self, Q: Texts, D: Texts) -> None:
         if self.scale_documents:
             self._sample = take(D, np.arange(0, D.shape[0], -(-D.shape[0] // _LENGTH_SAMPLE)))
 
@@ -209,6 +209,7 @@ class LowRankRanker(SgdRanker):
     """
 
     _state_class: ClassVar[type[State]] = LowRankState
+    _learns_in_rounds = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
         "n_components": [COUNT],

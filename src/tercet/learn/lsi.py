@@ -16,12 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn.base import COUNT, SEED, TermPairRanker
+from tercet.learn.base import COUNT, SEED, SavedRanker, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
-from tercet.learn.loop import must_be_here
+from tercet.learn.loop import current_executor
 from tercet.learn.matrices import Texts
 from tercet.learn.stored import leading_directions, take
-from tercet.store import Fields
 from tercet.weights import Identity, LowRank, Part, Weights
 
 # What "auto" chooses from: the components of Bai et al., who do not say which alphas they tried.
@@ -138,8 +137,8 @@ class LSIRanker(TermPairRanker):
         return self._choose(directions[:n].copy(), directions[n:].copy(), queries, docs, prefs)
 
     def _begin(self, prefs: Preferences | None) -> None:
-        must_be_here(self)
         self._check_params()
+        current_executor().check(self)
         for name in ("n_features_in_", "n_doc_features_", "_weights", "n_components_", "alpha_", "rank_loss_"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -213,7 +212,7 @@ class LSIRanker(TermPairRanker):
         check_is_fitted(self)
         return self._weights
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self)
         weights, arrays = self._weights.to_state()
         meta = {"class": type(self).__name__, "params": self._saved_params(), "weights": weights, "alpha": self.alpha_}
@@ -221,13 +220,10 @@ class LSIRanker(TermPairRanker):
         return meta, arrays
 
     @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        ranker = cls(**params)
-        try:
-            ranker._check_params()
-        except ParameterError as error:
-            raise DamagedBundleError(f"{fields.where}: {error}") from error
-        weights = Weights.from_state(fields.take("weights", dict), arrays)
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        fields = saved.fields
+        ranker = cls._with_params(params, fields.where)
+        weights = Weights.from_state(fields.take("weights", dict), saved.arrays)
         alpha, loss = fields.take("alpha", float | None), fields.take("rank_loss", float | None)
         kinds = [type(part) for part in weights.parts]
         if kinds not in ([LowRank], [LowRank, Identity]):

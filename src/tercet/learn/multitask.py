@@ -25,7 +25,7 @@ from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
-from tercet.learn.loop import Callback
+from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
 from tercet.learn.matrices import Texts, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source, digest
@@ -244,6 +244,7 @@ class MultiTaskRanker(SgdRanker):
             None learns the first task alone, from the same start.
         """
         self._check_params()
+        current_executor().check(self)
         self._forget()
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
@@ -257,6 +258,7 @@ class MultiTaskRanker(SgdRanker):
         Two halves, of both tasks, give the same bits as the whole.
         """
         self._check_params()
+        current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         check_preferences(prefs)
         if second is not None:

@@ -18,7 +18,7 @@ from tercet.kernels.dense import dense_advance
 from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
-from tercet.learn.loop import Callback, Event, Run, Stopping
+from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
@@ -277,6 +277,7 @@ class PrunedRanker(SgdRanker):
         it is then, pruned or not.
         """
         self._check_params()
+        current_executor().check(self)
         self._forget()
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)

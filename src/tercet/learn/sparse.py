@@ -14,12 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
-from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
-from tercet.learn.loop import Callback, Run, Saver, Stopping
+from tercet.learn.base import COUNT, NOT_NEGATIVE, SavedRanker, SgdRanker, TermPairRanker
+from tercet.learn.loop import Callback, Checkpoint, Run, Stopping
 from tercet.learn.matrices import Texts, by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
-from tercet.store import Fields
 from tercet.weights import Weights
 
 DENSITY_TOLERANCE = 0.1
@@ -95,6 +94,7 @@ class SparseRanker(SgdRanker):
     """
 
     _state_class = SparseState
+    _learns_in_rounds = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
         "l1": [NOT_NEGATIVE],
@@ -181,7 +181,7 @@ class SparseRanker(SgdRanker):
         if self.density is None:
             self._fit_sparse(Q, prefs, D, validation, callbacks)
         else:
-            if any(isinstance(callback, Saver) for callback in callbacks):
+            if any(isinstance(callback, Checkpoint) for callback in callbacks):
                 raise ParameterError(
                     "a search for a density makes several runs, which one checkpoint cannot hold; give l1"
                 )
@@ -343,11 +343,14 @@ class SparseRanker(SgdRanker):
         return ranker
 
     @classmethod
-    def _from_bundle(cls, params: dict[str, Any], fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        ranker = super()._from_bundle(params, fields, arrays)
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        ranker = super()._from_bundle(params, saved)
         assert isinstance(ranker._state, SparseState)
         ranker.l1_ = ranker._state.l1
         return ranker
+
+
+TermPairRanker._thinned_class = SparseRanker.from_weights
 
 
 def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:

@@ -53,7 +53,7 @@ class State(ABC):
     def shape(self) -> tuple[int, int]:
         """(n_query_terms, n_doc_terms)"""
 
-    def look_at(self, Q: Texts, D: Texts) -> None:
+    def observe(self, Q: Texts, D: Texts) -> None:
         """Note what must be known of all texts, once, before the first step; most learners need nothing."""
         return
 

@@ -10,11 +10,38 @@ from typing import Any, Self
 
 from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
-from tercet.learn.linear.ftrl import passing
-from tercet.scale.features import PassInRounds
-from tercet.scale.rounds import Diary, Executor, InProcess, RoundFacts, Schedule, learning_on
+from tercet.learn import RANKERS
+from tercet.learn.linear import LINEAR_RANKERS
+from tercet.learn.linear.ftrl_state import FTRLPass
+from tercet.learn.loop import Executor, InRounds, QueryPass, Run, Stepper, executing_on
+from tercet.scale.features import FEATURE_ROUNDS, pass_in_rounds
+from tercet.scale.rounds import Diary, InProcess, RoundFacts, Rounds, Schedule, WorkerPool
+from tercet.scale.shares import give_room_back
 
 _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
+
+
+class RoundExecutor(Executor):
+    """Takes the steps of fits in rounds, each shared among the workers of a pool."""
+
+    def __init__(self, pool: WorkerPool, schedule: Schedule, diary: Diary) -> None:
+        self._pool, self._schedule, self._diary = pool, schedule, diary
+        self.pass_identity = schedule.identity(FEATURE_ROUNDS)
+
+    def check(self, ranker: InRounds) -> None:
+        if not ranker._learns_in_rounds:
+            able = [name for name, cls in {**RANKERS, **LINEAR_RANKERS}.items() if cls._learns_in_rounds]
+            raise ParameterError(
+                f"{type(ranker).__name__} does not learn in rounds, so no cluster learns it; "
+                f"{', '.join(able[:-1])} and {able[-1]} do"
+            )
+
+    def stepper(self, run: Run) -> Stepper:
+        return Rounds(run, self._pool, self._schedule, self._diary)
+
+    def take_pass(self, work: QueryPass) -> tuple[float, float]:
+        assert isinstance(work, FTRLPass)
+        return pass_in_rounds(work, self._pool, self._schedule, self._diary)
 
 
 class Cluster:
@@ -98,12 +125,12 @@ class Cluster:
     def __enter__(self) -> Self:
         self._diary = Diary()
         with ExitStack() as stack:
-            executor = stack.enter_context(self._executor())
-            self._n_shares = executor.n_shares
-            self.scheduler = executor.address or self.address
-            schedule = Schedule(executor.n_shares, self.steps_per_round)
-            stack.enter_context(learning_on(executor, schedule, self._diary))
-            stack.enter_context(passing(PassInRounds(executor, schedule, self._diary)))
+            pool = stack.enter_context(self._pool())
+            self._n_shares = pool.n_shares
+            self.scheduler = pool.address or self.address
+            schedule = Schedule(pool.n_shares, self.steps_per_round)
+            stack.callback(give_room_back)
+            stack.enter_context(executing_on(RoundExecutor(pool, schedule, self._diary)))
             self._stack = stack.pop_all()
         return self
 
@@ -113,7 +140,7 @@ class Cluster:
         self._stack.__exit__(kind, error, trace)
 
     @contextmanager
-    def _executor(self) -> Iterator[Executor]:
+    def _pool(self) -> Iterator[WorkerPool]:
         if self.address.startswith("here:"):
             yield InProcess(self.n_workers or int(self.address.removeprefix("here:")))
             return

@@ -1,10 +1,17 @@
 """FTRL in rounds: shares of a pass over queries, and how their sums are put together.
 
-FTRL keeps, for each feature, ``z``, the slopes met less ``sigma w`` of every step, and ``G``, their squares. Slopes and
-squares of all shares simply add up. The ``sigma`` of a round must add up to the growth of 1/eta, which follows from G;
-each share has grown it by itself, so the mean of the weights that they went through, each counted by its ``sigma``, is
-taken that many times. Where the slopes of the shares agree, they are alike because none knows of the others' steps; so
-only as much of all sums is taken as `agreement` says. With one share, z is that of a pass without rounds.
+FTRL keeps, for each feature, G = Σ gₜ² and z = Σ (gₜ - σₜ wₜ), over steps t with slopes gₜ and weights wₜ, where
+σₜ is the growth of 1/η, which follows from G. Share k adds up, from the z, G and w of the round's start,
+
+    slopes Sₖ = Σ gₜ,   squares Pₖ = Σ gₜ²,   growth Rₖ = Σ σₜ,   and its own change of z, Zₖ = Sₖ - Σ σₜ wₜ
+
+With S, P, R and Z the sums over shares, each times a = min(1, Σₖ|Sₖ|² / |Σₖ Sₖ|²) over all features (`agreement`: where
+slopes agree, no share knew of the others' steps), the mixed state is
+
+    G' = G + P,   z' = z + S - (S - Z) (1/η(G') - 1/η(G)) / R
+
+so (S - Z) / R is the mean of the weights that shares went through, each counted by its σ, and it is taken as often as
+1/η has grown with G'. With one share, z' is that of a pass without rounds.
 """
 
 from __future__ import annotations
@@ -19,15 +26,14 @@ from numpy.typing import NDArray
 
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.learn.linear.base import KernelFeatures
-from tercet.learn.linear.ftrl import FTRLState, Losses, Rules
-from tercet.learn.linear.queries import Queries
+from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, Losses, Rules
 from tercet.scale.changes import DenseChange, Piece, agreement, as_compiled
 from tercet.scale.mixing import RoundLength, words_of
-from tercet.scale.rounds import Diary, Executor, RoundFacts, Schedule
+from tercet.scale.rounds import Diary, RoundFacts, Schedule, WorkerPool
 from tercet.scale.shares import bytes_of
 
-ROUND_LENGTH = RoundLength(1, 0.1)  # a step is a query
-SLOPES, SUMS, SQUARES, GROWTH_OF_RATE = range(4)
+FEATURE_ROUNDS = RoundLength(1, 0.1)  # a step is a query
+SLOPES, SQUARES = 0, 2  # of (slopes, change of z, squares, growth of 1/eta), the columns of a change
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +61,13 @@ class FeatureShare:
             (z, G, w, sums),
             self.step,
         )
-        at = np.arange(self.n_features) if self.features is None else self.features
+        own = np.arange(self.n_features) if self.features is None else self.features
         before = FTRLState(*self.state, step=self.step, rules=self.rules)
-        after = FTRLState(z[at], G[at], w[at], self.step + int(n_steps), self.rules)
+        after = FTRLState(z[own], G[own], w[own], self.step + int(n_steps), self.rules)
         grown = after.inverse_rates() - before.inverse_rates()
-        values = np.stack([sums[at], after.present() - before.present(), after.G - before.G, grown], axis=1)
+        values = np.stack([sums[own], after.present() - before.present(), after.G - before.G, grown], axis=1)
         changed = np.flatnonzero(values[:, SQUARES])
-        change = DenseChange(at[changed].astype(np.int32), values[changed], sums[at[changed]] ** 2)
+        change = DenseChange(own[changed].astype(np.int32), values[changed], sums[own[changed]] ** 2)
         return Piece({"state": change}, np.array([n_steps, loss]), largest=float(largest))
 
     def heights(self) -> dict[str, int]:
@@ -79,59 +85,50 @@ class FeatureShare:
         return bytes_of(self)
 
 
-class PassInRounds:
-    """Takes passes of an ``FTRLRanker`` over its queries on the shares of an executor."""
+def pass_in_rounds(work: FTRLPass, pool: WorkerPool, schedule: Schedule, diary: Diary) -> tuple[float, float]:
+    """Take a pass over queries on the workers of a pool; returns the loss met and the largest |z|."""
+    _broadcast(work.X, pool, diary)
+    done, loss, largest = 0, 0.0, 0.0
+    while done < len(work.order):
+        began = time.perf_counter()
+        n = schedule.steps(work.state.step, None, FEATURE_ROUNDS)
+        queries = work.order[done : done + n]
+        done += len(queries)
+        shares = [_share(work, queries[k :: pool.n_shares], pool.n_shares) for k in range(pool.n_shares)]
+        sent = time.perf_counter()
+        pieces = pool.run(shares)
+        back = time.perf_counter()
+        n_steps, round_loss = pieces[0].tally
+        _mix(work.state, [piece.changes["state"] for piece in pieces], int(n_steps))
+        loss += float(round_loss)
+        largest = max(largest, pieces[0].largest, float(np.abs(work.state.z).max(initial=0.0)))
+        diary.rounds.append(RoundFacts.of(int(n_steps), shares, pieces, began, sent, back))
+    return loss, largest
 
-    def __init__(self, executor: Executor, schedule: Schedule, diary: Diary) -> None:
-        self._executor, self._schedule, self._diary = executor, schedule, diary
-        self.identity = schedule.identity(ROUND_LENGTH)
 
-    def __call__(
-        self, X: KernelFeatures, order: NDArray[np.int64], queries: Queries, losses: Losses, state: FTRLState
-    ) -> tuple[float, float]:
-        self._broadcast(X)
-        done, loss, largest = 0, 0.0, 0.0
-        while done < len(order):
-            began = time.perf_counter()
-            n = self._schedule.steps(state.step, None, ROUND_LENGTH)
-            part = order[done : done + n]
-            done += len(part)
-            n_shares = self._executor.n_shares
-            shares = [self._share(X, queries, part[at::n_shares], losses, state) for at in range(n_shares)]
-            sent = time.perf_counter()
-            pieces = self._executor.run(shares)
-            back = time.perf_counter()
-            n_steps, met = pieces[0].tally
-            _mix(state, [piece.changes["state"] for piece in pieces], int(n_steps))
-            loss += float(met)
-            largest = max(largest, pieces[0].largest, float(np.abs(state.z).max(initial=0.0)))
-            self._diary.rounds.append(RoundFacts.of(int(n_steps), shares, pieces, began, sent, back))
-        return loss, largest
+def _broadcast(X: KernelFeatures, pool: WorkerPool, diary: Diary) -> None:
+    digest = hashlib.blake2b()
+    for array in X[:4]:
+        digest.update(repr((array.shape, array.dtype)).encode())
+        digest.update(array.view(np.uint8).data if array.size else b"")
+    if digest.hexdigest() != pool.held:
+        pool.broadcast(X, digest.hexdigest())
+        diary.bytes_broadcast += pool.n_shares * bytes_of(X)
 
-    def _broadcast(self, X: KernelFeatures) -> None:
-        digest = hashlib.blake2b()
-        for array in X[:4]:
-            digest.update(repr((array.shape, array.dtype)).encode())
-            digest.update(array.view(np.uint8).data if array.size else b"")
-        if digest.hexdigest() != self._executor.held:
-            self._executor.broadcast(X, digest.hexdigest())
-            self._diary.bytes_broadcast += self._executor.n_shares * bytes_of(X)
 
-    def _share(
-        self, X: KernelFeatures, queries: Queries, some: NDArray[np.int64], losses: Losses, state: FTRLState
-    ) -> FeatureShare:
-        lengths = np.diff(queries.starts)[some]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        at = np.repeat(queries.starts[some] - starts[:-1], lengths) + np.arange(starts[-1])
-        rows = queries.rows[at]
-        arrays = rows, starts, queries.grades[at], queries.labels[at], queries.n_grades[some], queries.n_pairs[some]
-        features, sums = None, (state.z, state.G, state.w)
-        if not X[4]:
-            met = np.flatnonzero(words_of(X[1:4], rows, state.z.size)).astype(np.int32)
-            features, sums = met, (state.z[met], state.G[met], state.w[met])
-        return FeatureShare(
-            arrays, losses, state.rules, state.step, features, sums, state.z.size, self._executor.n_shares
-        )
+def _share(work: FTRLPass, some: NDArray[np.int64], n_blocks: int) -> FeatureShare:
+    """What a worker needs to go over some of the queries."""
+    queries, state = work.queries, work.state
+    lengths = np.diff(queries.starts)[some]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    docs = np.repeat(queries.starts[some] - starts[:-1], lengths) + np.arange(starts[-1])
+    rows = queries.rows[docs]
+    arrays = rows, starts, queries.grades[docs], queries.labels[docs], queries.n_grades[some], queries.n_pairs[some]
+    features, sums = None, (state.z, state.G, state.w)
+    if not work.X[4]:
+        met = np.flatnonzero(words_of(work.X[1:4], rows, state.z.size)).astype(np.int32)
+        features, sums = met, (state.z[met], state.G[met], state.w[met])
+    return FeatureShare(arrays, work.losses, state.rules, state.step, features, sums, state.z.size, n_blocks)
 
 
 def _mix(state: FTRLState, changes: list[DenseChange], n_steps: int) -> None:
@@ -140,14 +137,14 @@ def _mix(state: FTRLState, changes: list[DenseChange], n_steps: int) -> None:
     together = np.array([sum(float((change.values[:, SLOPES] ** 2).sum()) for change in changes)])
     taken = agreement(apart, together)[0]
     for change in changes:
-        at, (slopes, sums, squares, grown) = change.rows, taken * change.values.T
-        before = FTRLState(state.z[at], state.G[at], state.w[at], state.step, state.rules)
+        rows, (slopes, sums, squares, grown) = change.rows, taken * change.values.T
+        before = FTRLState(state.z[rows], state.G[rows], state.w[rows], state.step, state.rules)
         after = FTRLState(before.present(), before.G + squares, before.w, state.step + n_steps, state.rules)
         growth = after.inverse_rates() - before.inverse_rates()
         passed = slopes - sums  # the weights that shares went through, each times its sigma
         after.z += slopes - np.divide(growth * passed, grown, out=np.zeros_like(passed), where=grown > 0)
         after.settle()
-        state.z[at], state.G[at], state.w[at] = after.z, after.G, after.w
+        state.z[rows], state.G[rows], state.w[rows] = after.z, after.G, after.w
     state.step += n_steps
 
 

@@ -1,8 +1,13 @@
 """The driver's side of a round: what a share is sent, and how the changes of all are mixed into the weights.
 
-Where a score is linear in the weights, as with a sparse or a diagonal W, changes add up. The two factors of a low rank
-multiply what the shares do twice, and a plain sum of many shares diverges; there, row by row, as much of the sum is
-taken as the changes have to do with each other (``agreement``).
+With c₁, …, c_N what N shares change, the weights gain
+
+    Σ cₖ                where scores are linear in the weights: a sparse or a diagonal W
+    a Σ cₖ, a ≤ 1       for each row of the two factors of a low rank, with a = Σ|cₖ|² / |Σ cₖ|² (``agreement``)
+
+Of two factors a plain sum of many shares diverges, since a score multiplies one by the other. Changes at right angles
+are independent and all of their sum is taken (a = 1); N equal ones are the same work done N times, and their mean is
+taken (a = 1/N).
 """
 
 from __future__ import annotations
@@ -20,7 +25,6 @@ from tercet.data.preferences import Preferences
 from tercet.errors import ParameterError
 from tercet.kernels.mixing import mark_words, take_sparse_rows
 from tercet.learn.diagonal import DiagonalState
-from tercet.learn.loop import MIXED
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State
@@ -45,10 +49,13 @@ AnyState = TypeVar("AnyState", bound=State)
 
 @dataclass(frozen=True)
 class RoundLength:
-    """Rounds are short while the weights still change fast, and then a part of the steps done so far.
+    """How many steps a round has: few while the weights still change fast, then a part of the steps done so far.
 
-    first : steps of a share in the first rounds; growth : that part; ending : rounds are no longer than this part of
-        the steps that are left, either. docs/scale.md has the measurements behind them.
+    first : steps of a share in the first rounds
+    growth : the part of the steps done so far
+    ending : rounds are no longer than this part of the steps that are left, either
+
+    docs/scale.md has the measurements behind them.
     """
 
     first: int
@@ -59,7 +66,7 @@ class RoundLength:
 class Mixer(ABC, Generic[AnyState]):
     """Cuts the state into what shares need and puts what they changed back."""
 
-    pace: ClassVar[RoundLength] = RoundLength(128, 0.1)
+    round_length: ClassVar[RoundLength] = RoundLength(128, 0.1)
     neighbours = 1  # workers that share a machine's memory
 
     def __init__(self, state: AnyState) -> None:
@@ -137,7 +144,7 @@ class SparseMixer(Mixer[SparseState]):
 
     # All of W goes to the workers and back, so rounds cost more; sums of it stay calm. A long last round would shrink
     # away at once what was learned in it.
-    pace = RoundLength(512, 0.5, ending=0.5)
+    round_length = RoundLength(512, 0.5, ending=0.5)
 
     def __init__(self, state: SparseState) -> None:
         super().__init__(state)
@@ -214,10 +221,7 @@ MIXERS: dict[type[State], type[Mixer[Any]]] = {
 
 
 def mixer_of(state: State) -> Mixer[Any]:
-    """What mixes this state; one that cannot be mixed is refused."""
-    if type(state) not in MIXERS:
-        name = type(state).__name__.removesuffix("State")
-        raise ParameterError(f"the weights of a {name} model cannot be mixed, so no cluster learns it; {MIXED} do")
+    """What mixes this state; only those of rankers that learn in rounds get here."""
     return MIXERS[type(state)](state)
 
 

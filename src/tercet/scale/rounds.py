@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +19,11 @@ from tercet._validate import check_integer
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import ParameterError
-from tercet.learn.loop import Run, Stepper, stepping
+from tercet.learn.loop import Run, Stepper
 from tercet.learn.stored import gathered
 from tercet.scale.changes import Piece, add_pieces, pairwise
 from tercet.scale.mixing import Mixer, RoundLength, mixer_of
-from tercet.scale.shares import LaidOut, Share, bytes_of, give_room_back, run_share
+from tercet.scale.shares import LaidOut, Share, bytes_of, run_share
 
 MOST_STEPS = 1 << 18  # of a share
 FEW_STEPS = 1 << 13  # of a round that is over here before it would have reached the workers
@@ -71,8 +70,8 @@ class RoundFacts:
         )
 
 
-class Executor(ABC):
-    """Runs the shares of a round somewhere."""
+class WorkerPool(ABC):
+    """Workers that run the shares of a round, wherever they are."""
 
     n_shares: int
     neighbours: int = 1  # shares that run at once on one machine
@@ -97,7 +96,7 @@ class Executor(ABC):
     def sums(self, shares: Sequence[Any]) -> list[Piece]: ...
 
 
-class InProcess(Executor):
+class InProcess(WorkerPool):
     """Runs shares one after the other, here: the same bits as a cluster with as many workers, without one."""
 
     def __init__(self, n_shares: int) -> None:
@@ -114,18 +113,18 @@ class Schedule:
     n_shares: int
     fixed: int | None = None
 
-    def steps(self, done: int, left: int | None, pace: RoundLength) -> int:
+    def steps(self, done: int, left: int | None, round_length: RoundLength) -> int:
         """So many come next, after those that are done and with those that are left, None when nobody knows."""
         if self.fixed is not None:
             return self.fixed
-        steps = pace.growth * done
-        if pace.ending is not None and left is not None:
-            steps = min(steps, pace.ending * left)
-        return self.n_shares * min(max(int(steps) // self.n_shares, pace.first), MOST_STEPS)
+        steps = round_length.growth * done
+        if round_length.ending is not None and left is not None:
+            steps = min(steps, round_length.ending * left)
+        return self.n_shares * min(max(int(steps) // self.n_shares, round_length.first), MOST_STEPS)
 
-    def identity(self, pace: RoundLength) -> str:
+    def identity(self, round_length: RoundLength) -> str:
         """All of it that decides the outcome of a run."""
-        return f"{self.n_shares} shares, rounds of {self.fixed or (pace, MOST_STEPS)}"
+        return f"{self.n_shares} shares, rounds of {self.fixed or (round_length, MOST_STEPS)}"
 
 
 @dataclass
@@ -139,26 +138,28 @@ class Diary:
 class Rounds(Stepper):
     """Takes the steps of a run in rounds: one call is one round."""
 
-    def __init__(self, run: Run, executor: Executor, schedule: Schedule, diary: Diary) -> None:
-        self._run, self._executor, self._schedule, self._diary = run, executor, schedule, diary
-        self._pace = mixer_of(run.state).pace  # refuses what cannot be mixed, before a checkpoint is looked for
-        self.identity = schedule.identity(self._pace)
+    def __init__(self, run: Run, pool: WorkerPool, schedule: Schedule, diary: Diary) -> None:
+        self._run, self._pool, self._schedule, self._diary = run, pool, schedule, diary
+        self._round_length = mixer_of(run.state).round_length  # may refuse, before a checkpoint is looked for
+        self.identity = schedule.identity(self._round_length)
 
     @property
     def most_steps(self) -> int:  # type: ignore[override]
         run = self._run
-        return self._schedule.steps(run.state.step, None if run.total is None else run.total - run.done, self._pace)
+        return self._schedule.steps(
+            run.state.step, None if run.total is None else run.total - run.done, self._round_length
+        )
 
     def begin(self) -> None:
         run = self._run
         self._mixer: Mixer[Any] = mixer_of(run.state)
-        self._mixer.neighbours = self._executor.neighbours
+        self._mixer.neighbours = self._pool.neighbours
         self._texts: LaidOut | None = None
         if not (isinstance(run.Q, StoredRows) or isinstance(run.D, StoredRows)):
             self._texts = self._mixer.lay_out(run.Q, run.D)
-            self._diary.bytes_broadcast += self._executor.n_shares * bytes_of(self._texts)
-        self._executor.broadcast(self._texts)
-        self._here = InProcess(self._executor.n_shares)
+            self._diary.bytes_broadcast += self._pool.n_shares * bytes_of(self._texts)
+        self._pool.broadcast(self._texts)
+        self._here = InProcess(self._pool.n_shares)
         self._here.broadcast(self._texts)
 
     def step(self, limit: int) -> tuple[float, float]:
@@ -168,12 +169,12 @@ class Rounds(Stepper):
             run.finished = True
             return 0.0, 0.0
         total_rate = float(rate.astype(np.float64).sum())
-        shares = [self._share(prefs, rate, total_rate, at) for at in range(self._executor.n_shares)]
+        shares = [self._share(prefs, rate, total_rate, at) for at in range(self._pool.n_shares)]
         sent = time.perf_counter()
         # The way to the workers and back takes longer than a few steps, and the bits are the same here.
         is_few = self._schedule.fixed is None and 0 < len(prefs) <= FEW_STEPS
-        here = is_few and not isinstance(self._executor, InProcess)
-        pieces = (self._here if here else self._executor).run(shares)
+        here = is_few and not isinstance(self._pool, InProcess)
+        pieces = (self._here if here else self._pool).run(shares)
         back = time.perf_counter()
         tally = sum((piece.tally for piece in pieces), np.zeros(2))
         if limit and np.isfinite(tally).all():
@@ -198,7 +199,7 @@ class Rounds(Stepper):
 
     def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, at: int) -> Share:
         """Every n-th preference, so that all shares are alike and see the same rates."""
-        every = slice(at, None, self._executor.n_shares)
+        every = slice(at, None, self._pool.n_shares)
         mine, texts, own = prefs[every], self._texts, None
         if texts is None:
             mine, Q, D = gathered(mine, self._run.Q, self._run.D)
@@ -207,22 +208,11 @@ class Rounds(Stepper):
             "prefs": (mine.query, mine.better, mine.worse, mine.weight, mine.margin),
             "rate": np.ascontiguousarray(rate[every]),
             "margin": self._run.sgd.margin,
-            "n_blocks": self._mixer.n_blocks(self._executor.n_shares),
-            "n_shares": self._executor.n_shares,
+            "n_blocks": self._mixer.n_blocks(self._pool.n_shares),
+            "n_shares": self._pool.n_shares,
             "texts": own,
         }
         return self._mixer.share(texts, mine, common, total_rate)
-
-
-@contextmanager
-def learning_on(executor: Executor, schedule: Schedule, diary: Diary) -> Iterator[None]:
-    """Have every fit within the block learn in rounds."""
-    make: Callable[[Run], Stepper] = lambda run: Rounds(run, executor, schedule, diary)  # noqa: E731
-    try:
-        with stepping(make):
-            yield
-    finally:
-        give_room_back()
 
 
 def joined(parts: Sequence[Preferences]) -> Preferences:

@@ -27,7 +27,7 @@ from tercet import kernels
 from tercet.errors import EngineError, MissingExtraError
 from tercet.kernels.compiler import fingerprint
 from tercet.scale.changes import Piece, add_pieces, pairwise
-from tercet.scale.rounds import Executor
+from tercet.scale.rounds import WorkerPool
 from tercet.scale.shares import run_share
 
 MOST_ATTEMPTS = 5  # at one round, before workers that are lost again and again are an error
@@ -37,7 +37,7 @@ LOOK_EVERY = 5.0  # seconds, while a round is under way
 log = logging.getLogger("tercet")
 
 
-class Workers(Executor):
+class Workers(WorkerPool):
     """The workers behind a Dask client."""
 
     def __init__(self, client: Any, n_shares: int, neighbours: int, timeout: float) -> None:

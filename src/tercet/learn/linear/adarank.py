@@ -61,7 +61,7 @@ class AdaRankRanker(LinearRanker):
         "both_ways": ["boolean"],
         "repeat": ["boolean"],
     }
-    _told: ClassVar[dict[str, type]] = {"n_iter": int, "ndcg": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "ndcg": float}
 
     def __init__(
         self, *, at: int | None = 10, max_iter: int = 100, both_ways: bool = True, repeat: bool = False

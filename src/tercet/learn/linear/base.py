@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.errors import DivergedError, InputError
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear.queries import Queries
-from tercet.learn.loop import must_be_here
+from tercet.learn.loop import current_executor
 from tercet.store import take_array
 
 # (dense, indptr, indices, data, is_dense); one of the two matrices is empty
@@ -30,7 +30,6 @@ class LinearRanker(FeatureRanker):
     """
 
     coef_: NDArray[np.float64]
-    _learns_in_rounds: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any, qid: Any = None) -> Self:
         """Learn from the start.
@@ -42,8 +41,7 @@ class LinearRanker(FeatureRanker):
         qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
         """
         self._check_params()
-        if not self._learns_in_rounds:
-            must_be_here(self)
+        current_executor().check(self)
         self._forget()
         self._learn(*self._rows_to_learn(X, y, qid))
         return self
@@ -133,12 +131,12 @@ def _read_only(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 
 class SparseLinearRanker(LinearRanker):
-    """A linear ranker with one parameter, ``_dial``, that says how many features are worth their while."""
+    """A linear ranker with one parameter, ``_penalty_name``, that says how many features are worth their while."""
 
-    _dial: ClassVar[str] = "l1"
+    _penalty_name: ClassVar[str] = "l1"
     _fewer_when_larger: ClassVar[bool] = True
     # Whether the parameter is a total over all steps, so that a ranker that goes on from another takes it once more.
-    _dial_is_total: ClassVar[bool] = False
+    _penalty_is_total: ClassVar[bool] = False
 
     def _learn(self, X: Any, queries: Queries) -> None:
         self._learn_after(None, X, queries)

@@ -60,8 +60,8 @@ class FenchelRanker(SparseLinearRanker):
         "normalise_pairs": ["boolean"],
         "margin": [POSITIVE],
     }
-    _told: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
-    _dial = "radius"
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
+    _penalty_name = "radius"
     _fewer_when_larger = False
 
     def __init__(

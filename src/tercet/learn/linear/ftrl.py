@@ -2,141 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from tercet.errors import DamagedBundleError, ParameterError
-from tercet.kernels.ftrl import ftrl_pass
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
-from tercet.learn.linear.base import KernelFeatures, SparseLinearRanker, kernel_features
+from tercet.learn.linear.base import SparseLinearRanker, kernel_features
+from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, Rules
+from tercet.learn.linear.ftrl_stream import RowChunk, StreamFit, StreamProgress
 from tercet.learn.linear.queries import Queries
+from tercet.learn.loop import Checkpoint, current_executor
 from tercet.store import Fields, take_array
-
-if TYPE_CHECKING:
-    from tercet.learn.checkpoint import Checkpoint
-    from tercet.learn.linear.ftrl_stream import Chunk, Progress
 
 LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
 PAIR_WEIGHTS = {None: 0, "ndcg": BY_PRESENT_ORDER, "ideal-ndcg": BY_BEST_ORDER}
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a weight follows from what was summed up."""
-
-    l1: float
-    rate: float
-    rho: float
-    per_feature: bool
-
-    def values(self) -> tuple[float, float, float, bool]:
-        return self.l1, self.rate, self.rho, self.per_feature
-
-
-@dataclass(eq=False)
-class FTRLState:
-    """What FTRL carries from step to step: ``z`` (the paper's v), the squared slopes ``G``, and the steps done.
-
-    ``w`` follows from them by ``rules``.
-    """
-
-    z: NDArray[np.float64]
-    G: NDArray[np.float64]
-    w: NDArray[np.float64]
-    step: int
-    rules: Rules
-
-    @classmethod
-    def start(cls, n_features: int, rules: Rules) -> FTRLState:
-        z, G, w = np.zeros((3, n_features))
-        return cls(z, G, w, 0, rules)
-
-    def copy(self) -> FTRLState:
-        return replace(self, z=self.z.copy(), G=self.G.copy(), w=self.w.copy())
-
-    def inverse_rates(self) -> NDArray[np.float64]:
-        """1/eta of each feature now."""
-        if self.rules.per_feature:
-            return np.sqrt(self.rules.rho + self.G) / self.rules.rate
-        return np.full(self.z.size, np.sqrt(self.step) / self.rules.rate)
-
-    def follow(self, rules: Rules) -> None:
-        """Go on by other rules: z and G stay, the weights are those the new rules give."""
-        if rules == self.rules:
-            return
-        self.z = self.present()
-        self.rules = rules
-        self.settle()
-
-    def present(self) -> NDArray[np.float64]:
-        """z as of now: that of a weight that stood still has not followed the plain rate, which moves at every step."""
-        z = self.z.copy()
-        if not self.rules.per_feature:
-            at = self.w != 0
-            z[at] = -self.w[at] * self.inverse_rates()[at] - np.sign(self.w[at]) * self.rules.l1
-        return z
-
-    def settle(self) -> None:
-        """Make the weights those that z, G and the rules give."""
-        shrunk = np.sign(self.z) * np.maximum(np.abs(self.z) - self.rules.l1, 0.0)
-        inverse_rates = self.inverse_rates()
-        moves = (shrunk != 0) & (inverse_rates != 0)
-        self.w = -np.divide(shrunk, inverse_rates, out=np.zeros_like(shrunk), where=moves)
-
-
-# (loss, margin, pairs in a batch or 0, whether to divide by the pairs of a query), as the kernel takes them
-Losses = tuple[int, float, int, bool]
-
-
-class Taker(Protocol):
-    """Goes over the queries of an order once, changing the state; returns the loss met and the largest |z|.
-
-    ``identity`` is all of it that decides the outcome.
-    """
-
-    identity: str
-
-    def __call__(
-        self, X: KernelFeatures, order: NDArray[np.int64], queries: Queries, losses: Losses, state: FTRLState
-    ) -> tuple[float, float]: ...
-
-
-_NO_SUMS = np.empty(0)
-_taker: ContextVar[Taker | None] = ContextVar("taker", default=None)
-
-
-def pass_here(
-    X: KernelFeatures, order: NDArray[np.int64], queries: Queries, losses: Losses, state: FTRLState
-) -> tuple[float, float]:
-    """Take the steps of a pass in this process, one after the other."""
-    sums = (state.z, state.G, state.w, _NO_SUMS)
-    n_steps, loss, largest = ftrl_pass(X, order, queries.arrays(), losses, state.rules.values(), sums, state.step)
-    state.step += int(n_steps)
-    return float(loss), float(largest)
-
-
-@contextmanager
-def passing(taker: Taker) -> Iterator[None]:
-    """Have every pass of an FTRLRanker within the block taken like this, instead of here."""
-    token = _taker.set(taker)
-    try:
-        yield
-    finally:
-        _taker.reset(token)
-
-
-def passing_identity() -> str:
-    """What decides the outcome of passes besides the data and the parameters; nothing when they are taken here."""
-    taker = _taker.get()
-    return "" if taker is None else taker.identity
 
 
 class FTRLRanker(SparseLinearRanker):
@@ -206,7 +91,7 @@ class FTRLRanker(SparseLinearRanker):
         "shuffle": ["boolean"],
         "random_state": [SEED],
     }
-    _dial_is_total = True
+    _penalty_is_total = True
     _learns_in_rounds = True
     _state: FTRLState
 
@@ -283,10 +168,10 @@ class FTRLRanker(SparseLinearRanker):
 
     def fit_stream(
         self,
-        chunks: Iterable[Chunk],
+        chunks: Iterable[RowChunk],
         *,
         checkpoint: Checkpoint | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[StreamProgress], None] | None = None,
     ) -> Self:
         """Learn from the start, from chunks that come one after another; memory is that of a chunk and the weights.
 
@@ -301,8 +186,6 @@ class FTRLRanker(SparseLinearRanker):
             run, ``fit_stream`` goes on from there, to the same bits
         progress : called after each chunk, and at the end, with what was learned from so far
         """
-        from tercet.learn.linear.ftrl_stream import StreamFit  # which builds on this file
-
         self._check_params()
         self._forget()
         StreamFit(self, chunks, checkpoint).go(progress)
@@ -316,13 +199,13 @@ class FTRLRanker(SparseLinearRanker):
         loss_kind = LOSSES[self.loss] + PAIR_WEIGHTS[self.weight_pairs]
         losses = (loss_kind, float(self.margin), int(self.batch_size or 0), bool(self.normalise_pairs))
         order, loss, most = np.arange(len(queries)), 0.0, 0.0
-        take_pass = _taker.get() or pass_here
+        executor = current_executor()
         for _ in range(epochs):
             if shuffle:
                 order = rng.permutation(len(queries))
                 if self.batch_size is not None:
                     queries = queries.mixed(rng)
-            loss, largest = take_pass(features, order, queries, losses, state)
+            loss, largest = executor.take_pass(FTRLPass(features, order, queries, losses, state))
             most = max(most, largest)
         self._keep(state.w.copy())
         self.n_steps_ = state.step

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,17 @@ from scipy import sparse
 
 from tercet.data.letor import LetorData
 from tercet.errors import InputError, MissingBundleError, ParameterError
-from tercet.learn.checkpoint import KIND, Checkpoint
-from tercet.learn.linear.ftrl import FTRLRanker, FTRLState, passing_identity
+from tercet.learn.linear.ftrl_state import FTRLState, Rules
+from tercet.learn.linear.queries import Queries
+from tercet.learn.loop import CHECKPOINT_KIND, Checkpoint, current_executor
 from tercet.store import Fields, check_destination, read_bundle, take_array, write_bundle
 
 # X, y and qid, whole queries
-Chunk = LetorData | tuple[Any, Any, Any]
+RowChunk = LetorData | tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True)
-class Progress:
+class StreamProgress:
     """How far a stream was learned from: passes done, and chunks, queries with pairs and rows of the one under way."""
 
     epoch: int = 0
@@ -35,10 +36,28 @@ class Progress:
     finished: bool = False
 
 
+class StreamLearner(Protocol):
+    """What a stream is learned by: an ``FTRLRanker``."""
+
+    epochs: int
+    shuffle: bool
+    n_features_in_: int
+    n_steps_: int
+    loss_: float
+    _state: FTRLState
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+    def _rules(self) -> Rules: ...
+    def _check_rows(self, X: Any, y: Any, qid: Any, *, reset: bool) -> tuple[Any, Queries]: ...
+    def _advance(self, X: Any, queries: Queries, epochs: int, *, shuffle: bool) -> float: ...
+    def _keep(self, weights: NDArray[np.float64]) -> None: ...
+    def _forget(self) -> None: ...
+
+
 _EXPECTED = "expected an iterable of chunks, each LetorData or (X, y, qid)"
 
 
-def _rows_of(chunk: Chunk, number: int) -> tuple[Any, Any, Any]:
+def _rows_of(chunk: RowChunk, number: int) -> tuple[Any, Any, Any]:
     if isinstance(chunk, LetorData):
         return chunk.X, chunk.y, chunk.qid
     if not isinstance(chunk, tuple) or len(chunk) != 3:
@@ -49,9 +68,9 @@ def _rows_of(chunk: Chunk, number: int) -> tuple[Any, Any, Any]:
 class StreamFit:
     """One call of ``fit_stream``: passes over chunks, with what must be kept to go on after a kill."""
 
-    def __init__(self, ranker: FTRLRanker, chunks: Iterable[Chunk], checkpoint: Checkpoint | None) -> None:
+    def __init__(self, ranker: StreamLearner, chunks: Iterable[RowChunk], checkpoint: Checkpoint | None) -> None:
         self.ranker, self.chunks, self.checkpoint = ranker, chunks, checkpoint
-        self.at = Progress()
+        self.progress = StreamProgress()
         if not isinstance(chunks, Iterable):
             raise InputError(f"chunks is a {type(chunks).__name__}; {_EXPECTED}")
         if ranker.shuffle:
@@ -62,32 +81,32 @@ class StreamFit:
                 "list; an iterator can be used once"
             )
 
-    def go(self, told: Callable[[Progress], None] | None) -> None:
+    def go(self, progress: Callable[[StreamProgress], None] | None) -> None:
         identity = self._restore()
-        written = self.at.learned
-        while not self.at.finished:
+        written = self.progress.learned
+        while not self.progress.finished:
             n_chunks = 0
             last: Any = None  # query of the chunk before
-            for number, chunk in enumerate(self._from(self.at.chunk), start=self.at.chunk):
+            for number, chunk in enumerate(self._from(self.progress.chunk), start=self.progress.chunk):
                 X, y, qid = _rows_of(chunk, number)
                 self._check_cut(number, last, qid)
                 last = None if qid is None else qid[len(qid) - 1]
                 self._learn(number, X, y, qid)
                 n_chunks += 1
-                if self.checkpoint is not None and self.at.learned - written >= self.checkpoint.every:
+                if self.checkpoint is not None and self.progress.learned - written >= self.checkpoint.every:
                     self._write(identity)
-                    written = self.at.learned
-                if told is not None:
-                    told(self.at)
-            if not n_chunks and not self.at.chunk:
+                    written = self.progress.learned
+                if progress is not None:
+                    progress(self.progress)
+            if not n_chunks and not self.progress.chunk:
                 raise InputError("the stream has no chunks, so there is nothing to learn from")
             self._end_pass()
         if self.checkpoint is not None:
             self._write(identity)
-        if told is not None:
-            told(self.at)
+        if progress is not None:
+            progress(self.progress)
 
-    def _from(self, number: int) -> Iterator[Chunk]:
+    def _from(self, number: int) -> Iterator[RowChunk]:
         """Chunks from one on; of a set that gives any of its chunks, those before are not read."""
         get, length = getattr(self.chunks, "__getitem__", None), getattr(self.chunks, "__len__", None)
         if get is not None and length is not None and not isinstance(self.chunks, Mapping):
@@ -101,8 +120,8 @@ class StreamFit:
             )
 
     def _learn(self, number: int, X: Any, y: Any, qid: Any) -> None:
-        ranker, at = self.ranker, self.at
-        is_first = at.epoch == 0 and number == 0
+        ranker, progress = self.ranker, self.progress
+        is_first = progress.epoch == 0 and number == 0
         width = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else None
         if not is_first and width not in (None, ranker.n_features_in_):
             raise InputError(
@@ -116,59 +135,59 @@ class StreamFit:
         if len(queries):
             ranker._advance(features, queries, 1, shuffle=False)
             loss = ranker.loss_ * len(queries)
-        self.at = Progress(
-            at.epoch,
+        self.progress = StreamProgress(
+            progress.epoch,
             number + 1,
-            at.n_queries + len(queries),
-            at.n_rows + features.shape[0],
-            at.loss + loss,
-            at.learned + len(queries),
+            progress.n_queries + len(queries),
+            progress.n_rows + features.shape[0],
+            progress.loss + loss,
+            progress.learned + len(queries),
         )
 
     def _end_pass(self) -> None:
-        at, ranker = self.at, self.ranker
-        if not at.learned:
+        progress, ranker = self.progress, self.ranker
+        if not progress.learned:
             ranker._forget()
             raise InputError(
                 "no query has two documents of different grades, so there is nothing to learn from "
-                f"(n_samples={at.n_rows})"
+                f"(n_samples={progress.n_rows})"
             )
         self._keep()
-        if at.epoch + 1 == ranker.epochs:
-            self.at = Progress(at.epoch, at.chunk, at.n_queries, at.n_rows, at.loss, at.learned, True)
+        if progress.epoch + 1 == ranker.epochs:
+            self.progress = replace(progress, finished=True)
         else:
-            self.at = Progress(at.epoch + 1, learned=at.learned)
+            self.progress = StreamProgress(progress.epoch + 1, learned=progress.learned)
 
     def _keep(self) -> None:
         """Make what was learned so far the ranker's."""
         ranker = self.ranker
         ranker._keep(ranker._state.w.copy())
-        ranker.n_steps_, ranker.loss_ = ranker._state.step, self.at.loss / max(self.at.n_queries, 1)
+        ranker.n_steps_, ranker.loss_ = ranker._state.step, self.progress.loss / max(self.progress.n_queries, 1)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def _identity(self) -> str:
-        found = hashlib.sha256(repr(sorted(self.ranker.get_params().items())).encode())
-        found.update(passing_identity().encode())
+        identity = hashlib.sha256(repr(sorted(self.ranker.get_params().items())).encode())
+        identity.update(current_executor().pass_identity.encode())
         fingerprint = getattr(self.chunks, "fingerprint", None)
         if fingerprint is not None:
-            found.update(fingerprint().encode())
+            identity.update(fingerprint().encode())
         elif iter(self.chunks) is not self.chunks:
             # The first chunk stands for all.
             first = next(iter(self.chunks), None)
             if first is not None:
                 X, y, qid = _rows_of(first, 0)
                 for array in (X.data if sparse.issparse(X) else X, y):
-                    found.update(np.ascontiguousarray(array).tobytes())
-                found.update(repr(None if qid is None else list(qid)).encode())
-        return found.hexdigest()
+                    identity.update(np.ascontiguousarray(array).tobytes())
+                identity.update(repr(None if qid is None else list(qid)).encode())
+        return identity.hexdigest()
 
     def _restore(self) -> str:
         if self.checkpoint is None:
             return ""
         identity = self._identity()
         try:
-            bundle = read_bundle(self.checkpoint.path, kind=KIND)
+            bundle = read_bundle(self.checkpoint.path, kind=CHECKPOINT_KIND)
         except MissingBundleError:
             check_destination(self.checkpoint.path)
             return identity
@@ -180,9 +199,9 @@ class StreamFit:
             )
         progress = Fields(fields.take("progress", dict), "checkpoint progress")
         types: dict[str, Any] = {"loss": float, "finished": bool}
-        taken = {name: progress.take(name, types.get(name, int)) for name in Progress.__dataclass_fields__}
+        taken = {name: progress.take(name, types.get(name, int)) for name in StreamProgress.__dataclass_fields__}
         progress.done()
-        self.at = Progress(**taken)
+        self.progress = StreamProgress(**taken)
         step = fields.take("step", int)
         fields.done()
         z = take_array(bundle.arrays, "z", np.float64, 1).copy()
@@ -195,6 +214,6 @@ class StreamFit:
     def _write(self, identity: str) -> None:
         assert self.checkpoint is not None
         state = self.ranker._state
-        meta = {"run": identity, "progress": dict(vars(self.at)), "step": state.step}
+        meta = {"run": identity, "progress": dict(vars(self.progress)), "step": state.step}
         arrays: dict[str, NDArray[Any]] = {"z": state.z, "G": state.G, "w": state.w}
-        write_bundle(self.checkpoint.path, kind=KIND, meta=meta, arrays=arrays)
+        write_bundle(self.checkpoint.path, kind=CHECKPOINT_KIND, meta=meta, arrays=arrays)

@@ -55,7 +55,7 @@ class ListNetRanker(LinearRanker):
         "tolerance": [POSITIVE],
         "max_iter": [COUNT],
     }
-    _told: ClassVar[dict[str, type]] = {"n_iter": int, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "loss": float}
 
     def __init__(self, *, l2: float = 1e-4, tolerance: float = 1e-5, max_iter: int = 1000) -> None:
         self.l2 = l2

@@ -66,7 +66,7 @@ class NonconvexRanker(SparseLinearRanker):
         "normalise_pairs": ["boolean"],
         "margin": [POSITIVE],
     }
-    _told: ClassVar[dict[str, type]] = {"n_iter": int, "n_rounds": int, "violation": float, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "n_rounds": int, "violation": float, "loss": float}
 
     def __init__(
         self,

@@ -169,8 +169,8 @@ def l1_path(
         values = values[::-1] if pattern._fewer_when_larger else values
     rankers: list[SparseLinearRanker] = []
     for k, value in enumerate(values, start=1):
-        times = k if warm_start and pattern._dial_is_total else 1
-        each = clone(pattern).set_params(**{pattern._dial: float(times * value)})
+        times = k if warm_start and pattern._penalty_is_total else 1
+        each = clone(pattern).set_params(**{pattern._penalty_name: float(times * value)})
         each._check_params()
         each._note_features(pattern)
         each._learn_after(rankers[-1] if warm_start and rankers else None, features, queries)

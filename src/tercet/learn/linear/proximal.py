@@ -63,7 +63,7 @@ class ProximalRanker(SparseLinearRanker):
         "normalise_pairs": ["boolean"],
         "margin": [POSITIVE],
     }
-    _told: ClassVar[dict[str, type]] = {"n_iter": int, "lipschitz": float, "violation": float, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "lipschitz": float, "violation": float, "loss": float}
     lipschitz_: float
 
     def __init__(

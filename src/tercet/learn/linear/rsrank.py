@@ -70,7 +70,7 @@ class RSRanker(LinearRanker):
         "shuffle": ["boolean"],
         "random_state": [SEED],
     }
-    _told: ClassVar[dict[str, type]] = {"n_steps": int, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_steps": int, "loss": float}
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class RankSVMRanker(LinearRanker):
         "normalise_pairs": ["boolean"],
         "margin": [POSITIVE],
     }
-    _told: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from tercet.data.letor_folds import query_folds
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from tercet.learn.features import FeatureRanker
-from tercet.learn.loop import must_be_here
+from tercet.learn.loop import current_executor
 from tercet.learn.rls.basis import WAYS, chosen_rows, given_rows
 from tercet.learn.rls.columns import Columns, FeatureColumns, GivenColumns, KernelColumns, Shared
 from tercet.learn.rls.comparisons import Comparisons, parts_of
@@ -122,7 +122,7 @@ class KernelLeastSquares(FeatureRanker):
 
     def _posed(self, X: Any, comparisons: Comparisons, query: Places | None, shared: Shared | None = None) -> Training:
         """The system, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
-        must_be_here(self)
+        current_executor().check(self)
         with np.errstate(over="ignore", invalid="ignore"):
             basis, columns = self._columns(X, shared)
             is_full = basis is not None and self.n_basis is None

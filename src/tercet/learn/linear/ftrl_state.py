@@ -1,0 +1,103 @@
+"""What FTRL carries from step to step, and one pass over queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.kernels.ftrl import ftrl_pass
+from tercet.learn.linear.base import KernelFeatures
+from tercet.learn.linear.queries import Queries
+from tercet.learn.loop import QueryPass
+
+_NO_SUMS = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a weight follows from what was summed up."""
+
+    l1: float
+    rate: float
+    rho: float
+    per_feature: bool
+
+    def values(self) -> tuple[float, float, float, bool]:
+        return self.l1, self.rate, self.rho, self.per_feature
+
+
+@dataclass(eq=False)
+class FTRLState:
+    """What FTRL carries from step to step: ``z`` (the paper's v), the squared slopes ``G``, and the steps done.
+
+    ``w`` follows from them by ``rules``.
+    """
+
+    z: NDArray[np.float64]
+    G: NDArray[np.float64]
+    w: NDArray[np.float64]
+    step: int
+    rules: Rules
+
+    @classmethod
+    def start(cls, n_features: int, rules: Rules) -> FTRLState:
+        z, G, w = np.zeros((3, n_features))
+        return cls(z, G, w, 0, rules)
+
+    def copy(self) -> FTRLState:
+        return replace(self, z=self.z.copy(), G=self.G.copy(), w=self.w.copy())
+
+    def inverse_rates(self) -> NDArray[np.float64]:
+        """1/eta of each feature now."""
+        if self.rules.per_feature:
+            return np.sqrt(self.rules.rho + self.G) / self.rules.rate
+        return np.full(self.z.size, np.sqrt(self.step) / self.rules.rate)
+
+    def follow(self, rules: Rules) -> None:
+        """Go on by other rules: z and G stay, the weights are those the new rules give."""
+        if rules == self.rules:
+            return
+        self.z = self.present()
+        self.rules = rules
+        self.settle()
+
+    def present(self) -> NDArray[np.float64]:
+        """z as of now: that of a weight that stood still has not followed the plain rate, which moves at every step."""
+        z = self.z.copy()
+        if not self.rules.per_feature:
+            at = self.w != 0
+            z[at] = -self.w[at] * self.inverse_rates()[at] - np.sign(self.w[at]) * self.rules.l1
+        return z
+
+    def settle(self) -> None:
+        """Make the weights those that z, G and the rules give."""
+        shrunk = np.sign(self.z) * np.maximum(np.abs(self.z) - self.rules.l1, 0.0)
+        inverse_rates = self.inverse_rates()
+        moves = (shrunk != 0) & (inverse_rates != 0)
+        self.w = -np.divide(shrunk, inverse_rates, out=np.zeros_like(shrunk), where=moves)
+
+
+# (loss, margin, pairs in a batch or 0, whether to divide by the pairs of a query), as the kernel takes them
+Losses = tuple[int, float, int, bool]
+
+
+@dataclass(frozen=True, eq=False)
+class FTRLPass(QueryPass):
+    """One pass over the queries of an order, which changes the state."""
+
+    X: KernelFeatures
+    order: NDArray[np.int64]
+    queries: Queries
+    losses: Losses
+    state: FTRLState
+
+    def run(self) -> tuple[float, float]:
+        state = self.state
+        sums = (state.z, state.G, state.w, _NO_SUMS)
+        n_steps, loss, largest = ftrl_pass(
+            self.X, self.order, self.queries.arrays(), self.losses, state.rules.values(), sums, state.step
+        )
+        state.step += int(n_steps)
+        return float(loss), float(largest)
