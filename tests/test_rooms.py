@@ -91,10 +91,6 @@ STILL_SHARED_STEMS = {
     *("reading", "reporting", "rows", "runner", "sheets", "stored", "value", "view"),
 }
 STILL_CYCLES = [
-    ["tercet.learn", "tercet.learn.correlated"],
-    ["tercet.learn.base", "tercet.learn.sparse"],
-    ["tercet.learn.linear.ftrl", "tercet.learn.linear.ftrl_stream"],
-    ["tercet.learn.rls.base", "tercet.learn.rls.path"],
     [f"tercet.search.backends.qdrant.{name}" for name in ("edge", "engine", "server")],
 ]
 STILL_NAME_OPTIONS = {"tercet.data.growing", "tercet.learn.streams", "tercet.serve.journal"}

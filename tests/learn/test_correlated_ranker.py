@@ -275,7 +275,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank()).fit(Q, prefs, D)
     assert [type(part) for part in ranker.weights_.parts] == [Identity, Mapped]
     assert isinstance(ranker.weights_.parts[1].part, LowRank)
-    meta, arrays = ranker._saved()
+    meta, arrays = ranker.to_state()
     cases = {
         "does not fit the words": {"params": meta["params"] | {"variant": "by-bin"}},
         "'variant' parameter": {"params": meta["params"] | {"variant": "x"}},

@@ -331,9 +331,12 @@ def test_a_diverging_fit_says_so(checkerboard):
 @pytest.mark.parametrize(
     ("ranker", "message"),
     [
-        (tc.DenseRanker(), "a Dense model cannot be mixed.*SparseRanker, LowRankRanker, DiagonalRanker and FTRLRanker"),
-        (tc.HashedRanker(), "a Hashed model cannot be mixed"),
-        (tc.PrunedRanker(), "cannot be mixed"),
+        (
+            tc.DenseRanker(),
+            "DenseRanker does not learn in rounds.*SparseRanker, LowRankRanker and FTRLRanker",
+        ),
+        (tc.HashedRanker(), "HashedRanker does not learn in rounds"),
+        (tc.PrunedRanker(), "PrunedRanker does not learn in rounds"),
         (tc.LowRankRanker(n_components=2, averaged=True), "averaged=True"),
         (tc.SparseRanker(sparsify="thin", density=0.1), "sparsify='thin'"),
     ],
@@ -377,15 +380,15 @@ def test_wrong_numbers_are_refused(options):
 
 @given(n_shares=st.integers(1, 40), done=st.integers(0, 10**9))
 def test_rounds_grow_with_the_steps_and_give_every_share_the_same(n_shares, done):
-    pace = RoundLength(100, 0.2)
-    steps = Schedule(n_shares).steps(done, None, pace)
+    length = RoundLength(100, 0.2)
+    steps = Schedule(n_shares).steps(done, None, length)
     assert steps % n_shares == 0
     assert 100 <= steps // n_shares <= MOST_STEPS
     assert steps <= max(0.2 * done, 100 * n_shares)
-    assert Schedule(n_shares, 7).steps(done, None, pace) == 7
-    assert Schedule(n_shares).steps(done, 10**9 - done, pace) == steps
+    assert Schedule(n_shares, 7).steps(done, None, length) == 7
+    assert Schedule(n_shares).steps(done, 10**9 - done, length) == steps
     slowing = Schedule(n_shares).steps(done, 10**9 - done, RoundLength(100, 0.2, ending=0.2))
-    assert slowing == Schedule(n_shares).steps(min(done, 10**9 - done), None, pace)
+    assert slowing == Schedule(n_shares).steps(min(done, 10**9 - done), None, length)
 
 
 def test_agreement_takes_all_of_strangers_and_the_mean_of_equals():

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tercet.kernels.compiler import kernel
-from tercet.kernels.rows import difference
+from tercet.kernels.rows import difference, violates
 
 
 @kernel
@@ -31,8 +31,8 @@ def binned_advance(U, V, Q, D, chunk, scratch, latent, tally):
     Text i has the rows i P, …, i P + P - 1 of its matrix, one for each of P bins, and the score of two texts is the sum
     over bins p of ``q_p'U'V d_p``. ``latent`` is scratch (2, P, n_components) for the U q_p and the V (d+ - d-)_p.
     """
-    query, better, worse, step_size, _, margin = chunk
-    cols, vals, _, _ = scratch
+    query, better, worse = chunk.query, chunk.better, chunk.worse
+    cols, vals = scratch.cols, scratch.vals
     q_indptr, q_indices, q_data = Q
     uq, vd = latent
     n_bins = uq.shape[0]
@@ -47,11 +47,9 @@ def binned_advance(U, V, Q, D, chunk, scratch, latent, tally):
             add_rows(V, cols, vals, n, vd[p])
             for k in range(uq.shape[1]):
                 z += uq[p, k] * vd[p, k]
-        if not z >= margin[s]:
-            tally[0] += 1
-            tally[1] += margin[s] - z
+        if violates(z, chunk.margin[s], tally):
             for p in range(n_bins):  # all gradients are those at the old U and V
                 lo, hi = q_indptr[query[s] * n_bins + p], q_indptr[query[s] * n_bins + p + 1]
-                change_rows(U, q_indices[lo:hi], q_data[lo:hi], hi - lo, step_size[s], vd[p])
+                change_rows(U, q_indices[lo:hi], q_data[lo:hi], hi - lo, chunk.step_size[s], vd[p])
                 n = difference(D, better[s] * n_bins + p, worse[s] * n_bins + p, cols, vals)
-                change_rows(V, cols, vals, n, step_size[s], uq[p])
+                change_rows(V, cols, vals, n, chunk.step_size[s], uq[p])

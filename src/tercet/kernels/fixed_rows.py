@@ -4,9 +4,9 @@ import numpy as np
 
 from tercet.kernels.compiler import kernel
 from tercet.kernels.prefetch import prefetch
-from tercet.kernels.rows import difference
+from tercet.kernels.rows import difference, violates
 
-AHEAD = 4  # rows whose start is asked for before they are read
+AHEAD = 4  # rows whose start is prefetched before they are read
 SIZE_BITS = 0x7FFFFFFF  # of a float32, all but its sign; they sort as its size does, NaN last
 DIGIT_BITS = 11  # of a size, counted together; three such digits are a size
 N_DIGITS = 1 << DIGIT_BITS
@@ -20,14 +20,13 @@ def fixed_rows_advance(values, columns, delta, Q, D, chunk, scratch, tally):
     are zero and stay so. ``delta`` (n_doc_terms,) is all zeros before and after: it holds d+ - d- during a step, so
     that a row is read from its start to its end, whatever words the documents have. See ``dense_advance``.
     """
-    query, better, worse, step_size, _, margin = chunk
-    cols, vals, _, _ = scratch
+    cols, vals = scratch.cols, scratch.vals
     q_indptr, q_indices, q_data = Q
-    for s in range(query.size):
-        n = difference(D, better[s], worse[s], cols, vals)
+    for s in range(chunk.query.size):
+        n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
         for j in range(n):
             delta[cols[j]] = vals[j]
-        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
         z = np.float32(0)
         for a in range(lo, hi):
             if a + AHEAD < hi:
@@ -38,12 +37,10 @@ def fixed_rows_advance(values, columns, delta, Q, D, chunk, scratch, tally):
             for k in range(row.size):
                 z0 += row[k] * delta[where[k]]
             z += z0 * q_data[a]
-        if not z >= margin[s]:  # so that NaN counts as a violation and shows in the loss
-            tally[0] += 1
-            tally[1] += margin[s] - z
+        if violates(z, chunk.margin[s], tally):
             for a in range(lo, hi):
                 row, where = values[q_indices[a]], columns[q_indices[a]]
-                e = step_size[s] * q_data[a]
+                e = chunk.step_size[s] * q_data[a]
                 for k in range(row.size):
                     row[k] += e * delta[where[k]]
         for j in range(n):
@@ -73,11 +70,11 @@ def largest_of_rows(values, columns, kept_values, kept_columns, counts):
                 ties -= counts[digit]
                 digit -= 1
             smallest = (smallest << DIGIT_BITS) | digit
-        at = 0
+        n = 0
         for k in range(row.size):
             size = np.int64(row[k]) & SIZE_BITS
             if size > smallest or (size == smallest and ties > 0):
                 ties -= size == smallest
-                kept_values[r, at] = row[k]
-                kept_columns[r, at] = columns[r, k] if columns.size else k
-                at += 1
+                kept_values[r, n] = row[k]
+                kept_columns[r, n] = columns[r, k] if columns.size else k
+                n += 1

@@ -13,17 +13,33 @@ weights are zero whatever V_g still holds, and V_g is cleared when an update bri
                                              visits no others
 """
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.kernels.compiler import kernel
-from tercet.kernels.dense import AHEAD, line_starts
-from tercet.kernels.prefetch import prefetch
-from tercet.kernels.rows import difference
+from tercet.kernels.dense import weighted_sum
+from tercet.kernels.prefetch import LINE, line_starts
+from tercet.kernels.rows import difference, violates
+from tercet.kernels.shrinkage import CUM, hand_out
 
 SCALE, STAMP, NORM = 0, 1, 2
-LINE = 16  # entries of V in a cache line
 LINES_A_WORD = 64  # lines whose marks share an int64
 FOLD_BELOW = 1e-3  # V grows as the scale falls; below this the scale is multiplied into V
+
+
+class GroupScratch(NamedTuple):
+    """Room for a step."""
+
+    cols: NDArray[Any]  # int32, for the words of two documents
+    vals: NDArray[Any]  # float32, likewise
+    starts: NDArray[Any]  # int32, for the words of the longest query or two documents
+    living: NDArray[Any]  # int32, likewise
+    factors: NDArray[Any]  # float32, likewise
+    touched: NDArray[Any]  # int64, the marks of one group
 
 
 @kernel
@@ -124,22 +140,19 @@ def refresh(V, marks, groups, cum):
 def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, first_step, by_columns, frozen, scratch, tally):
     """One pass over the preferences; changes ``V``, ``marks``, ``groups`` and ``shrinkage`` in place.
 
-    ``shrinkage`` is (cum, pending, l1, T) as in ``sparse_advance``. With ``frozen`` nothing shrinks and dead groups
-    stay dead. The inner side's words are in the order of V's columns. ``scratch`` is (cols, vals) for the words of two
-    documents, (starts, living, factors) for those of the longest query or two documents, and marks of one group.
+    With ``frozen`` nothing shrinks and dead groups stay dead. The inner side's words are in the order of V's columns.
     ``tally`` as in ``dense_advance``.
     """
-    query, better, worse, step_size, rate, margin = chunk
     cols, vals, starts, living, factors, touched = scratch
-    q_indptr, q_indices, q_data = Q
-    for s in range(query.size):
-        cum = shrinkage[0]
-        n = difference(D, better[s], worse[s], cols, vals)
-        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+    for s in range(chunk.query.size):
+        cum = shrinkage[CUM]
+        n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
+        lo, hi = Q.indptr[chunk.query[s]], Q.indptr[chunk.query[s] + 1]
+        words, q_vals = Q.indices[lo:hi], Q.data[lo:hi]
         if by_columns:
-            outer, outer_vals, inner, inner_vals = cols[:n], vals[:n], q_indices[lo:hi], q_data[lo:hi]
+            outer, outer_vals, inner, inner_vals = cols[:n], vals[:n], words, q_vals
         else:
-            outer, outer_vals, inner, inner_vals = q_indices[lo:hi], q_data[lo:hi], cols[:n], vals[:n]
+            outer, outer_vals, inner, inner_vals = words, q_vals, cols[:n], vals[:n]
         n_lines = line_starts(inner, inner.size, starts)
         n_living = 0
         for a in range(outer.size):
@@ -147,34 +160,8 @@ def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, first_step, by_col
             if not scale <= 0:
                 living[n_living], factors[n_living] = outer[a], np.float32(outer_vals[a] * scale)
                 n_living += 1
-        # As in dense_advance: lines are asked for ahead, and groups read four at a time so that misses overlap.
-        for a in range(min(AHEAD, n_living)):
-            for i in range(n_lines):
-                prefetch(V, living[a], starts[i])
-        z = np.float32(0)
-        fours = n_living // 4 * 4
-        for a in range(0, fours, 4):
-            for b in range(a + AHEAD, min(a + AHEAD + 4, n_living)):
-                for i in range(n_lines):
-                    prefetch(V, living[b], starts[i])
-            r0, r1, r2, r3 = V[living[a]], V[living[a + 1]], V[living[a + 2]], V[living[a + 3]]
-            z0, z1, z2, z3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-            for j in range(inner.size):
-                c, v = inner[j], inner_vals[j]
-                z0 += r0[c] * v
-                z1 += r1[c] * v
-                z2 += r2[c] * v
-                z3 += r3[c] * v
-            z += z0 * factors[a] + z1 * factors[a + 1] + z2 * factors[a + 2] + z3 * factors[a + 3]
-        for a in range(fours, n_living):
-            group = V[living[a]]
-            z0 = np.float32(0)
-            for j in range(inner.size):
-                z0 += group[inner[j]] * inner_vals[j]
-            z += z0 * factors[a]
-        if not z >= margin[s]:  # so that NaN counts as a violation and shows in the loss
-            tally[0] += 1
-            tally[1] += margin[s] - z
+        z = weighted_sum(V, living[:n_living], factors[:n_living], inner, inner_vals, starts, n_lines)
+        if violates(z, chunk.margin[s], tally):
             touched[:] = 0
             for i in range(n_lines):
                 mark(touched, starts[i] // LINE)
@@ -189,15 +176,11 @@ def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, first_step, by_col
                     scale, square = 1.0, 0.0
                 elif scale < FOLD_BELOW:
                     scale, square = 1.0, fold(group, marked, scale)
-                e = np.float32(step_size[s] * outer_vals[a] / scale)
+                e = np.float32(chunk.step_size[s] * outer_vals[a] / scale)
                 square += add_to(group, inner, inner_vals, e)
                 for w in range(touched.size):
                     marked[w] |= touched[w]
                 if not frozen:
                     settle(groups, g, scale, cum, square)
-        if frozen:
-            continue
-        shrinkage[1] += rate[s]
-        if (first_step + s + 1) % shrinkage[3] == 0:
-            shrinkage[0] += shrinkage[2] * shrinkage[1]
-            shrinkage[1] = 0
+        if not frozen:
+            hand_out(shrinkage, chunk.rate[s], first_step + s + 1)

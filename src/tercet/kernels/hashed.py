@@ -3,21 +3,20 @@
 import numpy as np
 
 from tercet.kernels.compiler import kernel
-from tercet.kernels.dense import line_starts
-from tercet.kernels.prefetch import prefetch
-from tercet.kernels.rows import difference, product
+from tercet.kernels.prefetch import line_starts, prefetch
+from tercet.kernels.rows import difference, product, violates
 from tercet.kernels.scoring import largest
 
-AHEAD = 8  # rows of W asked for before they are read
+AHEAD = 8  # rows of W that are prefetched before they are read
 
 
 @kernel
-def ask_for(pool, first, starts, m):
-    """Ask for the buckets of a row's columns; ``first`` is the bucket of its column 0."""
+def prefetch_buckets(pool, first, starts, m):
+    """Prefetch the buckets of a row's columns; ``first`` is the bucket of its column 0."""
     size = pool.shape[1]
     for i in range(m):
-        at = first + starts[i]
-        prefetch(pool, 0, at - size if at >= size else at)
+        bucket = first + starts[i]
+        prefetch(pool, 0, bucket - size if bucket >= size else bucket)
 
 
 @kernel
@@ -30,8 +29,8 @@ def row_sum(table, first, last, cols, vals, n):
             z += table[start + np.uint64(cols[j])] * vals[j]
     else:
         for j in range(n):
-            at = start + np.uint64(cols[j])
-            z += table[at - size if at >= size else at] * vals[j]
+            bucket = start + np.uint64(cols[j])
+            z += table[bucket - size if bucket >= size else bucket] * vals[j]
     return z
 
 
@@ -44,13 +43,13 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, scr
     up in it. ``firsts`` (words of a query,) is room for the bucket of column 0 in each row. ``tally`` as in
     ``dense_advance``.
     """
-    query, better, worse, step_size, _, margin = chunk
+    query, step_size = chunk.query, chunk.step_size
     cols, vals, starts, shared = scratch
     q_indptr, q_indices, q_data = Q
     size = np.uint64(table.size)
     pool = table.reshape(1, table.size)
     for s in range(query.size):
-        n = difference(D, better[s], worse[s], cols, vals)
+        n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
         overlap = np.float32(0)  # q'(d+ - d-)
         if identity.size:
             m = product(Q, query[s], cols, vals, n, starts, shared)
@@ -66,15 +65,13 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, scr
         for a in range(lo, hi):
             firsts[a - lo] = np.int64(q_indices[a]) * multiplier % table.size
             if a < lo + AHEAD:
-                ask_for(pool, firsts[a - lo], starts, m)
+                prefetch_buckets(pool, firsts[a - lo], starts, m)
         z = np.float32(identity[0] * overlap) if identity.size else np.float32(0)
         for a in range(lo, hi):
             if a + AHEAD < hi:
-                ask_for(pool, firsts[a - lo + AHEAD], starts, m)
+                prefetch_buckets(pool, firsts[a - lo + AHEAD], starts, m)
             z += row_sum(table, firsts[a - lo], last, cols, vals, n) * q_data[a]
-        if not z >= margin[s]:
-            tally[0] += 1
-            tally[1] += margin[s] - z
+        if violates(z, chunk.margin[s], tally):
             for a in range(lo, hi):
                 first = np.uint64(firsts[a - lo])
                 e = step_size[s] * q_data[a]
@@ -83,7 +80,7 @@ def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, scr
                         table[first + np.uint64(cols[j])] += e * vals[j]
                 else:
                     for j in range(n):
-                        at = first + np.uint64(cols[j])
-                        table[at - size if at >= size else at] += e * vals[j]
+                        bucket = first + np.uint64(cols[j])
+                        table[bucket - size if bucket >= size else bucket] += e * vals[j]
             if learn_identity:
                 identity[0] += step_size[s] * overlap

@@ -1,9 +1,23 @@
 """Margin rank loss on ``W = U'V + diag(w)`` (Bai et al. 2010, sections 2.2.1 and 2.3.2)."""
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.kernels.compiler import kernel
-from tercet.kernels.rows import difference, product
+from tercet.kernels.rows import difference, product, violates
+
+
+class Before(NamedTuple):
+    """Sums of all changes, each times the number of steps before it: float64, shaped like what they are of."""
+
+    U: NDArray[Any]
+    V: NDArray[Any]
+    diagonal: NDArray[Any]
+    n_steps: NDArray[Any]  # int64 (1,), the steps before this chunk; empty without averaging
 
 
 @kernel
@@ -15,21 +29,18 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
     taken at the old U and V. ``tally`` as in ``dense_advance``.
 
     ``rare`` (n_query_terms,) and (n_doc_terms,) marks words whose factors are zero and stay so; both are empty when
-    there are none. ``before`` is empty, or (U, V, diagonal, n): arrays in double precision, shaped like those, that
-    gain every change times the number of steps before it, and ``n[0]``, the steps before this chunk.
+    there are none. ``before`` gains every change times the number of steps before it; it is empty without averaging.
     """
-    query, better, worse, step_size, _, margin = chunk
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
     rare_q, rare_d = rare
-    before_U, before_V, before_diagonal, n_before = before
-    averaged = n_before.size > 0
+    averaged = before.n_steps.size > 0
     width = U.shape[1]
     uq = np.empty(width, dtype=np.float32)  # U q
     vd = np.empty(width, dtype=np.float32)  # V (d+ - d-)
-    for s in range(query.size):
-        n = difference(D, better[s], worse[s], cols, vals)
-        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+    for s in range(chunk.query.size):
+        n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
+        lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
         uq[:] = 0
         for a in range(lo, hi):
             if rare_q.size and rare_q[q_indices[a]]:
@@ -49,13 +60,11 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
             z += uq[k] * vd[k]
         m = 0
         if diagonal.size:
-            m = product(Q, query[s], cols, vals, n, shared_cols, shared_vals)
+            m = product(Q, chunk.query[s], cols, vals, n, shared_cols, shared_vals)
         for i in range(m):
             z += diagonal[shared_cols[i]] * shared_vals[i]
-        if not z >= margin[s]:
-            tally[0] += 1
-            tally[1] += margin[s] - z
-            e = step_size[s]
+        if violates(z, chunk.margin[s], tally):
+            e = chunk.step_size[s]
             for a in range(lo, hi):
                 if rare_q.size and rare_q[q_indices[a]]:
                     continue
@@ -72,19 +81,19 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
                 for i in range(m):
                     diagonal[shared_cols[i]] += e * shared_vals[i]
             if averaged:
-                steps = np.float64(n_before[0] + s)
+                steps = np.float64(before.n_steps[0] + s)
                 for a in range(lo, hi):
                     if rare_q.size and rare_q[q_indices[a]]:
                         continue
-                    past, y = before_U[q_indices[a]], steps * (e * q_data[a])
+                    past, y = before.U[q_indices[a]], steps * (e * q_data[a])
                     for k in range(width):
                         past[k] += y * vd[k]
                 for j in range(n):
                     if rare_d.size and rare_d[cols[j]]:
                         continue
-                    past, y = before_V[cols[j]], steps * (e * vals[j])
+                    past, y = before.V[cols[j]], steps * (e * vals[j])
                     for k in range(width):
                         past[k] += y * uq[k]
                 if learn_diagonal:
                     for i in range(m):
-                        before_diagonal[shared_cols[i]] += steps * (e * shared_vals[i])
+                        before.diagonal[shared_cols[i]] += steps * (e * shared_vals[i])

@@ -68,7 +68,7 @@ def changes_of_heads(rows, before, n, least, old, changed, changed_by_8, out):
     ``old`` float32 and ``changed`` uint8 are as wide as a head, ``changed_by_8`` uint64 is the same memory as the
     latter; ``old`` is all zeros before and after. ``out`` is sparse rows with room for all of every head and 8 more.
     """
-    place, _, _, _, _, levels, _, _, _, _ = rows
+    place, levels = rows.place, rows.levels
     before_indptr, before_columns, before_values = before
     indptr, columns, values = out
     k = np.int64(0)

@@ -1,9 +1,13 @@
-"""Asking for a cache line before it is needed."""
+"""Prefetches: a cache line is brought closer before it is read."""
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from tercet.kernels.compiler import kernel
+
+LINE = 16  # float32 in a cache line
 
 
 @intrinsic
@@ -23,3 +27,23 @@ def prefetch(typing_context, matrix, row, column):
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@kernel
+def line_starts(cols, n, starts):
+    """Write one column of each cache line that ``cols``, which rise, touch to ``starts``; return their number."""
+    m, last = 0, -1
+    for j in range(n):
+        line = cols[j] // LINE
+        if line != last:
+            starts[m] = cols[j]
+            m += 1
+            last = line
+    return m
+
+
+@kernel
+def prefetch_lines(matrix, row, starts, m):
+    """Prefetch the m cache lines of a row that ``line_starts`` found."""
+    for i in range(m):
+        prefetch(matrix, row, starts[i])

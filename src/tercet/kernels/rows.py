@@ -1,12 +1,60 @@
-"""Sparse rows inside kernels.
+"""What kernels are given, and the steps that all learners share: sparse rows, chunks of preferences, the hinge.
 
-A matrix is the tuple ``(indptr int64, indices int32, data float32)`` with sorted, unique indices in each row. A chunk
-is ``(query, better, worse, step_size, rate, margin)``, one of each per preference; the step size is the rate times the
-preference's weight, and the margin is what its score must reach. Scratch is ``(cols, vals, shared_cols, shared_vals)``,
-each with room for the words of two documents.
+Sparse rows have sorted, unique columns. The tuples have names, and Numba compiles them as they are.
 """
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
 from tercet.kernels.compiler import kernel
+
+
+class CsrRows(NamedTuple):
+    """A CSR matrix: row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and as many values in ``data``."""
+
+    indptr: NDArray[Any]  # int64 (n_rows + 1,)
+    indices: NDArray[Any]  # int32
+    data: NDArray[Any]  # float32, or float64 where scores are computed
+
+
+class Chunk(NamedTuple):
+    """Preferences to step over, one of each per preference."""
+
+    query: NDArray[Any]  # int32, a row of Q
+    better: NDArray[Any]  # int32, a row of D
+    worse: NDArray[Any]  # int32, a row of D
+    step_size: NDArray[Any]  # float32, the rate times the preference's weight
+    rate: NDArray[Any]  # float32
+    margin: NDArray[Any]  # float32, what the score of better less that of worse must reach
+
+    def part(self, start: int, stop: int) -> Chunk:
+        """The preferences from one to another."""
+        return Chunk(*(column[start:stop] for column in self))
+
+
+class Scratch(NamedTuple):
+    """Room for the words of two documents: their difference, and what it shares with a query."""
+
+    cols: NDArray[Any]  # int32
+    vals: NDArray[Any]  # float32
+    shared_cols: NDArray[Any]  # int32
+    shared_vals: NDArray[Any]  # float32
+
+
+@kernel
+def violates(z, margin, tally):
+    """Whether the score difference z misses the margin: then ``tally`` gains a violation and its hinge loss.
+
+    NaN counts as a violation and shows in the loss.
+    """
+    if not z >= margin:
+        tally[0] += 1
+        tally[1] += margin - z
+        return True
+    return False
 
 
 @kernel

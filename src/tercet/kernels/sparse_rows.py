@@ -10,27 +10,21 @@ level for each of its first columns, and a *tail*, a hash table of (column, leve
 where a level for every column would cost more than the table (``best_head``); it may be the whole row, or nothing.
 Columns that share a cache line of a head share one of a table, too.
 
-All rows lie in one pool of 4-byte words; a row that moves leaves a gap, and ``compact`` closes the gaps. ``rows`` is
-
-    place   int64 (n_query_terms,)   first word of the row, a multiple of 16
-    head    int32 (n_query_terms,)   columns of its head, a multiple of 16
-    size    int32 (n_query_terms,)   slots of its tail, a multiple of 8
-    used    int32 (n_query_terms,)   occupied ones, dead ones included
-    keys    int32 (n_words,)         the pool; column of a tail's slot k at first + 2 k, FREE when there is none
-    levels  float32 (n_words,)       the same memory; level of that slot at first + 2 k + 1
-    pool    float32 (1, n_words)     the same again, as ``prefetch`` wants it
-    books   int64 (6,)               words taken so far, words in gaps, 1 when every head is the whole row, what an
-                                     entry of a tail counts in bytes, words of gaps not worth closing, 1 when tails
-                                     are to be filled further because room is short
-    counts  int64 (n_blocks,)        room to count a row's entries by block of columns
-    spare   int32 (2 n_doc_terms,)   room for the entries of a tail
+All rows lie in one pool of 4-byte words (`LevelRows`); a row that moves leaves a gap, and ``compact`` closes the gaps.
 """
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.kernels.compiler import kernel
 
 FREE = np.int32(-1)
+# Places in ``books``: words taken so far, words in gaps, 1 when every head is the whole row, what an entry of a tail
+# counts in bytes, words of gaps not worth closing, 1 when tails are to be filled further because room is short.
 TAKEN, GAPS, WHOLE, COST, LEAST_GAPS, TIGHT = 0, 1, 2, 3, 4, 5
 # A positive float32 sorts like its bit pattern; the upper bits put sizes into bins an 1/256th apart.
 SIZE_BITS, SIZE_SHIFT = np.int32(0x7FFFFFFF), 15
@@ -38,6 +32,21 @@ N_SIZES = 1 << (32 - SIZE_SHIFT)
 BLOCK = 64  # columns; heads end at such a border
 # A column costs a head 4 bytes, an entry costs a table about 12. Heads are read far faster, so they may cost more.
 FAST_COST, SMALL_COST = 40, 12
+
+
+class LevelRows(NamedTuple):
+    """Rows of W as levels; ``keys``, ``levels`` and ``pool`` are the same memory."""
+
+    place: NDArray[Any]  # int64 (n_query_terms,), first word of the row, a multiple of 16
+    head: NDArray[Any]  # int32 (n_query_terms,), columns of its head, a multiple of 16
+    size: NDArray[Any]  # int32 (n_query_terms,), slots of its tail, a multiple of 8
+    used: NDArray[Any]  # int32 (n_query_terms,), occupied ones, dead ones included
+    keys: NDArray[Any]  # int32 (n_words,), column of a tail's slot k at first + 2 k, FREE when there is none
+    levels: NDArray[Any]  # float32 (n_words,), level of that slot at first + 2 k + 1
+    pool: NDArray[Any]  # float32 (1, n_words), as ``prefetch`` wants it
+    books: NDArray[Any]  # int64 (6,), by TAKEN, GAPS, …
+    counts: NDArray[Any]  # int64 (n_blocks,), room to count a row's entries by block of columns
+    spare: NDArray[Any]  # int32 (2 n_doc_terms,), room for the entries of a tail
 
 
 @kernel
@@ -120,7 +129,7 @@ def best_head(counts, n_live, cost):
 @kernel
 def count_head(row, cum, rows):
     """Count the live entries of a row's head by block, in the first of ``counts``; returns their number."""
-    place, head, _, _, _, levels, _, _, counts, _ = rows
+    place, head, levels, counts = rows.place, rows.head, rows.levels, rows.counts
     line = levels[place[row] : place[row] + head[row]]
     total = 0
     for block in range(line.size // BLOCK):
@@ -135,7 +144,7 @@ def count_head(row, cum, rows):
 @kernel
 def count_tail(row, cum, rows):
     """The number of live entries of a row's tail."""
-    place, head, size, _, keys, levels, _, _, _, _ = rows
+    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
     first = place[row] + head[row]
     live = 0
     for word in range(first, first + 2 * size[row], 2):
@@ -146,7 +155,7 @@ def count_tail(row, cum, rows):
 @kernel
 def count_row(row, cum, rows):
     """Count the live entries of a row by block, in ``counts``; returns their number."""
-    place, head, size, _, keys, levels, _, _, counts, _ = rows
+    place, head, size, keys, levels, counts = rows.place, rows.head, rows.size, rows.keys, rows.levels, rows.counts
     n_live = count_head(row, cum, rows)
     counts[head[row] // BLOCK :] = 0
     first = place[row] + head[row]
@@ -163,7 +172,16 @@ def move_row(row, width, need, n_live, cum, rows):
 
     False when there is no room.
     """
-    place, head, size, used, keys, levels, _, books, counts, _ = rows
+    place, head, size, used, keys, levels, books, counts = (
+        rows.place,
+        rows.head,
+        rows.size,
+        rows.used,
+        rows.keys,
+        rows.levels,
+        rows.books,
+        rows.counts,
+    )
     in_tail = n_live - counts[: width // BLOCK].sum()
     slots = tail_size(in_tail + need, books[TIGHT])
     fresh = new_row(width, slots, np.float32(0), keys, levels, books)
@@ -195,7 +213,15 @@ def move_row(row, width, need, n_live, cum, rows):
 @kernel
 def purge_tail(row, cum, rows):
     """Drop the dead entries of a tail; ``spare`` has room for the others."""
-    place, head, size, used, keys, levels, _, _, _, spare = rows
+    place, head, size, used, keys, levels, spare = (
+        rows.place,
+        rows.head,
+        rows.size,
+        rows.used,
+        rows.keys,
+        rows.levels,
+        rows.spare,
+    )
     first, slots = place[row] + head[row], size[row]
     n = 0
     for word in range(first, first + 2 * slots, 2):
@@ -216,7 +242,7 @@ def make_room(row, need, cum, rows):
 
     Its head stays at least as wide: what it held needs no room in the tail.
     """
-    _, head, size, _, _, _, _, books, counts, _ = rows
+    head, size, books, counts = rows.head, rows.size, rows.books, rows.counts
     fullest = 8 if books[TIGHT] else 7  # tenths; fuller than a new one, so that rows seldom move
     if 10 * (count_tail(row, cum, rows) + need) <= fullest * size[row]:
         purge_tail(row, cum, rows)
@@ -231,7 +257,7 @@ def sweep(rows, cum):
 
     No weight changes. A row stays when the pool has no room to move it to.
     """
-    place, head, size, _, _, _, _, books, counts, _ = rows
+    place, head, size, books, counts = rows.place, rows.head, rows.size, rows.books, rows.counts
     for row in range(place.size):
         n_live = count_head(row, cum, rows) + count_tail(row, cum, rows)
         width = best_head(counts[: head[row] // BLOCK], n_live, books[COST])  # no wider than it is, for now
@@ -242,11 +268,11 @@ def sweep(rows, cum):
 
 
 @kernel
-def compact(rows, by_place):
-    """Close the gaps: slide rows, ``by_place`` in the order in which they lie, to the start of the pool."""
-    place, head, size, _, keys, _, _, books, _, _ = rows
+def compact(rows, in_order):
+    """Close the gaps: slide rows, ``in_order`` as they lie, to the start of the pool."""
+    place, head, size, keys, books = rows.place, rows.head, rows.size, rows.keys, rows.books
     to = np.int64(0)
-    for row in by_place:
+    for row in in_order:
         start, n = place[row], head[row] + 2 * size[row]
         if to != start:
             old, new = keys[start : start + n], keys[to : to + n]
@@ -260,7 +286,7 @@ def compact(rows, by_place):
 @kernel
 def rebase(rows, cum):
     """Take all owed shrinkage from the entries, so that ``cum`` can start from zero again; no weight changes."""
-    place, head, size, _, keys, levels, _, _, _, _ = rows
+    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
     for row in range(place.size):
         first = place[row]
         tail = first + head[row]
@@ -274,7 +300,7 @@ def rebase(rows, cum):
 @kernel
 def count_sizes(rows, n_of_size):
     """Count the weights by size: ``n_of_size[bits >> SIZE_SHIFT]``. Nothing may be owed."""
-    place, head, size, _, keys, _, _, _, _, _ = rows
+    place, head, size, keys = rows.place, rows.head, rows.size, rows.keys
     for row in range(place.size):
         first = place[row]
         tail = first + head[row]
@@ -288,7 +314,7 @@ def count_sizes(rows, n_of_size):
 @kernel
 def cut(rows, smallest, absent):
     """Drop every weight below ``smallest`` in size; heads get ``absent`` in its place. Nothing may be owed."""
-    place, head, size, _, keys, levels, _, _, _, _ = rows
+    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
     for row in range(place.size):
         first = place[row]
         tail = first + head[row]
@@ -312,7 +338,7 @@ def count_live(rows, cum, n_live):
 @kernel
 def read_rows(rows, cum, indptr, columns, kept):
     """Write every live entry's column and level, row after row, columns of a row in no order."""
-    place, head, size, _, keys, levels, _, _, _, _ = rows
+    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
     for row in range(place.size):
         at = indptr[row]
         first, width = place[row], head[row]
@@ -332,7 +358,16 @@ def write_rows(rows, indptr, columns, kept, absent):
 
     False when there is no room.
     """
-    place, head, size, used, keys, levels, _, books, counts, _ = rows
+    place, head, size, used, keys, levels, books, counts = (
+        rows.place,
+        rows.head,
+        rows.size,
+        rows.used,
+        rows.keys,
+        rows.levels,
+        rows.books,
+        rows.counts,
+    )
     for row in range(indptr.size - 1):
         lo, hi = indptr[row], indptr[row + 1]
         if books[WHOLE]:

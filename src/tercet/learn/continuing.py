@@ -19,6 +19,7 @@ from tercet._validate import is_number
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError
 from tercet.kernels.compiler import announce_compilation
+from tercet.kernels.rows import Chunk
 from tercet.learn.matrices import KernelInput, check_matrix
 from tercet.learn.sparse_state import SparseState
 from tercet.weights import Sparse, Weights
@@ -157,7 +158,7 @@ class Continued:
         tally: NDArray[np.float64],
     ) -> None:
         target, step_size, length, self._state.base_margins = self._plan(Q, prefs, D)
-        chunk = (prefs.query, prefs.better, prefs.worse, step_size, length, target)
+        chunk = Chunk(prefs.query, prefs.better, prefs.worse, step_size, length, target)
         self._state.run(inputs, chunk, tally)
         self._state.step += len(prefs)
 

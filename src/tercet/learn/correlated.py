@@ -18,6 +18,7 @@ from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.binned import binned_advance
+from tercet.kernels.rows import Chunk
 from tercet.learn.base import (
     NOT_NEGATIVE,
     Ranker,
@@ -32,7 +33,6 @@ from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
 from tercet.learn.lowrank import LowRankRanker, LowRankState
 from tercet.learn.matrices import KernelInput, Texts, check_matrix, fingerprint
 from tercet.learn.sources import Source, digest
-from tercet.learn.state import Chunk
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle
 from tercet.store.schema import Bounds

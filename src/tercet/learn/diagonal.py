@@ -11,9 +11,10 @@ from scipy import sparse
 
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
+from tercet.kernels.rows import Chunk
 from tercet.learn.base import SgdRanker
 from tercet.learn.matrices import KernelInput, Texts
-from tercet.learn.state import Chunk, State, Steps
+from tercet.learn.state import State, Steps
 from tercet.store.schema import Shape
 from tercet.weights import Diagonal, Weights
 

@@ -17,14 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, grouped_advance, mark_written, refresh
+from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, GroupScratch, grouped_advance, mark_written, refresh
+from tercet.kernels.rows import Chunk
 from tercet.kernels.shrinkage import CUM, L1, PENDING, SHRINK_EVERY
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run, Stopping
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
-from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.weights import Sparse, Weights
@@ -121,7 +122,7 @@ class GroupedState(State):
         return KernelInput.of(reorder_columns(Q, self.order), D)
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        done, n = 0, len(chunk[0])
+        done, n = 0, len(chunk.query)
         while True:
             at = self.step + done
             # Norms are refreshed at fixed steps, so that cutting a run anywhere gives the same bits.
@@ -132,7 +133,7 @@ class GroupedState(State):
                 self.groups,
                 inputs.Q,
                 inputs.D,
-                tuple(column[done:stop] for column in chunk),
+                chunk.part(done, stop),
                 self.shrinkage,
                 at,
                 self.by == "columns",
@@ -415,9 +416,9 @@ def _mark_words(n_inner: int) -> int:
     return -(-n_inner // (LINE * LINES_A_WORD))
 
 
-def _scratch(two_docs: int, longest: int, mark_words: int) -> tuple[NDArray[Any], ...]:
+def _scratch(two_docs: int, longest: int, mark_words: int) -> GroupScratch:
     """cols, vals, starts, living, factors, touched as ``grouped_advance`` takes them."""
-    return (
+    return GroupScratch(
         np.empty(two_docs, dtype=np.int32),
         np.empty(two_docs, dtype=np.float32),
         *np.empty((2, longest), dtype=np.int32),

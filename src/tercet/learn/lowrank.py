@@ -13,10 +13,11 @@ from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
-from tercet.kernels.lowrank import lowrank_advance
+from tercet.kernels.lowrank import Before, lowrank_advance
+from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency
-from tercet.learn.state import Chunk, State, Steps
+from tercet.learn.state import State, Steps
 from tercet.learn.stored import leading_directions, take
 from tercet.store.schema import SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
@@ -28,7 +29,7 @@ _LENGTH_SAMPLE = 2000
 Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
-_NO_STEP = (np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
+_NO_STEP = Before(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
 
 
 @dataclass(eq=False)
@@ -81,7 +82,7 @@ class LowRankState(State):
             self.diagonal,
             self.learn_diagonal,
             self.rare or _NO_WORD,
-            _NO_STEP if self.before is None else (*self.before, np.array([self.step])),
+            self.before or _NO_STEP,
             inputs.Q,
             inputs.D,
             chunk,
@@ -109,11 +110,12 @@ class LowRankState(State):
         return self.rare_query_words, self.rare_doc_words
 
     @property
-    def before(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
-        """The sums that averages are made of, for U, V and the diagonal."""
+    def before(self) -> Before | None:
+        """The sums that averages are made of."""
         if self.before_u is None or self.before_diagonal is None:
             return None
-        return self.before_u, self.before_u if self.before_v is None else self.before_v, self.before_diagonal
+        before_v = self.before_u if self.before_v is None else self.before_v
+        return Before(self.before_u, before_v, self.before_diagonal, np.array([self.step]))
 
     def snapshot(self) -> Weights:
         U = self._mean(self.U, 0)

@@ -12,9 +12,9 @@ from scipy import sparse
 
 from tercet.data.matrices import check_matrix
 from tercet.data.shards import StoredRows
+from tercet.kernels.rows import CsrRows, Scratch
 
 Texts: TypeAlias = sparse.csr_array | StoredRows  # Q and D: in memory, or on disk
-KernelRows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
 def check_texts(texts: Any, name: str) -> Texts:
@@ -22,9 +22,9 @@ def check_texts(texts: Any, name: str) -> Texts:
     return texts if isinstance(texts, StoredRows) else check_matrix(texts, name)
 
 
-def kernel_rows(matrix: sparse.csr_array) -> KernelRows:
-    """(indptr int64, indices int32, data float32), one signature for every kernel."""
-    return (
+def kernel_rows(matrix: sparse.csr_array) -> CsrRows:
+    """A matrix as kernels read it: indptr int64, indices int32, data float32, one signature for every kernel."""
+    return CsrRows(
         np.ascontiguousarray(matrix.indptr, dtype=np.int64),
         np.ascontiguousarray(matrix.indices, dtype=np.int32),
         np.ascontiguousarray(matrix.data, dtype=np.float32),
@@ -56,15 +56,19 @@ def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr
 class KernelInput:
     """Q and D as a kernel reads them, with scratch for the difference of two documents and its overlap with a query."""
 
-    Q: KernelRows
-    D: KernelRows
-    scratch: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]
+    Q: CsrRows
+    D: CsrRows
+    scratch: Scratch
 
     @classmethod
     def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return cls.of_rows(kernel_rows(Q), kernel_rows(D))
+
+    @classmethod
+    def of_rows(cls, Q: CsrRows, D: CsrRows) -> KernelInput:
         room = 2 * int(np.diff(D.indptr).max(initial=0))
         ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
-        return cls(kernel_rows(Q), kernel_rows(D), (ints[0], floats[0], ints[1], floats[1]))
+        return cls(Q, D, Scratch(ints[0], floats[0], ints[1], floats[1]))
 
 
 def fingerprint(*matrices: Texts) -> str:

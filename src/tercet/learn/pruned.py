@@ -16,13 +16,14 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
+from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights
@@ -123,18 +124,14 @@ class PrunedState(State):
         return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        done, n = 0, len(chunk[0])
+        done, n = 0, len(chunk.query)
         if n == 0:  # to compile, while the user is told of it: the kernels of the later rounds, too
             self.inner.run(inputs, chunk, tally)
             one = _take_largest(np.zeros((1, 1), dtype=np.float32), _ALL_COLUMNS, 1)
             SupportState(*one, self.inner.order).run(inputs, chunk, tally)
         while done < n:
             stop = min([n, *(step - self.step for step, _ in self.cuts if step > self.step + done)])
-            query, better, worse, step_size, rate, margin = chunk
-            part = slice(done, stop)
-            self.inner.run(
-                inputs, (query[part], better[part], worse[part], step_size[part], rate[part], margin[part]), tally
-            )
+            self.inner.run(inputs, chunk.part(done, stop), tally)
             if not np.isfinite(tally).all():
                 return  # diverged: the loop says so, and there is nothing to choose from
             done = stop

@@ -282,7 +282,7 @@ class SparseRanker(SgdRanker):
         assert isinstance(before, SparseState)
         n_steps = steps_of_refit(source, self.epochs) if n_steps is None else n_steps
         self.weights_before_refit_ = self.weights_
-        before.put_away()
+        before.release_rows()
         start = before.live()
         if self.refit_start == "sparse":
             cum = np.float32(before.cum)
@@ -311,10 +311,10 @@ class SparseRanker(SgdRanker):
             stopping=Stopping(every=1, patience=None),
         )
         run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
-        self._hold(state.weights(), before.order, before.step, before.around_identity)
+        self._set_weights(state.weights(), before.order, before.step, before.around_identity)
         return self
 
-    def _hold(
+    def _set_weights(
         self, weights: sparse.csr_array, order: NDArray[np.int32], step: int, around_identity: bool = False
     ) -> None:
         """Make these weights the ranker's, ready to learn on."""
@@ -339,7 +339,7 @@ class SparseRanker(SgdRanker):
         ranker.l1_ = float(ranker.l1)
         weights = check_matrix(weights, "weights").copy()
         weights.eliminate_zeros()
-        ranker._hold(weights, by_document_frequency(weights), 0, ranker.shrink_towards == "identity")
+        ranker._set_weights(weights, by_document_frequency(weights), 0, ranker.shrink_towards == "identity")
         return ranker
 
     @classmethod

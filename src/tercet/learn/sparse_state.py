@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError, MemoryLimitError
+from tercet.kernels.rows import Chunk
 from tercet.kernels.shrinkage import CUM, PENDING, SHRINK_EVERY
-from tercet.kernels.sparse import sparse_advance
+from tercet.kernels.sparse import StepRoom, sparse_advance
 from tercet.kernels.sparse_rows import (
     BLOCK,
     COST,
@@ -23,6 +24,7 @@ from tercet.kernels.sparse_rows import (
     SMALL_COST,
     TAKEN,
     TIGHT,
+    LevelRows,
     compact,
     count_live,
     count_sizes,
@@ -33,7 +35,7 @@ from tercet.kernels.sparse_rows import (
     write_rows,
 )
 from tercet.learn.matrices import KernelInput, reorder_columns
-from tercet.learn.state import Chunk, State, Steps, check_order, physical_memory
+from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Csr, Shape
 from tercet.weights import Identity, Sparse, Weights
@@ -73,14 +75,14 @@ class SparseRows:
         head, size, used = (np.zeros(n, dtype=np.int32) for _ in range(3))
         books = np.array([0, 0, self.whole, FAST_COST, LEAST_GAPS, 0], dtype=np.int64)
         counts, spare = np.zeros(width_of_head(m) // BLOCK, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
-        self.arrays = (place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
+        self.arrays = LevelRows(place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
         """Put entries, explicit zeros too, into rows, in place of what they held; heads get ``absent`` elsewhere.
 
         There may be fewer rows of them; those that follow are not to be used then.
         """
-        books = self.arrays[7]
+        books = self.arrays.books
         books[GAPS] = 0
         for cost, tight in ((FAST_COST, 0), (SMALL_COST, 1)):  # for speed, or else as small as can be
             books[TAKEN], books[COST], books[TIGHT] = 0, cost, tight
@@ -121,7 +123,7 @@ class SparseRows:
 
     def make_space(self, cum: float) -> None:
         """Sweep until nothing more is gained; from now on rows are as small as can be, and slower."""
-        self.arrays[7][COST], self.arrays[7][TIGHT] = SMALL_COST, 1
+        self.arrays.books[COST], self.arrays.books[TIGHT] = SMALL_COST, 1
         before = self.bytes_used() + 1
         while self.bytes_used() < before:
             before = self.bytes_used()
@@ -130,8 +132,8 @@ class SparseRows:
     def compact(self) -> None:
         """Close the gaps that moved rows left."""
         self._peak = self.peak_bytes()
-        if self.arrays[7][GAPS]:
-            compact(self.arrays, np.argsort(self.arrays[0]))
+        if self.arrays.books[GAPS]:
+            compact(self.arrays, np.argsort(self.arrays.place))
 
     def rebase(self, cum: float) -> None:
         rebase(self.arrays, np.float32(cum))
@@ -153,11 +155,11 @@ class SparseRows:
     @property
     def n_bytes(self) -> int:
         """Bytes that are reserved."""
-        return int(self.arrays[4].nbytes)
+        return int(self.arrays.keys.nbytes)
 
     def bytes_used(self) -> int:
         """Bytes of rows in use, gaps included."""
-        return int(4 * self.arrays[7][TAKEN])
+        return int(4 * self.arrays.books[TAKEN])
 
     def peak_bytes(self) -> int:
         """The most bytes that were in use so far."""
@@ -280,7 +282,7 @@ class SparseState(State):
             return self._levels.copy()
         return self.rows.live(IN_SUPPORT if self.frozen else self.cum)
 
-    def put_away(self) -> None:
+    def release_rows(self) -> None:
         """Keep only what a value needs; rows are made again when asked for."""
         self._levels = self.live()
         self._rows = None
@@ -291,7 +293,7 @@ class SparseState(State):
         rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)
         self._rows, self._levels = rows, None
 
-    def hold(self, weights: sparse.csr_array, pending: float) -> None:
+    def set_weights(self, weights: sparse.csr_array, pending: float) -> None:
         """Be these weights, columns in the order they are kept, which owe nothing; of rates, so much is pending."""
         self._levels, self._rows = weights, None
         self.shrinkage[CUM], self.shrinkage[PENDING] = 0.0, pending
@@ -321,20 +323,20 @@ class SparseState(State):
 
     def make_ready(self, inputs: KernelInput, texts: tuple[sparse.csr_array, sparse.csr_array] | None) -> None:
         """Get room for steps over these inputs; ``texts`` are what they were made of, where the identity is fixed."""
-        longest = inputs.scratch[0].size
+        longest = inputs.scratch.cols.size
         room = max(KEPT_WEIGHTS, 2 * longest)
-        self._kept = (
+        self._room = StepRoom(
             np.empty(room, dtype=np.float32),
             np.empty(room, dtype=np.int64),
-            np.empty((int(np.diff(inputs.Q[0]).max(initial=0)), 3), dtype=np.int64),
+            np.empty((int(np.diff(inputs.Q.indptr).max(initial=0)), 3), dtype=np.int64),
             np.empty(longest, dtype=np.int64),
             np.empty(longest, dtype=np.float32),
         )
         self._texts = texts
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        start = self._margins_of_identity(*chunk[:3])
-        done, n, stuck = 0, len(chunk[0]), 0
+        start = self._margins_of_identity(chunk.query, chunk.better, chunk.worse)
+        done, n, stuck = 0, len(chunk.query), 0
         cuts = dict(self.thinning.due()) if self.thinning is not None else {}
         while done < n or n == 0:
             at = self.step + done
@@ -345,13 +347,13 @@ class SparseState(State):
                 self.rows.arrays,
                 inputs.Q,
                 inputs.D,
-                tuple(column[done:stop] for column in chunk),
+                chunk.part(done, stop),
                 start[done:stop],
                 self.shrinkage,
                 at,
                 self.frozen,
                 inputs.scratch,
-                self._kept,
+                self._room,
                 tally,
             )
             if n == 0:

@@ -14,21 +14,11 @@ from scipy import sparse
 
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.rows import Chunk
 from tercet.learn.matrices import KernelInput, Texts
 from tercet.store.codec import copied, decode, encode
 from tercet.store.schema import Bounds
 from tercet.weights import Weights
-
-# (query, better, worse, step_size, rate, margin) as kernels take them
-Chunk = tuple[
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.int32],
-    NDArray[np.float32],
-    NDArray[np.float32],
-    NDArray[np.float32],
-]
-
 
 Steps = Annotated[int, Bounds(least=0)]  # a number of them, where it is saved
 
@@ -79,7 +69,7 @@ class State(ABC):
         if target is None:
             target = np.full(len(prefs), margin, dtype=np.float32)
             target.flags.writeable = False  # as given ones are: a kernel is compiled for each kind of array
-        self.run(inputs, (prefs.query, prefs.better, prefs.worse, step_size, rate, target), tally)
+        self.run(inputs, Chunk(prefs.query, prefs.better, prefs.worse, step_size, rate, target), tally)
         self.step += len(prefs)
         return len(prefs)
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.kernels.mixing import merge_rows
+from tercet.kernels.rows import CsrRows
 
-# Columns are as narrow as can be, since all of W travels.
-SparseRows = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32]]
 Room = tuple[NDArray[Any], NDArray[np.float32]]
 Item = TypeVar("Item")
 
@@ -68,12 +67,10 @@ class SparseChange:
     """The change of the entries of some rows of a sparse W."""
 
     rows: NDArray[np.int32]
-    entries: SparseRows
+    entries: CsrRows
 
     @classmethod
-    def between(
-        cls, rows: NDArray[np.int32], before: SparseRows, after: SparseRows, least: float = 0.0
-    ) -> SparseChange:
+    def between(cls, rows: NDArray[np.int32], before: CsrRows, after: CsrRows, least: float = 0.0) -> SparseChange:
         """What changed; entries that were zero before are left out unless they are larger than ``least`` now."""
         every = np.arange(len(rows))
         return cls(rows, merge(after, every, before, every, -1.0, least=least))
@@ -82,7 +79,7 @@ class SparseChange:
         a, b = np.searchsorted(self.rows, (lo, hi))
         indptr, columns, values = self.entries
         part = slice(indptr[a], indptr[b])
-        return SparseChange(self.rows[a:b], (indptr[a : b + 1] - indptr[a], columns[part], values[part]))
+        return SparseChange(self.rows[a:b], CsrRows(indptr[a : b + 1] - indptr[a], columns[part], values[part]))
 
     def __add__(self, other: SparseChange) -> SparseChange:
         rows, here, there = _union(self.rows, other.rows)
@@ -169,9 +166,9 @@ def agreement(apart: NDArray[np.float64], together: NDArray[np.float64]) -> NDAr
 
 
 def merge(
-    one: SparseRows,
+    one: CsrRows,
     here: NDArray[Any],
-    other: SparseRows,
+    other: CsrRows,
     there: NDArray[Any],
     factor: float = 1.0,
     *,
@@ -179,14 +176,14 @@ def merge(
     least: float = 0.0,
     keep: bool = False,
     room: Room | None = None,
-) -> SparseRows:
+) -> CsrRows:
     """``one + factor * other``, soft-thresholded; ``here`` and ``there`` say which row of each is in which row.
 
     Zeros are dropped unless ``keep``, and so is what only ``one`` has where it is not larger than ``least``. With
     ``room`` for the entries of both, the result lies there.
     """
-    columns, values = room or room_for_entries(len(one[1]) + len(other[1]), one[1].dtype)
-    out = np.empty(len(here) + 1, dtype=np.int64), columns, values
+    columns, values = room or room_for_entries(len(one.indices) + len(other.indices), one.indices.dtype)
+    out = CsrRows(np.empty(len(here) + 1, dtype=np.int64), columns, values)
     places = here.astype(np.int64), there.astype(np.int64)
     n = merge_rows(
         aligned(one),
@@ -199,7 +196,7 @@ def merge(
         keep,
         out,
     )
-    return out[0], out[1][:n], out[2][:n]
+    return CsrRows(out.indptr, columns[:n], values[:n])
 
 
 def room_for_entries(n: int, kind: Any) -> Room:
@@ -212,9 +209,9 @@ def kind_of_columns(n_columns: int) -> Any:
     return np.uint16 if n_columns <= 1 << 16 else np.int32
 
 
-def aligned(rows: SparseRows) -> SparseRows:
+def aligned(rows: CsrRows) -> CsrRows:
     """The same rows as a kernel was compiled for."""
-    return as_compiled(rows[0]), as_compiled(rows[1]), as_compiled(rows[2])
+    return CsrRows(*map(as_compiled, rows))
 
 
 def as_compiled(array: NDArray[Any]) -> NDArray[Any]:

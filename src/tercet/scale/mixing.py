@@ -29,10 +29,10 @@ from tercet.learn.lowrank import LowRankState
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State
 from tercet.scale.changes import (
+    CsrRows,
     DenseChange,
     Room,
     SparseChange,
-    SparseRows,
     aligned,
     kind_of_columns,
     merge,
@@ -158,7 +158,7 @@ class SparseMixer(Mixer[SparseState]):
             cum = np.float32(state.cum)
             found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
         self._kind = kind_of_columns(state.shape[1])
-        self._entries: SparseRows = found.indptr.astype(np.int64), found.indices.astype(self._kind), found.data
+        self._entries = CsrRows(found.indptr.astype(np.int64), found.indices.astype(self._kind), found.data)
         self._pending = float(state.shrinkage[1])
         # Where the entries are to be after the next round, and where after the one that follows.
         self._rooms: tuple[Room, Room] = room_for_entries(0, self._kind), room_for_entries(0, self._kind)
@@ -196,7 +196,7 @@ class SparseMixer(Mixer[SparseState]):
             before += len(change.rows)
         shrink, stacked = self._shrinkage(total_rate), _stacked(blocks)
         free, taken = self._rooms
-        needed = len(self._entries[1]) + len(stacked[1])
+        needed = len(self._entries.indices) + len(stacked.indices)
         if needed > len(free[0]):
             free = room_for_entries(2 * needed, self._kind)
         self._entries = merge(self._entries, np.arange(n), stacked, there, shrink=shrink, keep=state.frozen, room=free)
@@ -210,7 +210,7 @@ class SparseMixer(Mixer[SparseState]):
     def _put_back(self) -> None:
         indptr, columns, values = self._entries
         held = sparse.csr_array((values, columns.astype(np.int32), indptr), shape=self.state.shape)
-        self.state.hold(held, self._pending)
+        self.state.set_weights(held, self._pending)
 
 
 MIXERS: dict[type[State], type[Mixer[Any]]] = {
@@ -247,20 +247,20 @@ def add_all(weights: NDArray[np.float32], blocks: list[DenseChange]) -> None:
         weights[change.rows] += change.values[:, 0]
 
 
-def _take(entries: SparseRows, rows: NDArray[np.int32]) -> SparseRows:
-    lengths = np.diff(entries[0])[rows]
+def _take(entries: CsrRows, rows: NDArray[np.int32]) -> CsrRows:
+    lengths = np.diff(entries.indptr)[rows]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    taken = indptr, *room_for_entries(int(indptr[-1]), entries[1].dtype)
+    taken = CsrRows(indptr, *room_for_entries(int(indptr[-1]), entries.indices.dtype))
     take_sparse_rows(entries, rows, taken)
     return taken
 
 
-def _stacked(blocks: list[SparseChange]) -> SparseRows:
+def _stacked(blocks: list[SparseChange]) -> CsrRows:
     """The rows of all blocks, one after the other."""
-    ends = np.cumsum([0, *(len(change.entries[1]) for change in blocks)])
-    indptr = [change.entries[0][1:] + end for change, end in zip(blocks, ends[:-1], strict=True)]
-    return (
+    ends = np.cumsum([0, *(len(change.entries.indices) for change in blocks)])
+    indptr = [change.entries.indptr[1:] + end for change, end in zip(blocks, ends[:-1], strict=True)]
+    return CsrRows(
         np.concatenate([[0], *indptr]).astype(np.int64),
-        np.concatenate([change.entries[1] for change in blocks]),
-        np.concatenate([change.entries[2] for change in blocks]),
+        np.concatenate([change.entries.indices for change in blocks]),
+        np.concatenate([change.entries.data for change in blocks]),
     )

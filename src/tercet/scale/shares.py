@@ -19,18 +19,17 @@ from scipy import sparse
 from tercet.data.preferences import Preferences
 from tercet.errors import TercetError
 from tercet.kernels.mixing import changes_of_heads
+from tercet.kernels.rows import CsrRows
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState, Rare
-from tercet.learn.matrices import KernelInput, KernelRows
-from tercet.learn.sparse_state import SparseRows as SparseRoom
-from tercet.learn.sparse_state import SparseState, width_of_head
+from tercet.learn.matrices import KernelInput
+from tercet.learn.sparse_state import SparseRows, SparseState, width_of_head
 from tercet.learn.state import State, physical_memory
 from tercet.scale.changes import (
     Change,
     DenseChange,
     Piece,
     SparseChange,
-    SparseRows,
     aligned,
     as_compiled,
     cut_into_blocks,
@@ -50,23 +49,21 @@ class LaidOut:
     identity : both as they were given, where a fixed identity adds to the margins
     """
 
-    Q: KernelRows
-    D: KernelRows | None  # None: the same as Q
+    Q: CsrRows
+    D: CsrRows | None  # None: the same as Q
     identity: tuple[sparse.csr_array, sparse.csr_array] | None = None
 
     @cached_property
-    def own(self) -> tuple[KernelRows, KernelRows]:
+    def own(self) -> tuple[CsrRows, CsrRows]:
         """Both in memory of our own, once for all rounds: what lies in a buffer of the network is slower to read."""
         queries = owned(self.Q)
         return queries, queries if self.D is None else owned(self.D)
 
-    def kernel_input(self, Q: KernelRows | None = None) -> KernelInput:
+    def kernel_input(self, Q: CsrRows | None = None) -> KernelInput:
         queries, docs = self.own
         if Q is not None:
             queries = Q
-        room = 2 * int(np.diff(docs[0]).max(initial=0))
-        ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
-        return KernelInput(queries, docs, (ints[0], floats[0], ints[1], floats[1]))
+        return KernelInput.of_rows(queries, docs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +165,15 @@ class SparseShare(Share):
 
     shape: tuple[int, int]
     rows: NDArray[np.int32]
-    entries: SparseRows
+    entries: CsrRows
     frozen: bool
     least: float  # a change of an entry that is zero must be larger than this to be sent
     max_memory: int | None
     neighbours: int  # workers that share this machine's memory
 
     def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
-        indptr, columns, values = aligned(self.entries)
+        before = aligned(self.entries)
+        indptr, columns, values = before
         max_memory = self.max_memory or physical_memory() // (2 * self.neighbours)
         room = self._room(max_memory)
         # Where rows are not whole, all that there are get a place.
@@ -194,17 +192,17 @@ class SparseShare(Share):
         # Rows of W are numbered as they were sent, so the query's words are, too.
         words, place = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
         place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-        inputs = texts.kernel_input((words[0], place[words[1]], words[2]))
+        inputs = texts.kernel_input(CsrRows(words.indptr, place[words.indices], words.data))
         state.make_ready(inputs, texts.identity)
         state.move_into(room)
         tally = self.learn(state, inputs)
         if room.whole:
-            return {"W": self._change_of_heads(room, (indptr, columns, values))}, tally
-        found = state.live()
-        after = found.indptr.astype(np.int64), found.indices.astype(columns.dtype), found.data
-        return {"W": SparseChange.between(self.rows, (indptr, columns, values), after, self.least)}, tally
+            return {"W": self._change_of_heads(room, before)}, tally
+        live = state.live()
+        after = CsrRows(live.indptr.astype(np.int64), live.indices.astype(columns.dtype), live.data)
+        return {"W": SparseChange.between(self.rows, before, after, self.least)}, tally
 
-    def _room(self, max_memory: int) -> SparseRoom:
+    def _room(self, max_memory: int) -> SparseRows:
         """For all of W where it can be kept from round to round, since memory that is not written to costs nothing."""
         if 4 * self.shape[0] * width_of_head(self.shape[1]) <= min(max_memory, MOST_ROOM):
             return room_for(self.shape, max_memory)
@@ -212,14 +210,14 @@ class SparseShare(Share):
         coarse = max(1, self.shape[0] // 8)
         return room_for((min(self.shape[0], -(-len(self.rows) // coarse) * coarse), self.shape[1]), max_memory)
 
-    def _change_of_heads(self, room: SparseRoom, before: SparseRows) -> SparseChange:
+    def _change_of_heads(self, room: SparseRows, before: CsrRows) -> SparseChange:
         """The same as of live entries before and after, without making a list of the latter."""
         n, width = len(self.rows), width_of_head(self.shape[1])
-        columns, values = room_for_entries(n * width + 8, before[1].dtype)
+        columns, values = room_for_entries(n * width + 8, before.indices.dtype)
         indptr, old, changed = np.empty(n + 1, dtype=np.int64), np.zeros(width, np.float32), np.zeros(width, np.uint8)
-        out = indptr, columns, values
+        out = CsrRows(indptr, columns, values)
         k = changes_of_heads(room.arrays, before, n, np.float32(self.least), old, changed, changed.view(np.uint64), out)
-        return SparseChange(self.rows, (indptr, columns[:k], values[:k]))
+        return SparseChange(self.rows, CsrRows(indptr, columns[:k], values[:k]))
 
     def heights(self) -> dict[str, int]:
         return {"W": self.shape[0]}
@@ -228,13 +226,13 @@ class SparseShare(Share):
 _room = threading.local()  # a thread's, since a worker may have several
 
 
-def room_for(shape: tuple[int, int], max_memory: int) -> SparseRoom:
+def room_for(shape: tuple[int, int], max_memory: int) -> SparseRows:
     """Memory for rows of W: that of the last share again where it fits, since getting it takes longer than filling."""
     held = getattr(_room, "held", None)
     if held is not None and held.shape == shape and held.max_memory == max_memory:
         return held
     _room.held = None
-    made = SparseRoom(shape, max_memory)
+    made = SparseRows(shape, max_memory)
     if made.n_bytes <= MOST_ROOM:
         _room.held = made
     return made
@@ -266,9 +264,9 @@ def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
     return whole
 
 
-def owned(rows: KernelRows) -> KernelRows:
+def owned(rows: CsrRows) -> CsrRows:
     """The same rows as a kernel was compiled for, not in somebody's buffer."""
-    return _owned(rows[0]), _owned(rows[1]), _owned(rows[2])
+    return CsrRows(*map(_owned, rows))
 
 
 def _owned(array: NDArray[Any]) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from tercet.choose import Trial, choose
 from tercet.errors import InputError
 
-if TYPE_CHECKING:
-    from tercet.learn.rls.base import KernelLeastSquares
+
+class PathRanker(Protocol):
+    """What a path is of: a fitted ranker that scores rows by any coefficients."""
+
+    def _scores(self, X: Any, learned: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,7 @@ class RLSPath:
 
     l2s: NDArray[np.float64]
     coefficients: NDArray[np.float64]
-    _ranker: KernelLeastSquares = field(repr=False)
+    _ranker: PathRanker = field(repr=False)
     _make: Callable[[float, NDArray[np.float64]], Any] = field(repr=False)
 
     def __len__(self) -> int:
