@@ -129,7 +129,7 @@ def test_two_tasks_have_margins_of_their_own(given_to):
         for one, margin, given in zip((prefs, prefs2), margins, given_to, strict=True)
     )
     ranker = tc.learn.MultiTaskRanker(n_components=4, rate=0.2, spread=0.5, margin=0.7)
-    F = ranker._start(Q, D).joined.U.T.astype(float)
+    F = ranker._start(Q, D).U.T.astype(float)
     U, V = F[:, : Q.shape[1]], F[:, Q.shape[1] :]
     for one, other, m1, m2 in zip(as_vectors(prefs, Q, D), as_vectors(prefs2, Q2, D), *margins, strict=True):
         # A rate of zero leaves out one of the two steps, since the oracle has one margin for both.

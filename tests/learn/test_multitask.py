@@ -37,7 +37,7 @@ def make(**options):
 def by_the_book(ranker, Q, prefs, D, second):
     """U_F, U_E and V_E as the printed steps leave them; U_E is None where it is V_E."""
     state = ranker._start(Q, D)
-    U, V = state.joined.U.T.astype(float), state.joined.V.T.astype(float)
+    U, V = state.U.T.astype(float), state.V.T.astype(float)
     both = ranker.shared == "both"
     U_F, U_E, V_E = U[:, :N_F], None if both else U[:, N_F:], V[:, N_F:] if both else V
     Q2, prefs2 = second
@@ -99,7 +99,7 @@ def test_the_second_task_tells_the_first_about_words_it_never_saw(shared):
 def test_without_a_second_task_it_is_a_low_rank_ranker_from_the_same_start():
     Q, prefs, D, _ = made_tasks(2)
     ranker = make(shared="documents").fit(Q, prefs, D)
-    start = ranker._start(Q, D).joined
+    start = ranker._start(Q, D)
     U, V, _ = oracles.sgd_lowrank(
         start.U[:N_F].T.astype(float), start.V.T.astype(float), np.empty(0), as_vectors(prefs, Q, D), [0.2] * len(prefs)
     )

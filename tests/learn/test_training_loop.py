@@ -171,7 +171,7 @@ import sys, time
 sys.path.insert(0, {tests!r})
 import numpy as np
 from support.random_data import random_preferences, random_texts
-from support.sources import TopSource
+import tercet as tc
 rng = np.random.default_rng(0)
 Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
 prefs = random_preferences(rng, 400_000, 50, 60)
@@ -293,7 +293,7 @@ def test_a_shuffled_epoch_is_a_permutation_and_changes_with_the_epoch(data):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda s, Q, D: tc.learn.SampledSource(s, 0), "n_steps must be at least 1"),
+        (lambda s, Q, D: tc.learn.SampledSource(s, 0), "n_steps must be an integer from 1; got 0"),
         (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be at least 1 step"),
     ],
 )

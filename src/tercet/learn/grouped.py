@@ -417,11 +417,12 @@ def _mark_words(n_inner: int) -> int:
 
 
 def _scratch(two_docs: int, longest: int, mark_words: int) -> GroupScratch:
-    """cols, vals, starts, living, factors, touched as ``grouped_advance`` takes them."""
+    """Room for the words of two documents, of the longest query or two documents, and for the marks of a group."""
     return GroupScratch(
-        np.empty(two_docs, dtype=np.int32),
-        np.empty(two_docs, dtype=np.float32),
-        *np.empty((2, longest), dtype=np.int32),
-        np.empty(longest, dtype=np.float32),
-        np.empty(mark_words, dtype=np.int64),
+        cols=np.empty(two_docs, dtype=np.int32),
+        vals=np.empty(two_docs, dtype=np.float32),
+        starts=np.empty(longest, dtype=np.int32),
+        living=np.empty(longest, dtype=np.int32),
+        factors=np.empty(longest, dtype=np.float32),
+        touched=np.empty(mark_words, dtype=np.int64),
     )
