@@ -37,7 +37,7 @@ from ssi_matching import BUCKETS, N_COMPONENTS, test_time
 from tercet.learn.loop import CHUNK
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import rates
-from tercet.repro.datasets import load_task
+from tercet.repro.datasets import load_dataset
 from tercet.repro.links import LinkTask
 from tercet.repro.plan import Data, Quick
 from tercet.weights import Weights
@@ -62,7 +62,7 @@ STEPS = {
     "by bin": 600_000,
 }
 QUICK_STEPS = dict.fromkeys(STEPS, 50_000) | {"diagonal": 5_000, "dense": 300, "hashed": 300}
-QUICK = Quick(share=1.0, test_preferences=1, train_rows=400, test_rows=400, max_features=2_000)
+QUICK = Quick(train_rows=400)
 
 
 def load_links(data_home: Path, quick: bool) -> LinkTask:
@@ -75,7 +75,7 @@ def load_links(data_home: Path, quick: bool) -> LinkTask:
         sublinear_tf=True,
         max_features=QUICK.max_features if quick else N_WORDS,
     )
-    task = load_task(data, data_home, QUICK if quick else None)
+    [task] = load_dataset(data, data_home, QUICK if quick else None).tasks
     assert isinstance(task, LinkTask)
     return task
 

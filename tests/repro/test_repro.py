@@ -17,15 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-import tercet.repro.cells
-import tercet.repro.jobs
-import tercet.repro.learning
+import tercet.repro.cache
+import tercet.repro.term_jobs
 from support.reproducing import run, run_whole
 from tercet.errors import FormatError, InputError
 from tercet.measure import PairedTest
 from tercet.repro import find_plan, read_plan, reproduce
-from tercet.repro.measuring import entries_of_megabytes, megabytes, n_nonzero
-from tercet.repro.plan import Measure, Target
+from tercet.repro.plan import PaperMeasure, Target
+from tercet.repro.tasks import entries_of_megabytes, megabytes, n_nonzero
 from tercet.repro.verdicts import compare, judge_claim, judge_target
 from tercet.weights import Identity, Sparse, Weights
 
@@ -44,6 +43,7 @@ notes = ["a note & more"]
 
 [quick]
 share = 0.5
+values = 1
 test_preferences = 50
 train_rows = 30
 test_rows = 20
@@ -79,13 +79,13 @@ unit_length = true
 compare = false
 note = "other halves"
 
-[[fits]]
+[[methods]]
 key = "identity"
 title = "Identity"
 datasets = ["news", "digits", "rows"]
 ranker = "CosineRanker"
 
-[[fits]]
+[[methods]]
 key = "dense"
 title = "Dense"
 datasets = ["news", "digits"]
@@ -93,7 +93,7 @@ ranker = "DenseRanker"
 preferences = 300
 parameters = { rate = 1.0, schedule = "constant" }
 
-[[fits]]
+[[methods]]
 key = "sparse-fit"
 title = "Sparse fit"
 datasets = ["news"]
@@ -107,7 +107,7 @@ models = [
   { key = "sparse-r", title = "Sparse-R" },
 ]
 
-[[fits]]
+[[methods]]
 key = "lowrank"
 title = "Low rank"
 datasets = ["news"]
@@ -117,7 +117,7 @@ seeds = 1
 parameters = { n_components = 3, tied = true }
 models = [{ key = "full", title = "Full" }, { key = "thin", title = "Thin", thin = 0.2 }]
 
-[[fits]]
+[[methods]]
 key = "classes"
 title = "Posteriors"
 datasets = ["news"]
@@ -133,31 +133,35 @@ printed = { news = { "training samples" = 40, "classes" = 7 }, digits = { "testi
 key = "main"
 title = "results"
 place = "Table II"
-dataset = "news"
+datasets = ["news"]
 measures = ["map", "error", "memory", "density"]
+seconds = true
+chosen = true
 dictionary_size = 60
 rows = [
-  { model = "identity", map = 0.5, memory = 0.00138092041015625 },
-  { model = "dense", map = 0.99, error = 0.0 },
+  { model = "identity", printed = { map = 0.5, memory = 0.00138092041015625 } },
+  { model = "dense", printed = { map = 0.99, error = 0.0 } },
   { model = "sparse" },
-  { model = "sparse-r", map = 0.001 },
+  { model = "sparse-r", printed = { map = 0.001 } },
 ]
 
 [[tables]]
 key = "own"
 title = "past"
 kind = "ours"
-dataset = "news"
+datasets = ["news"]
 measures = ["map", "density"]
+seconds = true
 rows = [{ model = "full" }, { model = "thin" }, { model = "classes" }]
 
 [[tables]]
 key = "elsewhere"
 title = "rows"
 place = "Table III"
-dataset = "rows"
+datasets = ["rows"]
 measures = ["map"]
-rows = [{ model = "identity", map = 0.5 }]
+seconds = true
+rows = [{ model = "identity", printed = { map = 0.5 } }]
 
 [[targets]]
 dataset = "news"
@@ -169,7 +173,7 @@ at_least = 2.0
 text = "learning helps"
 place = "Section 4"
 better = "dense"
-worse = "identity"
+worse = ["identity"]
 measures = ["map", "error", "density"]
 datasets = ["news", "digits"]
 
@@ -186,7 +190,7 @@ key = "walk"
 title = "error against steps"
 place = "Figure 1"
 datasets = ["news"]
-fits = ["dense", "sparse-fit"]
+methods = ["dense", "sparse-fit"]
 first = 50
 points = 3
 test_preferences = 100
@@ -288,7 +292,7 @@ def test_everything_is_written(whole):
 
 def test_results_say_what_was_measured(whole):
     found = json.loads((whole[0] / "results.json").read_text())
-    fits = {(fit["dataset"], fit["fit"], fit["seed"]): fit for fit in found["fits"]}
+    fits = {(cell["dataset"], cell["method"], cell["seed"]): cell for cell in found["methods"]}
     searched, given = fits["news", "sparse-fit", 0], fits["news", "sparse-fit", 1]
     assert searched["facts"]["l1_"] == given["facts"]["l1_"]
     assert given["facts"]["n_fits_"] == 1
@@ -384,8 +388,7 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(whole, home, plan_file, t
     def refuse(*_: object) -> None:
         raise AssertionError("a finished cell was trained again")
 
-    monkeypatch.setattr(tercet.repro.learning, "make_learner", refuse)
-    monkeypatch.setattr(tercet.repro.jobs, "make_learner", refuse)
+    monkeypatch.setattr(tercet.repro.term_jobs, "make_ranker", refuse)
     output = tmp_path / "again"
     output.mkdir()
     (output / "cells").symlink_to(whole[0] / "cells")
@@ -418,10 +421,10 @@ def test_the_same_seed_gives_the_same_numbers(whole, home, plan_file, tmp_path):
     assert result.exit_code == 0, result.output
     first, second = (
         {
-            (fit["fit"], fit["seed"], model, name): value
-            for fit in json.loads((folder / "results.json").read_text())["fits"]
-            if fit["dataset"] == "digits"
-            for model, values in fit["models"].items()
+            (cell["method"], cell["seed"], model, name): value
+            for cell in json.loads((folder / "results.json").read_text())["methods"]
+            if cell["dataset"] == "digits"
+            for model, values in cell["models"].items()
             for name, value in values.items()
             if not name.endswith("seconds")
         }
@@ -435,7 +438,7 @@ def test_the_same_seed_gives_the_same_numbers(whole, home, plan_file, tmp_path):
 def test_a_cell_of_another_setting_or_code_is_not_taken(home, plan_file, tmp_path, monkeypatch):
     plan = read_plan(plan_file)
     reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
-    monkeypatch.setattr(tercet.repro.cells, "code_digest", lambda patterns: "other")
+    monkeypatch.setattr(tercet.repro.cache, "code_digest", lambda: "other")
     listener = Quiet()
     reproduce(plan, home, tmp_path, listener=listener, only=("rows",))
     assert all(": done" in line for line in listener.lines)
@@ -473,40 +476,49 @@ def test_unknown_names(home, plan_file, tmp_path):
     ("old", "new", "message"),
     [
         ("seeds = 2", "seeds = ", "not TOML: Invalid value"),
-        ("seeds = 2", "sedes = 2", "sedes is unknown; known here: paper, seeds"),
-        ("seeds = 2\n", "", "seeds is missing"),
-        ("seeds = 2", "seeds = 'two'", "seeds is 'two'; a whole number is needed"),
-        ("seeds = 2", "seeds = true", "seeds is True; a whole number is needed"),
-        ('venue = "Nowhere 2000"', "venue = 2000", "paper.venue is 2000; a text is needed"),
-        ("tolerance = 0.02", 'tolerance = "small"', "measures.map.tolerance is 'small'; a number is needed"),
-        ('reader = "mnist"', 'reader = "csv"', "datasets.digits.reader is 'csv'; one of '20newsgroups', 'mnist'"),
-        ("map = 0.99,", "mpa = 0.99,", "tables[0].rows[1].mpa is unknown; known here: model, title"),
-        ('ranker = "DenseRanker"', 'ranker = "DenserRanker"', "fits[1] (dense).ranker: 'DenserRanker' is unknown"),
-        ("rate = 1.0,", "speed = 1.0,", "fits[1] (dense).parameters: 'speed' is unknown; known: rate"),
-        ('key = "dense"', 'key = "identity"', "fits: the key 'identity' is there twice"),
+        ("seeds = 2", "sedes = 2", "sedes is unknown; known here: paper, measures"),
+        ('venue = "Nowhere 2000"\n', "", "paper.venue is missing; expected text"),
+        ("seeds = 2", "seeds = 'two'", "seeds is 'two' (str); expected a whole number"),
+        ("seeds = 2", "seeds = true", "seeds is True (bool); expected a whole number"),
+        ('venue = "Nowhere 2000"', "venue = 2000", "paper.venue is 2000 (int); expected text"),
+        ("tolerance = 0.02", 'tolerance = "small"', "measures.map.tolerance is 'small' (str); expected a number"),
+        (
+            'reader = "mnist"',
+            'reader = "csv"',
+            "digits.reader is 'csv' (str); expected one of '20newsgroups', 'mnist'",
+        ),
+        ("map = 0.99,", "mpa = 0.99,", "tables[0] (main).rows.printed: 'mpa' is unknown; known: map, error"),
+        (
+            '{ model = "sparse" },',
+            '{ modle = "sparse" },',
+            "rows[2].modle is unknown; known here: model, title",
+        ),
+        ('ranker = "DenseRanker"', 'ranker = "DenserRanker"', "methods[1] (dense).ranker: 'DenserRanker' is unknown"),
+        ("rate = 1.0,", "speed = 1.0,", "methods[1] (dense).parameters: 'speed' is unknown; known: rate"),
+        ('key = "dense"', 'key = "identity"', "methods: the key 'identity' is there twice"),
         ('better = "dense"', 'better = "denser"', "claims[0]: 'denser' is unknown"),
         ('better = "dense"', 'better = "sparse"', "claims[0]: 'sparse' is not fitted on 'digits'"),
         (
             '{ model = "full" }',
-            '{ model = "full", map = 0.5 }',
-            "'full' has a printed map, but the table's kind is 'ours'",
+            '{ model = "full", printed = { map = 0.5 } }',
+            "'full' has printed numbers, but the table's kind is 'ours'",
         ),
-        ('fits = ["dense", "sparse-fit"]', 'fits = ["identity"]', "'identity' learns from no preferences"),
+        ('methods = ["dense", "sparse-fit"]', 'methods = ["identity"]', "'identity' learns from no preferences"),
         (
-            'datasets = ["news"]\nfits = ["dense", "sparse-fit"]',
-            'datasets = ["digits"]\nfits = ["sparse-fit"]',
-            "curves[0].fits: 'sparse-fit' is not fitted on 'digits'",
+            'datasets = ["news"]\nmethods = ["dense", "sparse-fit"]',
+            'datasets = ["digits"]\nmethods = ["sparse-fit"]',
+            "curves[0].methods: 'sparse-fit' is not fitted on 'digits'",
         ),
         ("at_least = 2.0", "at_least = 2.0\nat_most = 3.0", "targets[0]: give at_least or at_most"),
         (
             'measures = ["map", "density"]',
             'measures = ["map", "speed"]',
-            "tables[1].measures[1] is 'speed'; one of 'map'",
+            "tables[1].rows: 'speed' is unknown; known: map",
         ),
         ("seeds = 2", "seeds = 0", "seeds is 0; at least 1 is needed"),
         ("share = 0.5", "share = 5", "quick.share is 5.0; a number above 0 and at most 1 is needed"),
         ('key = "main"', 'key = "../main"', "the key '../main' names files; letters, digits"),
-        ('fits = ["dense", "sparse-fit"]', 'fits = ["sparse"]', "curves[0].fits: 'sparse' is unknown"),
+        ('methods = ["dense", "sparse-fit"]', 'methods = ["sparse"]', "curves[0].methods: 'sparse' is unknown"),
     ],
 )
 def test_a_wrong_plan_names_file_and_key(tmp_path, old, new, message):
@@ -525,7 +537,7 @@ NUMBERS = st.floats(-1000, 1000, allow_nan=False)
 
 @given(NUMBERS, NUMBERS, st.floats(0, 10), st.booleans(), st.booleans())
 def test_exactly_one_verdict_holds(ours, printed, tolerance, higher, relative):
-    measure = Measure("m", higher, tolerance, relative)
+    measure = PaperMeasure("m", higher, tolerance, relative)
     verdict = compare(ours, printed, measure)
     allowed = tolerance * abs(printed) if relative else tolerance
     near = abs(ours - printed) <= allowed
@@ -536,7 +548,7 @@ def test_exactly_one_verdict_holds(ours, printed, tolerance, higher, relative):
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=4), st.floats(0, 1))
 def test_a_target_is_held_against_the_worst_seed(values, bound):
-    measure = Measure("m", True, 0.0)
+    measure = PaperMeasure("m", True, 0.0)
     assert (judge_target(values, Target("d", "m", "map", at_least=bound), measure).text == "met") == (
         min(values) >= bound
     )
@@ -557,7 +569,7 @@ def test_a_target_is_held_against_the_worst_seed(values, bound):
 )
 def test_an_ordering_needs_its_whole_interval(low, high, higher, text):
     test = PairedTest((low + high) / 2, low, high, 0.5, 10, "t")
-    assert judge_claim(test, Measure("m", higher, 0.0)).text == text
+    assert judge_claim(test, PaperMeasure("m", higher, 0.0)).text == text
 
 
 @given(st.integers(0, 10**8), st.integers(1, 10**5))
@@ -597,13 +609,13 @@ def test_the_printed_numbers_are_those_of_chen_et_al():
     for dataset in ("20ng", "rcv1", "mnist"):  # another reading of the same row
         printed[dataset, "Sparse-R, from the sparse solution"] = printed[dataset, "Sparse-R"]
     tables = [table for table in plan.tables if table.kind == "paper"]
-    assert [(table.place, table.dataset, table.dictionary_size) for table in tables] == [
+    assert [(table.place, *table.datasets, table.dictionary_size) for table in tables] == [
         ("Table II (a)", "20ng", 10_000),
         ("Table II (b)", "rcv1", 10_000),
         ("Table II (c)", "mnist", 784),
     ]
     assert printed == {
-        (table.dataset, plan.model(row.model).title): (row.map, row.error, row.memory)
+        (*table.datasets, plan.model(row.model).title): tuple(row.printed[name] for name in ("map", "error", "memory"))
         for table in tables
         for row in table.rows
     }
@@ -617,11 +629,11 @@ def test_the_printed_numbers_are_those_of_chen_et_al():
 
 
 def test_the_settings_are_those_of_chen_et_al():
-    fits = {fit.key: fit for fit in find_plan("chen2010").fits}
-    assert {fits[key].preferences for key in ("diagonal", "flr", "dlr", "sparse-fit")} == {100_000}
-    assert fits["flr"].parameters == {"rate": 0.01, "schedule": "constant"}
-    assert fits["dlr"].parameters == {"rate": 200.0, "schedule": "inverse-sqrt"}
-    sparse = fits["sparse-fit"].parameters_for("20ng")
+    methods = {method.key: method for method in find_plan("chen2010").methods}
+    assert {methods[key].preferences for key in ("diagonal", "flr", "dlr", "sparse-fit")} == {100_000}
+    assert methods["flr"].parameters == {"rate": 0.01, "schedule": "constant"}
+    assert methods["dlr"].parameters == {"rate": 200.0, "schedule": "inverse-sqrt"}
+    sparse = methods["sparse-fit"].parameters_for("20ng")
     assert (sparse["rate"], sparse["schedule"], sparse["shrink_every"], sparse["refit_start"]) == (
         200.0,
         "inverse-sqrt",
@@ -629,4 +641,4 @@ def test_the_settings_are_those_of_chen_et_al():
         "identity",
     )
     assert 0.05 <= sparse["density"] <= 0.1
-    assert fits["sparse-fit"].parameters_for("mnist")["density"] == 0.5
+    assert methods["sparse-fit"].parameters_for("mnist")["density"] == 0.5

@@ -9,25 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import Result
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import tercet.repro.features.jobs
+import tercet.repro.row_jobs
 from support.reproducing import Quiet, results_in, run, run_whole
 from tercet.data import LetorData, read_letor_folds, write_letor
 from tercet.errors import FormatError
 from tercet.learn.linear import FTRLRanker
 from tercet.measure import measure_rows
-from tercet.repro import FeaturePlan, find_plan, known_papers, read_plan, reproduce
-from tercet.repro.features.choosing import Point, choose, grid, try_all
-from tercet.repro.features.data import Split, load_splits
-from tercet.repro.features.plan import Data, Method
-from tercet.repro.running import Deadline
+from tercet.repro import Plan, find_plan, known_papers, read_plan, reproduce
+from tercet.repro.cache import RunDeadline
+from tercet.repro.datasets import load_dataset
+from tercet.repro.folds import FoldTask
+from tercet.repro.plan import Data, Method
+from tercet.repro.row_jobs import try_grid
 
 N10 = "nDCG(dcg='exp-log2')@10"
 
 PLAN = """
-kind = "features"
 choose_by = "ndcg10"
 
 [paper]
@@ -77,10 +75,12 @@ relative = true
 
 [datasets.here]
 title = "Here"
+reader = "letor-folds"
 files = ["elsewhere", "here"]
 
 [datasets.away]
 title = "Away"
+reader = "letor-folds"
 files = ["away", "gone.tar.gz"]
 
 [[methods]]
@@ -137,8 +137,8 @@ datasets = ["here"]
 measures = ["ndcg1", "ndcg10", "map"]
 chosen = true
 rows = [
-  { method = "ftrl", printed = { ndcg1 = 0.1234, map = 0.9 } },
-  { method = "rs" },
+  { model = "ftrl", printed = { ndcg1 = 0.1234, map = 0.9 } },
+  { model = "rs" },
   { title = "Secret", reason = "never published", printed = { map = 0.5 } },
 ]
 
@@ -148,7 +148,7 @@ title = "Accuracy away"
 place = "Table 2"
 datasets = ["away"]
 measures = ["map"]
-rows = [{ method = "ftrl", printed = { map = 0.7777 } }]
+rows = [{ model = "ftrl", printed = { map = 0.7777 } }]
 
 [[tables]]
 key = "sparsity"
@@ -156,7 +156,7 @@ title = "Sparsity"
 place = "Table 3"
 datasets = ["here", "away"]
 measures = ["used"]
-rows = [{ method = "ftrl", printed = { here = 0.4, away = 0.6666 } }, { method = "proximal", printed = { here = 0.3 } }]
+rows = [{ model = "ftrl", printed = { here = 0.4, away = 0.6666 } }, { model = "proximal", printed = { here = 0.3 } }]
 
 [[tables]]
 key = "everything"
@@ -165,7 +165,7 @@ kind = "ours"
 datasets = ["here"]
 measures = ["ndcg10", "used", "seconds"]
 rows = [
-  { method = "ftrl" }, { method = "proximal" }, { method = "rs" }, { method = "crossed" }, { method = "trees" },
+  { model = "ftrl" }, { model = "proximal" }, { model = "rs" }, { model = "crossed" }, { model = "trees" },
 ]
 
 [[claims]]
@@ -182,7 +182,7 @@ key = "paired"
 title = "Against Ftrl"
 dataset = "here"
 measures = ["ndcg10", "map"]
-methods = ["proximal", "rs", "trees"]
+models = ["proximal", "rs", "trees"]
 against = "ftrl"
 
 [[comparisons]]
@@ -190,35 +190,35 @@ key = "pairs"
 title = "All pairs"
 dataset = "here"
 measures = ["map"]
-methods = ["ftrl", "proximal", "rs"]
+models = ["ftrl", "proximal", "rs"]
 test = "wilcoxon"
 
 [[targets]]
 dataset = "here"
-method = "ftrl"
+model = "ftrl"
 measure = "map"
 at_least = 0.01
 
 [[targets]]
 dataset = "here"
-method = "ftrl"
+model = "ftrl"
 measure = "used"
 at_most = 0.0
 
-[[lines]]
+[[cutoffs]]
 key = "figure-1"
 title = "Lines"
 place = "Figure 1"
 datasets = ["here", "away"]
 measures = ["ndcg1", "ndcg10"]
-methods = ["ftrl", "proximal"]
+models = ["ftrl", "proximal"]
 
 [[tradeoffs]]
 key = "trade"
 title = "Trade-off"
 dataset = "here"
 measure = "ndcg10"
-methods = ["ftrl", "proximal"]
+models = ["ftrl", "proximal"]
 points = ["crossed", "trees"]
 """
 
@@ -298,12 +298,12 @@ def test_our_numbers_are_those_of_the_chosen_ranker(whole, home):
                 key = (found, -np.count_nonzero(ranker.coef_))
                 if key > best:
                     best, kept, setting = key, ranker, {"rate": rate, "l1": l1}
-        assert cell["chosen"] == setting
-        assert cell["n_used"] == np.count_nonzero(kept.coef_)
+        assert cell["facts"]["chosen"] == setting
+        assert cell["facts"]["n_used"] == np.count_nonzero(kept.coef_)
         test = measure_rows(kept.predict(fold.test.X), fold.test.y, fold.test.qid, [N10])
-        assert cell["values"]["ndcg10"] == pytest.approx(test[N10].tolist())
+        assert cell["by_query"]["ftrl"]["ndcg10"] == pytest.approx(test[N10].tolist())
         means.append(test.mean(N10))
-    record = next(r for r in results_in(whole[0])["tables"]["everything"] if r["method"] == "Ftrl")
+    record = next(r for r in results_in(whole[0])["tables"]["everything"] if r["model"] == "Ftrl")
     assert record["measure"] == "ndcg10"
     assert record["ours"] == pytest.approx(np.mean(means))
     assert record["standard_error"] > 0
@@ -357,7 +357,7 @@ def test_orderings_and_paired_tests_are_by_query(whole):
 @needs_trees
 def test_the_trade_off_has_settings_front_and_choice(whole):
     rows = results_in(whole[0])["figures"]["trade"]
-    ftrl = [row for row in rows if row["method"] == "Ftrl"]
+    ftrl = [row for row in rows if row["model"] == "Ftrl"]
     assert sum(row["what"] == "setting" for row in ftrl) == 6
     chosen = next(row for row in ftrl if row["what"] == "chosen")
     last = [row for row in ftrl if row["what"] == "best on validation"][-1]
@@ -367,7 +367,7 @@ def test_the_trade_off_has_settings_front_and_choice(whole):
     assert (ceiling["settings"], ceiling["one_on_test"]) == (6, pytest.approx(max(settings)))
     assert ceiling["chosen"] == pytest.approx(chosen["value"])
     assert ceiling["each_on_test"] >= max(ceiling["one_on_test"], ceiling["chosen"]) - 1e-12
-    others = {row["method"] for row in rows} - {"Ftrl", "Proximal"}
+    others = {row["model"] for row in rows} - {"Ftrl", "Proximal"}
     assert others == {"Crossed, by cross-validation", "Trees"}
 
 
@@ -382,7 +382,7 @@ def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("learned again")
 
-    monkeypatch.setattr(tercet.repro.features.jobs, "try_all", refuse)
+    monkeypatch.setattr(tercet.repro.row_jobs, "try_grid", refuse)
     again = run(plan_file, "--data-home", home, "-o", whole[0])
     assert again.exit_code == 0, again.output
     assert again.output.count(": kept") == N_CELLS
@@ -424,7 +424,7 @@ def test_a_quick_run_is_small_and_compares_nothing(home, plan_file, tmp_path):
     assert {cell["fold"] for cell in found["methods"]} == {"Fold1"}
     assert {cell["seed"] for cell in found["methods"]} == {0}
     assert {record["verdict"] for record in found["tables"]["targets"]} == {"not compared"}
-    assert "A quick run: few folds, values to choose from and seeds." in (tmp_path / "index.html").read_text()
+    assert "A quick run: little of everything." in (tmp_path / "index.html").read_text()
 
 
 def test_seeds_are_for_what_draws_at_random(home, plan_file, tmp_path):
@@ -460,45 +460,18 @@ def test_a_method_that_cannot_run_is_shown_with_its_reason(home, plan_file, tmp_
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
-def points(*given: tuple[float, float]) -> list[Point]:
-    return [Point({"at": at}, np.array([mean - 0.1, mean + 0.1]), used) for at, (mean, used) in enumerate(given)]
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [({}, 2), ({"most_used": 0.4}, 3), ({"most_used": 0.01}, 0), ({"rule": "sparsest"}, 3)],
-)
-def test_the_rules_of_choosing(how, expected):
-    method = Method("m", "M", "FTRLRanker", **how)
-    assert choose(points((0.1, 1), (0.5, 9), (0.5, 8), (0.45, 4)), method, 10).parameters == {"at": expected}
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 10)), min_size=1, max_size=8), st.floats(0, 1))
-def test_nothing_that_is_allowed_is_better_than_the_best(given, most):
-    found = points(*given)
-    chosen = choose(found, Method("m", "M", "FTRLRanker", most_used=most), 10)
-    allowed = [point for point in found if point.size <= most * 10]
-    assert all(point.mean <= chosen.mean for point in allowed)
-    assert not allowed or chosen.size <= most * 10
-
-
 def test_test_parts_choose_nothing(home):
-    split = load_splits_of(home)[0]
+    split = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[0]
     method = Method("m", "M", "FTRLRanker", choose={"l1": (64.0, 4.0)}, choose_on="cross-validation", cv_folds=2)
     rng = np.random.default_rng(1)
-    other = Split(split.name, split.train, split.vali, letor(rng, range(50, 53)))
+    other = FoldTask(split.name, split.train, split.validation, letor(rng, range(50, 53)))
     for how in ("validation", "cross-validation"):
         one, two = (
-            try_all(replace(method, choose_on=how), part, N10, 0, {}, Deadline()).points for part in (split, other)
+            try_grid(replace(method, choose_on=how), part, N10, 0, {}, RunDeadline()).trials for part in (split, other)
         )
-        assert [point.values.tolist() for point in one] == [point.values.tolist() for point in two]
-    assert len(one[0].values) == split.train.n_queries + split.vali.n_queries  # each is left out once
-    assert grid(method) == [{"l1": 64.0}, {"l1": 4.0}]
-
-
-def load_splits_of(home: Path) -> tuple[Split, ...]:
-    return load_splits(Data("Here", ("here",)), home).splits
+        assert [trial.values.tolist() for trial in one] == [trial.values.tolist() for trial in two]
+    assert len(one[0].values) == split.train.n_queries + split.validation.n_queries  # each is left out once
+    assert [trial.setting for trial in one] == [{"l1": 64.0}, {"l1": 4.0}]
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -507,13 +480,14 @@ def load_splits_of(home: Path) -> tuple[Split, ...]:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('kind = "features"', 'kind = "pictures"', "kind is 'pictures'; one of 'features' is needed"),
+        ('reader = "letor-folds"', 'reader = "pictures"', "datasets.here.reader is 'pictures'"),
+        ('choose_on = "cross-validation"', 'choose_on = "training"', "of rows parameters are chosen on 'validation'"),
         ('choose_by = "ndcg10"', 'choose_by = "used"', "choose_by: 'used' is unknown"),
         ('name = "AP"', 'name = "Luck"', "measures.map.name: Measure 'Luck' is not known"),
         ('ranker = "RSRanker"', 'ranker = "Oracle"', r"methods\[2\] \(rs\).ranker: 'Oracle' is unknown"),
         ("choose = { l1 = [0.1, 0.01] }", "choose = { l9 = [1] }", r"methods\[1\] \(proximal\).choose: 'l9'"),
         ("cv_folds = 3", "seeds = 0", "at least 1 seed"),
-        ('worse = ["proximal", "rs"]', 'worse = ["nobody"]', r"claims\[0\].methods: 'nobody' is unknown"),
+        ('worse = ["proximal", "rs"]', 'worse = ["nobody"]', r"claims\[0\]: 'nobody' is unknown"),
         ("at_least = 0.01", "", r"targets\[0\]: give at_least or at_most"),
         ('measures = ["ndcg1", "ndcg10"]', 'measures = ["map"]', "'map' has no cutoff"),
         ('key = "pairs"', 'key = "paired"', "the key 'paired' is there twice"),
@@ -567,21 +541,19 @@ TABLE_4 = {
 
 
 @pytest.fixture(scope="module")
-def paper() -> FeaturePlan:
+def paper() -> Plan:
     assert "minbatsrank" in known_papers()
-    plan = find_plan("minbatsrank")
-    assert isinstance(plan, FeaturePlan)
-    return plan
+    return find_plan("minbatsrank")
 
 
 def test_the_papers_tables_are_typed_right(paper):
     tables = {table.key: table for table in paper.tables}
     for dataset, rows in TABLE_2.items():
-        found = [(row.method, row.printed) for row in tables[f"table-2-{dataset}"].rows]
+        found = [(row.model, row.printed) for row in tables[f"table-2-{dataset}"].rows]
         names = ("ndcg1", "ndcg3", "ndcg5", "ndcg10", "map")
         assert found == [(method, dict(zip(names, numbers, strict=True))) for method, *numbers in rows]
     for key, printed in (("table-3", TABLE_3), ("table-4", TABLE_4)):
-        found = {row.method: row.printed for row in tables[key].rows}
+        found = {row.model: row.printed for row in tables[key].rows}
         assert found == {method: dict(zip(SETS, numbers, strict=True)) for method, numbers in printed.items()}
     rows = {name: tuple(facts.values()) for name, facts in paper.statistics[0].printed.items()}
     assert rows == {
@@ -593,7 +565,7 @@ def test_the_papers_tables_are_typed_right(paper):
 
 
 def test_the_papers_protocol_is_that_of_the_plan(paper):
-    method = paper.method("minbatsrank")
+    method = paper.method_of("minbatsrank")
     assert method.choose == {
         "rate": tuple(2.0**k for k in range(1, -11, -1)),
         "l1": tuple(2.0**k for k in range(15, -3, -1)),
@@ -605,6 +577,6 @@ def test_the_papers_protocol_is_that_of_the_plan(paper):
     assert dict(paper.claims[0].printed) == {"hp2004": 20.0, "np2004": 4.77, "td2004": 18.73, "ohsumed": 3.42}
     printed = dict(zip(("ndcg1", "ndcg3", "ndcg5", "ndcg10", "map"), TABLE_2["ohsumed"][-1][1:], strict=True))
     for key in ("minbatsrank", "ours"):
-        targets = [target for target in paper.targets if target.method == key]
+        targets = [target for target in paper.targets if target.model == key]
         assert {target.measure: target.at_least for target in targets if target.at_least is not None} == printed
         assert {target.measure: target.at_most for target in targets if target.at_most is not None} == {"used": 0.2311}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,11 @@ from support.linked_corpus import write_linked_corpus
 from tercet.cli.main import cli
 from tercet.errors import FormatError
 from tercet.measure import paired_test
-from tercet.repro import Results, find_plan, read_plan
-from tercet.repro.datasets import load_task
-from tercet.repro.learning import Deadline, learn
-from tercet.repro.plan import Data, Fit
-from tercet.repro.verdicts import claim_test, standard_error
+from tercet.repro import PaperResults, find_plan, read_plan
+from tercet.repro.cache import RunDeadline
+from tercet.repro.datasets import load_dataset
+from tercet.repro.plan import Data, Method
+from tercet.repro.term_jobs import learn
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +44,7 @@ venue = "Nowhere 2001"
 
 [quick]
 share = 0.5
+values = 1
 test_preferences = 50
 train_rows = 30
 test_rows = 20
@@ -67,20 +67,20 @@ reader = "kyoto"
 files = ["kyoto-ja-en"]
 compare = false
 
-[[fits]]
+[[methods]]
 key = "tfidf"
 title = "TFIDF"
 datasets = ["wiki"]
 ranker = "CosineRanker"
 
-[[fits]]
+[[methods]]
 key = "qe"
 title = "QE"
 datasets = ["wiki"]
 ranker = "QueryExpansion"
 preferences = 200
 
-[[fits]]
+[[methods]]
 key = "chosen"
 title = "Chosen rate"
 datasets = ["wiki"]
@@ -88,9 +88,10 @@ ranker = "LowRankRanker"
 preferences = 4000
 parameters = { n_components = 4, diagonal = "none" }
 choose = { rate = [1e-6, 0.1] }
+choose_on = "training"
 early_stop = true
 
-[[fits]]
+[[methods]]
 key = "rare"
 title = "Rare"
 datasets = ["wiki"]
@@ -99,13 +100,13 @@ preferences = 2000
 parameters = { n_components = 3 }
 map = { n_frequent = 15, correlated = 2, rare_only = true }
 
-[[fits]]
+[[methods]]
 key = "cfh"
 title = "CFH"
 datasets = ["wiki"]
 blend = ["chosen", "rare"]
 
-[[fits]]
+[[methods]]
 key = "slow"
 title = "Slow"
 datasets = ["wiki"]
@@ -115,16 +116,17 @@ last = true
 seeds = 1
 parameters = { rate = 1.0, schedule = "constant" }
 
-[[fits]]
+[[methods]]
 key = "mates"
 title = "CL-LSI"
 datasets = ["kyoto"]
 ranker = "LSIRanker"
-mates = true
+parallel = true
 map = { block = "ja" }
 choose = { n_components = [2, 3] }
+choose_on = "training"
 
-[[fits]]
+[[methods]]
 key = "ja"
 title = "Japanese"
 datasets = ["kyoto"]
@@ -134,7 +136,7 @@ share = 0.5
 parameters = { n_components = 4, diagonal = "none" }
 map = { block = "ja" }
 
-[[fits]]
+[[methods]]
 key = "both"
 title = "Both"
 datasets = ["kyoto"]
@@ -149,15 +151,17 @@ map = { block = "ja" }
 key = "main"
 title = "links"
 place = "Table 1"
-dataset = "wiki"
+datasets = ["wiki"]
 measures = ["error", "map", "p10"]
+seconds = true
+chosen = true
 rows = [
-  { model = "tfidf", map = 0.3 },
+  { model = "tfidf", printed = { map = 0.3 } },
   { model = "qe" },
   { model = "chosen", title = "another title" },
-  { model = "cfh", error = 0.01 },
+  { model = "cfh", printed = { error = 0.01 } },
   { model = "ja", dataset = "kyoto" },
-  { title = "Impossible", reason = "needs what nobody has", map = 0.9 },
+  { title = "Impossible", reason = "needs what nobody has", printed = { map = 0.9 } },
   { model = "slow" },
 ]
 
@@ -181,7 +185,7 @@ at_least = 0.1
 text = "both help"
 place = "Section 4"
 better = "both"
-worse = "mates"
+worse = ["mates"]
 measures = ["map", "error"]
 datasets = ["kyoto"]
 
@@ -189,7 +193,7 @@ datasets = ["kyoto"]
 text = "slow is best"
 place = "Section 4"
 better = "slow"
-worse = "tfidf"
+worse = ["tfidf"]
 measures = ["p10"]
 datasets = ["wiki"]
 
@@ -198,7 +202,7 @@ key = "walk"
 title = "training and test"
 place = "Figure 2"
 datasets = ["kyoto"]
-fits = ["ja"]
+methods = ["ja"]
 first = 100
 points = 3
 test_preferences = 100
@@ -258,7 +262,8 @@ def test_every_row_has_numbers_or_a_reason(whole):
 
 
 def test_what_the_first_seed_chose_is_given_to_the_second(whole):
-    fits = {(f["fit"], f["seed"]): f for f in json.loads((whole[0] / "results.json").read_text())["fits"]}
+    cells = json.loads((whole[0] / "results.json").read_text())["methods"]
+    fits = {(cell["method"], cell["seed"]): cell for cell in cells}
     assert fits["chosen", 0]["facts"]["chosen"] == {"rate": 0.1}
     assert [one["rate"] for one in fits["chosen", 0]["facts"]["tried"]] == [1e-6, 0.1]
     assert fits["chosen", 1]["facts"]["chosen"] == {}
@@ -294,7 +299,7 @@ def test_a_budget_lists_what_it_cut_and_keeps_none_of_it(home, plan_file, tmp_pa
     result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0.00001")
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found["fits"] == []
+    assert found["methods"] == []
     assert "Wiki, TFIDF, seed 0: left out" in found["cut"]
     assert "Cut by the budget: Wiki, TFIDF, seed 0: left out" in result.output
     assert "The budget of 1e-05 minutes cut" in (tmp_path / "index.html").read_text()
@@ -310,7 +315,7 @@ def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_fil
             (cells / cell.name).write_bytes(cell.read_bytes())
     steps = []
 
-    class OverAtTheFirstStep(Deadline):
+    class OverAtTheFirstStep(RunDeadline):
         @property
         def is_over(self) -> bool:
             return bool(steps)
@@ -319,7 +324,7 @@ def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_fil
             steps.append(event)
             return True
 
-    monkeypatch.setattr("tercet.repro.runner.Deadline", OverAtTheFirstStep)
+    monkeypatch.setattr("tercet.repro.runner.RunDeadline", OverAtTheFirstStep)
     result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "10")
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "results.json").read_text())["cut"] == [
@@ -331,14 +336,14 @@ def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_fil
 
 
 def test_what_is_cut_before_its_first_validation_counts_as_cut(home):
-    task = load_task(wiki(), home)
+    [task] = load_dataset(wiki(), home).tasks
     parameters = {"n_components": 3, "validate_every": 10_000}
-    fit = Fit("x", "x", ("w",), "LowRankRanker", 20_000, early_stop=True)
-    outcome = learn(fit, task, parameters, 0, deadline=Deadline(0.0))
-    assert outcome.learner.n_steps_ == 0  # the start was the best that was validated
-    assert outcome.cut
-    assert not learn(fit, task, parameters, 0).cut
-    assert not learn(Fit("x", "x", ("w",), "CosineRanker"), task, {}, 0, deadline=Deadline(0.0)).cut
+    method = Method("x", "x", "LowRankRanker", preferences=20_000, early_stop=True)
+    fitted = learn(method, task, parameters, 0, deadline=RunDeadline(0.0))
+    assert fitted.ranker.n_steps_ == 0  # the start was the best that was validated
+    assert fitted.cut
+    assert not learn(method, task, parameters, 0).cut
+    assert not learn(Method("x", "x", "CosineRanker"), task, {}, 0, deadline=RunDeadline(0.0)).cut
 
 
 def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
@@ -355,7 +360,7 @@ def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
     ]
     assert "Failed: Wiki, Rare, seed 0: the loss is no longer finite" in result.output
     assert "the loss is no longer finite" in (tmp_path / "out" / "index.html").read_text()
-    assert {fit["fit"] for fit in found["fits"]} == {"tfidf", "qe", "chosen", "slow"}
+    assert {cell["method"] for cell in found["methods"]} == {"tfidf", "qe", "chosen", "slow"}
 
 
 def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
@@ -375,8 +380,17 @@ def test_slow_fits_come_last_and_seeds_one_after_the_other(whole):
     ("old", "new", "message"),
     [
         ('blend = ["chosen", "rare"]', 'blend = ["chosen"]', "(cfh).blend: 1 models; two are needed"),
-        ('blend = ["chosen", "rare"]', 'blend = ["chosen", "slow"]', "'slow' is no model of an earlier fit"),
-        ('blend = ["chosen", "rare"]', 'ranker = "Blend"', "(cfh): a fit has a ranker or blends two models"),
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen", "slow"]', "'slow' is no model of an earlier method"),
+        (
+            'blend = ["chosen", "rare"]',
+            'blend = ["chosen", "rare"]\nranker = "CosineRanker"',
+            "a ranker or blends",
+        ),
+        (
+            'choose_on = "training"\nearly_stop',
+            "early_stop",
+            "links parameters are chosen on 'training'",
+        ),
         ("share = 0.5\nparameters", "share = 0.0\nparameters", "share and choose_share are numbers above 0"),
         ("choose = { rate = [1e-6, 0.1] }", "choose = { rate = [] }", "(chosen).choose: no values of rate"),
         ('reason = "needs what nobody has", ', "", "a row needs a model, or a title and the reason"),
@@ -416,8 +430,8 @@ PRINTED = {
 def test_printed_numbers_are_those_of_the_paper(key):
     [table] = [table for table in find_plan("ssi").tables if table.key == key]
     typed = [tuple(map(float, row.split())) for row in PRINTED[key].split("|")]
-    rows = [row for row in table.rows if row.error is not None]
-    assert [pytest.approx((100 * row.error, row.map, row.p10)) for row in rows] == typed
+    rows = [row.printed for row in table.rows if "error" in row.printed]
+    assert [pytest.approx((100 * row["error"], row["map"], row["p10"])) for row in rows] == typed
 
 
 def test_every_table_and_figure_of_the_paper_is_there():
@@ -428,7 +442,7 @@ def test_every_table_and_figure_of_the_paper_is_there():
     figures = {c.place for c in plan.curves} | {p.place for p in plan.precisions}
     assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
     [eleven] = [table for table in plan.tables if table.key == "table-11"]
-    assert [row.error for row in eleven.rows] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
+    assert [row.printed["error"] for row in eleven.rows] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
 
 
 # -- standard errors -----------------------------------------------------------------------------------------------
@@ -436,18 +450,17 @@ def test_every_table_and_figure_of_the_paper_is_there():
 
 def test_standard_errors_of_the_rank_loss_count_queries_not_tuples(plan_file):
     plan = read_plan(plan_file)
-    results = Results(plan, False, "0")
+    results = PaperResults(plan, False, "0", data={"wiki": {}})
     query = np.repeat(np.arange(20), 50)
     results.tested["wiki", 0] = query
     failing = query < 5  # all tuples of a quarter of the queries
-    cell = {"error": 0.25, "wrong": np.flatnonzero(failing).tolist()}
-    none = {"error": 0.0, "wrong": []}
-    results.fits["wiki", "tfidf"] = [{"models": {"tfidf": cell}}]
-    results.fits["wiki", "slow"] = [{"models": {"slow": none}}]
+    some = {"means": {"error": 0.25}, "by_query": {}, "wrong": np.flatnonzero(failing).tolist()}
+    none = {"means": {"error": 0.0}, "by_query": {}, "wrong": []}
+    results.cells["wiki", "tfidf", 0] = [{"models": {"tfidf": some}}]
+    results.cells["wiki", "slow", 0] = [{"models": {"slow": none}}]
     by_query = np.r_[np.ones(5), np.zeros(15)]
-    assert standard_error(results, "wiki", "tfidf", "error") == pytest.approx(by_query.std(ddof=1) / np.sqrt(20))
-    claim = replace(plan.claims[1], better="slow", worse="tfidf")
-    test = claim_test(results, claim, "wiki", "error")
+    assert results.standard_error("wiki", "tfidf", "error") == pytest.approx(by_query.std(ddof=1) / np.sqrt(20))
+    test = results.paired("wiki", "slow", "tfidf", "error")
     assert test.difference == pytest.approx(-0.25)
     assert test.n == 20
     assert test.low == pytest.approx(paired_test(np.zeros(20), by_query).low)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import tercet.repro.features.jobs
+import tercet.repro.row_jobs
 from support.reproducing import Quiet, results_in, run, run_whole
 from tercet.data import LetorData, query_folds, write_letor
 from tercet.errors import FormatError, InputError
@@ -22,17 +22,14 @@ from tercet.learn.rls import RankRLS, RLSRegressor
 from tercet.measure import paired_test
 from tercet.measure.orders import compare_orders
 from tercet.repro import find_plan, known_papers, read_plan, reproduce
-from tercet.repro.features.choosing import Point, choose, prepared, try_all
-from tercet.repro.features.cost_sheets import power
-from tercet.repro.features.costs import CostJob, peak_bytes
-from tercet.repro.features.data import Split, drawn_rows, rows_of
-from tercet.repro.features.measuring import by_query
-from tercet.repro.features.plan import Cost, CostSeries, Method
+from tercet.repro.cache import RunDeadline
+from tercet.repro.folds import FoldTask, drawn_rows, measure_by_query, rows_of
+from tercet.repro.plan import Cost, CostSeries, Method
 from tercet.repro.readers import ScoredRows, read_parses
-from tercet.repro.running import Deadline
+from tercet.repro.row_jobs import CostJob, peak_bytes, prepared, try_grid
+from tercet.repro.tables import power
 
 PLAN = """
-kind = "features"
 choose_by = "disagreement"
 
 [paper]
@@ -42,7 +39,7 @@ authors = "A. Nobody"
 venue = "Nowhere 2000"
 
 [quick]
-points = 2
+cost_points = 2
 
 [measures.disagreement]
 title = "Disagreement"
@@ -85,6 +82,7 @@ measures = ["disagreement", "seconds"]
 
 [datasets.here]
 title = "Here"
+reader = "letor-folds"
 files = ["here"]
 
 [[methods]]
@@ -123,8 +121,8 @@ place = "Table 1"
 datasets = ["parses"]
 measures = ["disagreement"]
 rows = [
-  { method = "basic", printed = { disagreement = 0.23 } },
-  { method = "sparse", printed = { disagreement = 0.21 } },
+  { model = "basic", printed = { disagreement = 0.23 } },
+  { model = "sparse", printed = { disagreement = 0.21 } },
 ]
 
 [[tables]]
@@ -134,7 +132,7 @@ place = "Table 1"
 datasets = ["here"]
 measures = ["disagreement", "misordered", "ndcg10", "seconds", "megabytes"]
 chosen = true
-rows = [{ method = "basic" }, { method = "sparse" }, { method = "rls" }]
+rows = [{ model = "basic" }, { model = "sparse" }, { model = "rls" }]
 
 [[claims]]
 text = "Sparse wins"
@@ -149,7 +147,7 @@ key = "paired"
 title = "All pairs"
 dataset = "here"
 measures = ["disagreement"]
-methods = ["basic", "sparse", "rls"]
+models = ["basic", "sparse", "rls"]
 test = "wilcoxon"
 
 [[growths]]
@@ -157,7 +155,7 @@ key = "growth"
 title = "Growth"
 dataset = "here"
 measure = "misordered"
-series = [{ title = "basic", methods = ["basic", "rls"] }, { title = "sparse", methods = ["sparse"] }]
+series = [{ title = "basic", models = ["basic", "rls"] }, { title = "sparse", models = ["sparse"] }]
 
 [[costs]]
 key = "cost"
@@ -248,25 +246,25 @@ def test_our_numbers_are_those_of_a_ranker_that_is_chosen_and_fitted_by_hand(who
         for cell in results_in(whole[0])["methods"]
         if (cell["dataset"], cell["method"], cell["seed"], cell["fold"]) == ("here", "sparse", 1, fold.name)
     )
-    assert cell["chosen"] == best[1]
+    assert cell["facts"]["chosen"] == best[1]
     expected = compare_orders(kept.predict(fold.test.X), fold.test.y, fold.test.qid)
-    assert cell["values"]["disagreement"] == pytest.approx(expected.disagreement.tolist())
-    assert cell["values"]["misordered"] == pytest.approx((1 - expected.concordance).tolist())
-    assert (cell["n_rows"], cell["n_drawn"]) == (len(fold.train), 15)
-    assert cell["own"]["megabytes"] > 0
+    assert cell["by_query"]["sparse"]["disagreement"] == pytest.approx(expected.disagreement.tolist())
+    assert cell["by_query"]["sparse"]["misordered"] == pytest.approx((1 - expected.concordance).tolist())
+    assert (cell["facts"]["n_rows"], cell["facts"]["n_drawn"]) == (len(fold.train), 15)
+    assert cell["models"]["sparse"]["megabytes"] > 0
 
 
 def test_the_basic_form_knows_the_drawn_rows_only(whole):
     cells = [cell for cell in results_in(whole[0])["methods"] if cell["method"] == "basic"]
-    assert {(cell["dataset"], cell["n_rows"]) for cell in cells} == {("here", 15), ("parses", 18)}
-    assert all(cell["n_drawn"] == cell["n_rows"] for cell in cells)
+    assert {(cell["dataset"], cell["facts"]["n_rows"]) for cell in cells} == {("here", 15), ("parses", 18)}
+    assert all(cell["facts"]["n_drawn"] == cell["facts"]["n_rows"] for cell in cells)
 
 
 def test_measures_are_those_that_the_grades_allow(whole):
     found = results_in(whole[0])
     parses = [cell for cell in found["methods"] if cell["dataset"] == "parses"]
-    assert all(set(cell["values"]) == {"disagreement"} for cell in parses)
-    assert all(len(cell["values"]["disagreement"]) == 6 for cell in parses)
+    assert all(set(values) == {"disagreement"} for cell in parses for values in cell["by_query"].values())
+    assert all(len(values["disagreement"]) == 6 for cell in parses for values in cell["by_query"].values())
     claims = [(record["dataset"], record["measure"]) for record in found["tables"]["orderings"]]
     assert claims == [("parses", "disagreement"), ("here", "disagreement"), ("here", "ndcg10")]
 
@@ -285,7 +283,9 @@ def test_tests_are_wilcoxons_over_queries_with_seeds_taken_together(whole):
     by_method = {}
     for method in ("basic", "sparse"):
         cells = [cell for cell in found["methods"] if (cell["dataset"], cell["method"]) == ("here", method)]
-        runs = [[v for cell in cells if cell["seed"] == s for v in cell["values"]["disagreement"]] for s in (0, 1)]
+        runs = [
+            [v for cell in cells if cell["seed"] == s for v in cell["by_query"][method]["disagreement"]] for s in (0, 1)
+        ]
         by_method[method] = np.mean(runs, axis=0)
     expected = paired_test(by_method["basic"], by_method["sparse"], "wilcoxon")
     assert record["p"] == pytest.approx(expected.p_value)
@@ -311,7 +311,7 @@ def test_costs_have_every_point_and_their_powers(whole):
 @pytest.mark.slow
 def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
     before = results_in(whole[0])
-    monkeypatch.setattr(tercet.repro.features.jobs, "try_all", None)
+    monkeypatch.setattr(tercet.repro.row_jobs, "try_grid", None)
     again = run(plan_file, "--data-home", home, "-o", whole[0])
     assert again.exit_code == 0, again.output
     assert again.output.count(": kept") == N_CELLS
@@ -371,41 +371,35 @@ def test_a_path_gives_what_fits_one_by_one_give(ranker, has_vali):
         "m",
         "M",
         ranker.__name__,
-        {"kernel": "gaussian"},
-        {"l2": (10.0, 0.1), "gamma": (0.1, 2.0)},
+        parameters={"kernel": "gaussian"},
+        choose={"l2": (10.0, 0.1), "gamma": (0.1, 2.0)},
         per_query=4,
         drawn_as="basis",
         cv_folds=3,
     )
-    tried = try_all(
-        method, Split("s", train, vali if has_vali else None, test), "disagreement", 0, method.parameters, Deadline()
-    )
+    fold = FoldTask("s", train, vali if has_vali else None, test)
+    tried = try_grid(method, fold, "disagreement", 0, method.parameters, RunDeadline())
     folds = query_folds(train.qid, 3, 0)
     parts = [(train, vali)] if has_vali else [(rows_of(train, a), rows_of(train, b)) for a, b in folds]
-    assert [point.parameters for point in tried.points] == [
+    assert [trial.setting for trial in tried.trials] == [
         {"gamma": gamma, "l2": l2} for gamma in (0.1, 2.0) for l2 in (10.0, 0.1)
     ]
     assert tried.crossed != has_vali
-    for point in tried.points:
+    for trial in tried.trials:
         values = []
         for learn_from, measured_on in parts:
             basis = drawn_rows(learn_from, 4, 0)
-            fitted = ranker(kernel="gaussian", n_basis=basis, **point.parameters)
+            fitted = ranker(kernel="gaussian", n_basis=basis, **trial.setting)
             fitted.fit(learn_from.X, learn_from.y, qid=learn_from.qid)
-            values += by_query(fitted.predict(measured_on.X), measured_on, ["disagreement"])["disagreement"].tolist()
-        assert point.values == pytest.approx(values)
-
-
-def test_the_least_error_is_chosen_the_earlier_of_equals():
-    method = Method("m", "M", "RankRLS")
-    points = [Point({"at": at}, np.array([mean, mean]), None) for at, mean in enumerate((0.4, 0.2, 0.2, 0.3))]
-    assert choose(points, method, 5, higher_is_better=False).parameters == {"at": 1}
-    assert choose(points, method, 5).parameters == {"at": 0}
+            values += measure_by_query(fitted.predict(measured_on.X), measured_on, ["disagreement"])[
+                "disagreement"
+            ].tolist()
+        assert trial.values == pytest.approx(values)
 
 
 def test_pairs_are_counted_for_every_query_in_its_place():
     rows = ScoredRows(np.zeros((6, 1)), [1.0, 0.5, 0.7, 0.1, 0.1, 0.2], ["a", "a", "alone", "tied", "tied", "tied"])
-    found = by_query(np.array([0.0, 1.0, 5.0, 1.0, 2.0, 3.0]), rows, ["misordered", "disagreement", "seconds"])
+    found = measure_by_query(np.array([0.0, 1.0, 5.0, 1.0, 2.0, 3.0]), rows, ["misordered", "disagreement", "seconds"])
     assert list(found) == ["misordered", "disagreement"]
     assert found["disagreement"].tolist() == pytest.approx([1.0, 0.0, 1 / 6])
     assert found["misordered"].tolist() == [1.0, 0.0, 0.0]
@@ -517,7 +511,7 @@ def test_rows_that_do_not_fit_together_are_refused():
             'key = "rls"\ntitle = "R"\nranker = "Luck"',
             "Luck",
         ),
-        ('methods = ["basic", "rls"] }', 'methods = ["nobody"] }', r"growths\[0\].methods: 'nobody'"),
+        ('models = ["basic", "rls"] }', 'models = ["nobody"] }', r"growths\[0\].series: 'nobody'"),
         ("rows = [20, 40, 80]", "rows = [40, 20]", "needs two rising numbers"),
         ("rows = [40, 80, 160], n_basis = [10]", "rows = [40, 80], n_basis = [50]", "larger n_basis than rows"),
         ("rows = [160]", "rows = [80, 160]", "one of them must be one number"),
@@ -544,7 +538,7 @@ def paper():
 
 def test_the_printed_numbers_are_the_papers(paper):
     table = next(table for table in paper.tables if table.key == "table-1")
-    printed = {row.method: row.printed["disagreement"] for row in table.rows if row.printed}
+    printed = {row.model: row.printed["disagreement"] for row in table.rows if row.printed}
     assert printed == {"rls": 0.27, "sparse-rls": 0.24, "rankrls": 0.23, "sparse-rankrls": 0.21}
     assert not any(data.compare for data in paper.datasets.values())
 
@@ -552,7 +546,7 @@ def test_the_printed_numbers_are_the_papers(paper):
 def test_the_papers_protocol_is_that_of_the_plan(paper):
     for kind in ("rls", "rankrls"):
         for size in ("", "-2", "-4", "-8", "-16"):
-            basic, sparse_form = paper.method(f"{kind}{size}"), paper.method(f"sparse-{kind}{size}")
+            basic, sparse_form = paper.method_of(f"{kind}{size}"), paper.method_of(f"sparse-{kind}{size}")
             # The basis vectors of the sparse methods are the training examples of the others; all else is the same.
             same = {"key": "", "title": "", "drawn_as": "examples"}
             assert replace(basic, **same) == replace(sparse_form, **same)

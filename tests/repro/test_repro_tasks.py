@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from support.linked_corpus import N, write_linked_corpus
 from support.random_data import random_texts
-from tercet.repro.datasets import load_task
-from tercet.repro.learners import Blend
-from tercet.repro.learning import learn
+from tercet.repro.datasets import load_dataset
 from tercet.repro.links import LinkTask, split_links
-from tercet.repro.plan import Data, Fit, Map
-from tercet.repro.tasks import Scorer
+from tercet.repro.plan import Data, Map, Method
+from tercet.repro.tasks import WeightedMatch
+from tercet.repro.term_jobs import learn
 from tercet.weights import Identity, Weights
 
 
@@ -27,6 +26,12 @@ def home(tmp_path_factory) -> Path:
 
 def wiki(**settings) -> Data:
     return Data("W", "wikispeedia", ("wikispeedia",), **settings)
+
+
+def load_task(data: Data, home: Path) -> LinkTask:
+    [task] = load_dataset(data, home).tasks
+    assert isinstance(task, LinkTask)
+    return task
 
 
 # -- tasks ---------------------------------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ def test_measures_are_those_of_a_ranking_without_what_is_known(seed):
     task = made_task(seed)
     weights = Weights([Identity(n_terms=9)])
     prefs = task.test(500, 1)
-    found = task.measure(Scorer(weights), prefs)
+    found = task.measure(WeightedMatch(weights), prefs)
     scores = (task.Q @ task.D.T).toarray().astype(float)
     known = {tuple(link) for link in [*task.train_links.tolist(), *task.validation_links.tolist()]}
     wanted = {tuple(link) for link in task.test_links.tolist()}
@@ -59,12 +64,12 @@ def test_measures_are_those_of_a_ranking_without_what_is_known(seed):
         at = np.flatnonzero(relevant) + 1
         precisions.append(np.mean(np.arange(1, len(at) + 1) / at))
         tens.append(sum(relevant[:10]) / 10)
-    np.testing.assert_allclose(found["average_precision"], precisions)
-    np.testing.assert_allclose(found["precision_at_10"], tens)
+    np.testing.assert_allclose(found.by_query["map"], precisions)
+    np.testing.assert_allclose(found.by_query["p10"], tens)
     rows = np.array(tested)[prefs.query]
     margin = scores[rows, prefs.better] - scores[rows, prefs.worse]
-    assert found["wrong"] == np.flatnonzero(margin <= 1e-12).tolist()
-    assert np.flatnonzero(task.wrong(Scorer(weights), prefs)).tolist() == found["wrong"]
+    assert found.wrong == np.flatnonzero(margin <= 1e-12).tolist()
+    assert np.flatnonzero(task.wrong(WeightedMatch(weights), prefs)).tolist() == found.wrong
     for q, better, worse in zip(rows.tolist(), prefs.better.tolist(), prefs.worse.tolist(), strict=True):
         assert (q, better) in wanted
         assert (q, worse) not in wanted | known
@@ -104,8 +109,8 @@ def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(home):
     prefs = task.train(2000, 0)
     assert max(prefs.query.max(), prefs.better.max(), prefs.worse.max()) < first
     assert task._test.D.shape[0] == task.D.shape[0] - first
-    found = task.measure(Scorer(Weights([Identity(n_terms=task.D.shape[1])])), task.test(100, 0))
-    assert found["map"] > 0.5
+    found = task.measure(WeightedMatch(Weights([Identity(n_terms=task.D.shape[1])])), task.test(100, 0))
+    assert found.means["map"] > 0.5
 
 
 def test_links_to_years_are_left_out(home):
@@ -115,7 +120,7 @@ def test_links_to_years_are_left_out(home):
 
 
 def test_keyword_queries_have_words_of_their_article(home):
-    task = load_task(wiki(query_words=3, draws=4), home)
+    task = load_task(wiki(query_words=3, query_draws=4), home)
     assert task.Q.shape[0] == 4 * N
     assert (np.diff(task.Q.indptr) == 3).all()
     for row in range(task.Q.shape[0]):
@@ -135,12 +140,12 @@ def test_documents_can_be_cut(home):
 
 def test_a_fit_on_some_words_scores_as_if_there_were_no_others(home):
     task = load_task(wiki(), home)
-    fit = Fit("x", "x", ("w",), "LowRankRanker", 200, map=Map(n_frequent=20))
-    outcome = learn(fit, task, {"n_components": 3}, 0)
+    method = Method("x", "x", "LowRankRanker", preferences=200, map=Map(n_frequent=20))
+    fitted = learn(method, task, {"n_components": 3}, 0)
     frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
     kept = np.sort(np.argsort(-frequency, kind="stable")[:20])
-    lifted = outcome.scorer(fit.all_models()[0]).weights
-    inside = outcome.learner.weights_.score(task.Q[:, kept], task.D[:, kept])
+    lifted = fitted.match(method.all_models()[0]).weights
+    inside = fitted.ranker.weights_.score(task.Q[:, kept], task.D[:, kept])
     np.testing.assert_allclose(lifted.score(task.Q, task.D), inside, atol=1e-6)
 
 
@@ -156,7 +161,7 @@ def test_correlated_words_replace_the_rare_ones(home):
 
 
 def test_two_word_terms_are_a_block_beside_the_words(home):
-    task = load_task(wiki(two_word_terms=True), home)
+    task = load_task(wiki(bigrams=True), home)
     words, pairs = task.doc_blocks["words"], task.doc_blocks["pairs"]
     assert all(" " not in word for word in task.words[words])
     assert all(" " in word for word in task.words[pairs])
@@ -176,8 +181,8 @@ def test_two_languages(home):
     scores = english.lift(Weights([Identity(n_terms=task.D.shape[1])])).score(task.Q, task.D)
     np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
     tested = {int(name) for name in task._test.qids}
-    assert not tested & set(task.mates().tolist())
-    mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="mates"), home)
+    assert not tested & set(task.parallel().tolist())
+    mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), home)
     every = np.concatenate([mates.train_links, mates.validation_links, mates.test_links])
     assert (every[:, 0] == every[:, 1]).all()
     assert len(every) == N
@@ -192,7 +197,12 @@ def test_a_blend_is_the_best_amount_on_validation(home):
     from tercet.weights import LowRank
 
     bad = Weights([LowRank(query_factors=noise, doc_factors=noise[::-1].copy())])
-    assert Blend().fit(good, bad, task.validation).amount_ < 0.2
-    blend = Blend().fit(bad, good, task.validation)
+    models = {"good": good, "bad": bad}
+
+    def blended(*keys: str):
+        return learn(Method("x", "x", blend=keys), task, {}, 0, component=models.__getitem__).ranker
+
+    assert blended("good", "bad").amount_ < 0.2
+    blend = blended("bad", "good")
     assert task.validation(blend.weights_) >= max(task.validation(good) - 0.05, task.validation(bad))
-    assert Blend().fit(good, good, task.validation).amount_ == 0.0
+    assert blended("good", "good").amount_ == 0.0

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from tercet.cli.inputs import FOLDER, NEW
+from tercet.report.table import Cell, Table
 from tercet.repro import find_plan, reproduce, write_results
-from tercet.repro.sheet import Cell, Sheet
 
 _TONES = {"good": "green", "bad": "red", "plain": ""}
 
@@ -55,9 +55,9 @@ def repro(
             fresh=fresh,
             budget=budget,
         )
-    sheets, lacking = write_results(results, folder)
-    for sheet in sheets:
-        _print_sheet(console, sheet)
+    tables, lacking = write_results(results, folder)
+    for table in tables:
+        _print_table(console, table)
     for line in results.failed:
         console.print(f"Failed: {line}", markup=False)
     for line in results.cut:
@@ -108,18 +108,18 @@ class _Lines:
         self._bar.advance(self._task, 1)
 
 
-def _print_sheet(console: Console, sheet: Sheet) -> None:
-    if not sheet.has_numbers:
-        console.print(f"\n{sheet.title}. {' '.join(sheet.notes)}", markup=False)
+def _print_table(console: Console, table: Table) -> None:
+    if not table.has_numbers:
+        console.print(f"\n{table.title}. {' '.join(table.notes)}", markup=False)
         return
-    table = Table(title=sheet.title, title_justify="left", title_style="bold", show_lines=False)
-    for name in sheet.head:
-        table.add_column(name, overflow="fold")
-    for row in sheet.rows:
-        table.add_row(*(_shown(cell, first=at == 0) for at, cell in enumerate(row)))
+    shown = RichTable(title=table.title, title_justify="left", title_style="bold", show_lines=False)
+    for name in table.head:
+        shown.add_column(name, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(_shown(cell, first=column == 0) for column, cell in enumerate(row)))
     console.print()
-    console.print(table)
-    for note in sheet.notes:
+    console.print(shown)
+    for note in table.notes:
         console.print(note, markup=False)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-_VOID = frozenset({"meta", "br"})
+_VOID = frozenset({"meta", "br", "img"})
 _DRAWN = frozenset({"circle", "line", "path"})  # of SVG, which closes what is empty
 # XML's rule, which HTML readers follow too; anything else would be shown as a box, or end the page.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -51,10 +51,13 @@ def element(kind: str, /, *children: object, **attributes: object) -> Html:
     return Html(f"<{kind}{written}>{inside}</{kind}>")
 
 
-def page(title: str, style: str, *body: object) -> str:
-    """A whole document. Its policy allows this one style sheet and nothing else: no script, no request."""
+def page(title: str, style: str, *body: object, images: bool = False) -> str:
+    """A whole document. Its policy allows this one style sheet and nothing else: no script, no request.
+
+    With ``images`` also pictures that are inside the page, as ``data:`` addresses.
+    """
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'"
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'" + ("; img-src data:" if images else "")
     head = element(
         "head",
         element("meta", charset="utf-8"),

@@ -71,6 +71,8 @@ td.query { min-width: 12rem; overflow-wrap: anywhere; }
   border-bottom: 1px solid var(--line); }
 .facts dt { color: var(--soft); } .facts dd { margin: 0; text-align: right; overflow-wrap: break-word;
   font-variant-numeric: tabular-nums; }
+.warning { border: 1px solid var(--bad); color: var(--bad); padding: .5rem .8rem; border-radius: 6px; }
+small.source { font-style: italic; } img { display: block; max-width: 100%; height: auto; background: #ffffff; }
 code { font: .9em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 footer { margin-top: 3.5rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .9rem; }
 @media (max-width: 40rem) { main { padding: 1.8rem 1rem 3rem; } h1 { font-size: 1.6rem; } h2 { margin-top: 2.4rem; }

@@ -1,17 +1,14 @@
-"""The papers' tables and figures as data files, and the runners that reproduce them."""
+"""The papers' tables and figures as data files, and the runner that reproduces them."""
 
-from tercet.repro.features.plan import FeaturePlan
-from tercet.repro.features.runner import FeatureResults
-from tercet.repro.kinds import reproduce, write_results
+from tercet.repro.check import find_plan, known_papers, read_plan
+from tercet.repro.page import write_results
 from tercet.repro.plan import Plan
-from tercet.repro.reading import find_plan, known_papers, read_plan
-from tercet.repro.runner import Results
+from tercet.repro.results import PaperResults
+from tercet.repro.runner import reproduce
 
 __all__ = [
-    "FeaturePlan",
-    "FeatureResults",
+    "PaperResults",
     "Plan",
-    "Results",
     "find_plan",
     "known_papers",
     "read_plan",

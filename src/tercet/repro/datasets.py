@@ -2,16 +2,272 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from tercet.repro import classes, linked
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data import read_20newsgroups, read_letor_folds, read_svmlight
+from tercet.errors import InputError, MissingExtraError
+from tercet.repro.folds import FoldTask, folds_digest, folds_statistics
+from tercet.repro.links import Links, LinkTask, split_links
 from tercet.repro.plan import Data, Quick
-from tercet.repro.tasks import Task
+from tercet.repro.readers import read_kyoto, read_mnist, read_parses, read_wikispeedia
+from tercet.repro.tasks import ClassTask, PaperTask
+from tercet.text import Analyser, Vectoriser, find_mentions
+
+_MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
+_FEW = 10  # mentions are never too many
+_SEED = 0  # of keyword queries and of the order of documents
+_YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothing of what an article is about
 
 
-def load_task(data: Data, home: Path, quick: Quick | None = None) -> Task:
+class MissingDataError(InputError):
+    """A file of a data set is not there; says which."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """The tasks of a data set, one for each fold, and what is said of all of them."""
+
+    tasks: tuple[PaperTask, ...]
+    digest: str
+    statistics: dict[str, int]
+
+    def known(self) -> dict[str, Any]:
+        """What results say of it; queries are named where they have names."""
+        facts: dict[str, Any] = {"digest": self.digest, "statistics": self.statistics}
+        folds = [task for task in self.tasks if isinstance(task, FoldTask)]
+        if folds:
+            facts["splits"] = [fold.name for fold in folds]
+            facts["queries"] = [query for fold in folds for query in fold.test.qids.tolist()]
+        return facts
+
+
+def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
     """Read and prepare a data set; a missing file is a MissingDataError. Takes seconds."""
-    if data.reader in classes.READERS:
-        task = classes.READERS[data.reader](data, home)
-        return task if quick is None else task.cut(quick.train_rows, quick.test_rows)
-    return linked.READERS[data.reader](data, home, None if quick is None else quick.train_rows)
+    if data.task == "rows":
+        folds = _read_folds(data, home)[: None if quick is None else quick.folds]
+        return DataSet(folds, folds_digest(folds), folds_statistics(folds))
+    task: ClassTask | LinkTask
+    if data.task == "classes":
+        task = _class_task(data, home)
+        task = task if quick is None else task.cut(quick.train_rows, quick.test_rows)
+    else:
+        task = _link_task(data, home, None if quick is None else quick.train_rows)
+    return DataSet((task,), task.digest(), task.statistics())
+
+
+def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> list[Path]:
+    """The files that are there: all of them, or at least one."""
+    paths = [home / name for name in names]
+    there = [path for path in paths if path.exists()]
+    if len(there) == len(paths) or (there and one_is_enough):
+        return there
+    missing = [str(path) for path in paths if not path.exists()]
+    raise MissingDataError(f"looked for {(' and ' if one_is_enough else ', ').join(missing)}: not there")
+
+
+# -- LETOR rows -------------------------------------------------------------------------------------------------------
+
+
+def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
+    """The first place that is there; when there is none, a MissingDataError names them all."""
+    holds = {"letor-folds": _holds_folds, "parses": _holds_parses}[data.reader]
+    there = [home / name for name in data.files if holds(home / name)]
+    if not there:
+        raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
+    if data.reader == "parses":
+        train, test = read_parses(there[0])
+        return (FoldTask("train-test", train, None, test),)
+    folds = read_letor_folds(there[0], comments=False)
+    return tuple(FoldTask(fold.name, fold.train, fold.vali, fold.test) for fold in folds)
+
+
+def _holds_folds(path: Path) -> bool:
+    """Whether there is a file here, or a folder of folds and not one of something else."""
+    return path.is_file() or (path.is_dir() and any(path.glob("Fold[0-9]*")))
+
+
+def _holds_parses(path: Path) -> bool:
+    return (path / "rank_train.features").is_file()
+
+
+# -- rows with classes ------------------------------------------------------------------------------------------------
+
+
+def _class_task(data: Data, home: Path) -> ClassTask:
+    if data.reader == "20newsgroups":
+        return _newsgroups(data, home)
+    if data.reader == "mnist":
+        [folder] = _files(home, data.files)
+        X, y, X_test, y_test = read_mnist(folder)
+        return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test)
+    train, test = (read_svmlight(path, data.n_features) for path in _files(home, data.files))
+    columns = None
+    if data.max_features is not None:
+        frequency = np.bincount(train.X.indices, minlength=train.X.shape[1])
+        columns = np.sort(np.argsort(-frequency, kind="stable")[: data.max_features])
+    return ClassTask(_finished(train.X, data, columns), train.y, _finished(test.X, data, columns), test.y)
+
+
+def _newsgroups(data: Data, home: Path) -> ClassTask:
+    [path, *_] = _files(home, data.files, one_is_enough=True)
+    train, test = read_20newsgroups(path.parent if path.is_dir() else path)
+    vectoriser = _vectoriser(data, Analyser(stop_words=data.stop_words))
+    X = sparse.csr_array(vectoriser.fit_transform_docs(train.texts))
+    X_test = sparse.csr_array(vectoriser.transform_docs(test.texts))
+    return ClassTask(X, np.array(train.labels), X_test, np.array(test.labels), vectoriser.words_)
+
+
+def _vectoriser(data: Data, analyser: Analyser) -> Vectoriser:
+    return Vectoriser(analyser=analyser, max_features=data.max_features, sublinear_tf=data.sublinear_tf)
+
+
+def _finished(X: Any, data: Data, columns: NDArray[Any] | None = None) -> sparse.csr_array:
+    rows = sparse.csr_array(X if columns is None else X[:, columns]).astype(np.float32)
+    return unit_rows(rows) if data.unit_length else rows
+
+
+def unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
+    """Each row scaled to length 1; empty ones stay so."""
+    length = np.sqrt(np.asarray(rows.astype(np.float64).power(2).sum(axis=1)).ravel())
+    scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+    scaled = rows.copy()
+    scaled.data = (rows.data * np.repeat(scale, np.diff(rows.indptr))).astype(np.float32)
+    return scaled
+
+
+# -- queries with links -----------------------------------------------------------------------------------------------
+
+# Several data sets of a plan are made of the same files.
+_wikispeedia_articles = lru_cache(maxsize=1)(read_wikispeedia)
+_kyoto_articles = lru_cache(maxsize=1)(read_kyoto)
+
+
+def _link_task(data: Data, home: Path, most: int | None) -> LinkTask:
+    [path] = _files(home, data.files)
+    if data.reader == "wikispeedia":
+        return _wikispeedia(data, path, most)
+    return _kyoto(data, path, most)
+
+
+def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
+    """Articles and hyperlinks."""
+    articles = _wikispeedia_articles(path)
+    is_year = np.array([bool(_YEAR.fullmatch(name)) for name in articles.ids])
+    links = articles.links[~is_year[articles.links[:, 1]]]
+    order = _order(len(articles.texts), data, most)
+    texts, links = [articles.texts[row] for row in order], _renumbered(links, order)
+    analyser = Analyser(stop_words=data.stop_words)
+    shown = texts if data.doc_words is None else [_beginning(text, analyser, data.doc_words) for text in texts]
+    vectoriser = _vectoriser(data, analyser)
+    # Where documents are cut, the words of whole articles still have columns: queries use them.
+    Q = sparse.csr_array(vectoriser.fit_transform_docs(texts))
+    D = Q if shown is texts else sparse.csr_array(vectoriser.transform_docs(shown))
+    words, blocks = vectoriser.words_, {}
+    if data.bigrams:
+        pairs = Vectoriser(
+            analyser=Analyser(stop_words=data.stop_words, ngrams=(2, 2)), sublinear_tf=data.sublinear_tf, min_df=2
+        )
+        beside = sparse.csr_array(pairs.fit_transform_docs(texts))
+        blocks = {"words": slice(0, D.shape[1]), "pairs": slice(D.shape[1], D.shape[1] + beside.shape[1])}
+        Q = D = sparse.csr_array(sparse.hstack([D, beside], format="csr"))
+        words = [*words, *pairs.words_]
+    if data.query_words is not None:
+        Q = _keywords(Q, vectoriser.idf_, data.query_words, data.query_draws)
+    return _split_task(data, Q, D, links, words, query_blocks=blocks, doc_blocks=blocks)
+
+
+def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
+    """Japanese articles, and English ones that they mention or are translated to."""
+    articles = _kyoto_articles(path)
+    if data.relevant == "translation":
+        links = np.repeat(np.arange(len(articles), dtype=np.int64)[:, None], 2, axis=1)
+    else:
+        links = find_mentions(articles.texts_en, articles.titles_en)
+        n_mentions = np.bincount(links[:, 1], minlength=len(articles))
+        links = links[n_mentions[links[:, 1]] <= max(_FEW, _MOST_MENTIONED * len(articles))]
+    order = _order(len(articles), data, most)
+    links = _renumbered(links, order)
+    japanese, english = ([texts[row] for row in order] for texts in (articles.texts_ja, articles.texts_en))
+    blocks: dict[str, slice] = {}
+    sides: list[sparse.csr_array] = []
+    words: list[str] = []
+    for name, texts, analyser in (
+        ("ja", japanese, japanese_analyser()),
+        ("en", english, Analyser(stop_words=data.stop_words)),
+    ):
+        vectoriser = _vectoriser(data, analyser)
+        sides.append(sparse.csr_array(vectoriser.fit_transform_docs(texts)))
+        blocks[name] = slice(len(words), len(words) + sides[-1].shape[1])
+        words += vectoriser.words_
+    Q = sparse.csr_array(sparse.hstack(sides, format="csr"))
+    return _split_task(data, Q, sides[1], links, words, query_blocks=blocks, doc_blocks={})
+
+
+def japanese_analyser() -> Analyser:
+    """Words where the extra ``ja`` is installed, else pairs of characters."""
+    try:
+        return Analyser(cut="japanese")
+    except MissingExtraError:
+        return Analyser(cut="characters")
+
+
+def _split_task(
+    data: Data, Q: sparse.csr_array, D: sparse.csr_array, links: Links, words: list[str], **blocks: Any
+) -> LinkTask:
+    train, validation, test, first_test = split_links(links, by=data.split, n_articles=D.shape[0])
+    return LinkTask(
+        Q,
+        D,
+        n_articles=D.shape[0],
+        train_links=train,
+        validation_links=validation,
+        test_links=test,
+        hides_itself=data.relevant == "links",
+        test_queries=data.test_queries,
+        validation_queries=data.validation_queries,
+        first_test_doc=first_test,
+        words=words,
+        **blocks,
+    )
+
+
+def _order(n: int, data: Data, most: int | None) -> Sequence[int]:
+    """All articles in the order of the file; in a random one where some are left out or set aside by their number."""
+    if most is None and data.split == "links":
+        return range(n)
+    return np.random.default_rng(_SEED).permutation(n)[:most].tolist()
+
+
+def _renumbered(links: Links, order: Sequence[int]) -> Links:
+    """Links between the articles of this order, by their numbers in it."""
+    number = np.full(max(int(links.max(initial=-1)), max(order)) + 1, -1)
+    number[np.asarray(order)] = np.arange(len(order))
+    renumbered = number[links]
+    return np.asarray(renumbered[(renumbered >= 0).all(axis=1)], dtype=np.int64)
+
+
+def _beginning(text: str, analyser: Analyser, n_words: int) -> str:
+    return " ".join(analyser(text)[:n_words])
+
+
+def _keywords(Q: sparse.csr_array, idf: Any, n_words: int, draws: int) -> sparse.csr_array:
+    """Queries of some of a document's words, all alike, in unit length; each further draw is a block of rows below."""
+    rng = np.random.default_rng(_SEED)
+    rows, columns = [], []
+    for draw in range(draws):
+        for article in range(Q.shape[0]):
+            terms = Q.indices[Q.indptr[article] : Q.indptr[article + 1]]
+            chosen = rng.choice(terms, min(n_words, terms.size), replace=False)
+            rows += [draw * Q.shape[0] + article] * chosen.size
+            columns += chosen.tolist()
+    values = np.asarray(idf)[columns].astype(np.float32)
+    return unit_rows(sparse.csr_array((values, (rows, columns)), shape=(draws * Q.shape[0], Q.shape[1])))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
 from tercet.measure import HeldOutQueries, parse_measure
 from tercet.repro.plan import Map
-from tercet.repro.tasks import TEST_SEED, Scorer, Task, WordMap, digest_of, wrong_preferences
+from tercet.repro.tasks import TEST_SEED, Measured, PreferenceTask, WeightedMatch, WordMap, digest_of, wrong_preferences
 from tercet.text import CorrelatedWords
 
 TEST_SHARE, VALIDATION_SHARE = 0.3, 0.1  # of all links, and of those that are left
@@ -27,7 +26,7 @@ Links = NDArray[np.int64]  # (n, 2): article that links, document linked to
 
 
 @dataclass(frozen=True, eq=False)
-class LinkTask(Task):
+class LinkTask(PreferenceTask):
     """Articles that link to documents; row a of Q is the query of article a, and so are rows a + n, a + 2 n, …
 
     ``hides_itself``: document a is the article itself, or its translation, and is no answer for it.
@@ -97,8 +96,8 @@ class LinkTask(Task):
         grades, hidden = self._test.grades, self._test.hidden
         assert hidden is not None
         relevant = grades.tocoo()
-        at = rng.integers(0, relevant.nnz, n)
-        query, better = relevant.row[at], relevant.col[at]
+        drawn = rng.integers(0, relevant.nnz, n)
+        query, better = relevant.row[drawn], relevant.col[drawn]
         known = (grades + hidden.astype(grades.dtype)).tocsr()
         n_docs = known.shape[1]
         keys = np.sort(known.tocoo().row.astype(np.int64) * n_docs + known.tocoo().col)
@@ -106,12 +105,12 @@ class LinkTask(Task):
         left = np.arange(n)
         while left.size:
             worse[left] = rng.integers(0, n_docs, left.size)
-            wanted = query[left].astype(np.int64) * n_docs + worse[left]
-            place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-            left = left[keys[place] == wanted]
+            pairs = query[left].astype(np.int64) * n_docs + worse[left]
+            nearest = np.minimum(np.searchsorted(keys, pairs), keys.size - 1)
+            left = left[keys[nearest] == pairs]
         return Preferences(query, better, worse)
 
-    def mates(self) -> NDArray[np.int64]:
+    def parallel(self) -> NDArray[np.int64]:
         """All articles but those of test queries, whose translations count as unknown."""
         tested = np.array([int(name) for name in self._test.qids])
         return np.setdiff1d(np.arange(self.n_articles), tested)
@@ -155,27 +154,22 @@ class LinkTask(Task):
             measure=_MEASURES[0],
         )
 
-    def measure(self, scorer: Scorer, prefs: Preferences) -> dict[str, Any]:
+    def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
         held_out = self._test
-        Q, D = scorer.queries(held_out.Q), scorer.docs(held_out.D)
-        found, wrong = [], np.empty(len(prefs), dtype=bool)
-        for block, scores in scorer.weights.score_blocks(Q, D):
-            here = np.flatnonzero((prefs.query >= block.start) & (prefs.query < block.stop))
-            row = prefs.query[here] - block.start
-            wrong[here] = scores[row, prefs.better[here]] <= scores[row, prefs.worse[here]]
-            found.append(held_out.measured(block, scores, _MEASURES))
-        precision = np.concatenate(found)
-        return {
-            "map": float(precision[:, 0].mean()),
-            "p10": float(precision[:, 1].mean()),
-            "error": float(wrong.mean()),
-            "average_precision": precision[:, 0].tolist(),
-            "precision_at_10": precision[:, 1].tolist(),
-            "wrong": np.flatnonzero(wrong).tolist(),
-        }
+        Q, D = match.queries(held_out.Q), match.docs(held_out.D)
+        blocks, wrong = [], np.empty(len(prefs), dtype=bool)
+        for block, scores in match.weights.score_blocks(Q, D):
+            inside = np.flatnonzero((prefs.query >= block.start) & (prefs.query < block.stop))
+            row = prefs.query[inside] - block.start
+            wrong[inside] = scores[row, prefs.better[inside]] <= scores[row, prefs.worse[inside]]
+            blocks.append(held_out.measured(block, scores, _MEASURES))
+        precision = np.concatenate(blocks)  # (n_queries, 2)
+        means = {name: float(precision[:, column].mean()) for column, name in enumerate(("map", "p10"))}
+        by_query = {name: precision[:, column].tolist() for column, name in enumerate(("map", "p10"))}
+        return Measured(means | {"error": float(wrong.mean())}, by_query, np.flatnonzero(wrong).tolist())
 
-    def wrong(self, scorer: Scorer, prefs: Preferences) -> NDArray[np.bool_]:
-        return wrong_preferences(scorer, self._test.Q, self._test.D, prefs)
+    def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
+        return wrong_preferences(match, self._test.Q, self._test.D, prefs)
 
     # -- words --------------------------------------------------------------------------------------------------
 

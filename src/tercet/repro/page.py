@@ -1,123 +1,207 @@
-"""One page with everything on it and nothing outside it."""
+"""What a reproduction leaves behind: results.json, table.txt, CSV and PNG files, and one page with everything on it."""
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
-from html import escape
-from typing import Any
+from pathlib import Path
 
-from tercet.repro.drawing import Drawing
-from tercet.repro.running import RunResults
-from tercet.repro.sheet import Cell, Sheet
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6877; --paper: #fbfaf7; --card: #ffffff;
-  --line: #dcdcd6; --good: #17693c; --bad: #a8321f; --head: #f1f0ea; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ec; --soft: #9ba5b3; --paper: #15181d; --card: #1d2127;
-  --line: #353b45; --good: #6fce97; --bad: #f0907d; --head: #262b33; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 76rem; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; } h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; }
-h3 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; }
-p { margin: .3rem 0; max-width: 60rem; } .soft, small { color: var(--soft); }
-.warning { border: 1px solid var(--bad); color: var(--bad); padding: .5rem .8rem; border-radius: 6px; }
-.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; background: var(--card);
-  margin-top: .6rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .45rem .7rem; border-bottom: 1px solid var(--line); }
-th { background: var(--head); font-weight: 600; white-space: nowrap; } tr:last-child td { border-bottom: 0; }
-td small { display: block; line-height: 1.35; font-size: .8rem; } td .place { opacity: .8; font-style: italic; }
-td:first-child { min-width: 8rem; } .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
-img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; display: block; padding: .4rem; }
-code { font-size: .85rem; } li { margin: .2rem 0; }
-"""
+from tercet.errors import MissingExtraError
+from tercet.report.html import Html, element, join, page
+from tercet.report.style import STYLE
+from tercet.report.table import Table, records_as_csv
+from tercet.repro.figures import Drawing, draw_all, make_drawings
+from tercet.repro.plan import Method, Plan
+from tercet.repro.results import PaperResults
+from tercet.repro.runner import short
+from tercet.repro.tables import PAST_THE_PAPER, make_tables
+from tercet.store import write_file_atomically
+from tercet.store.canonical import canonical_bytes
 
 
-@dataclass
-class Report:
-    """What is told of a run: tables, figures, settings as HTML, and what was measured, for results.json."""
+def write_results(results: PaperResults, output: Path) -> tuple[list[Table], str]:
+    """Write tables, figures and the page; returns the tables, and what is missing to draw figures or "".
 
-    results: RunResults[Any]
-    ours: str  # what our numbers are, as in "mean over seeds ± half their range"
-    quick: str  # what a quick run has few of
-    sheets: list[Sheet]
-    drawings: list[Drawing]
-    settings: str
-    measured: dict[str, Any]
+    Without matplotlib all is written but PNG files.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    tables, drawings = make_tables(results), make_drawings(results)
+    lacking = ""
+    try:
+        draw_all(drawings)
+    except MissingExtraError as error:
+        lacking = str(error)
+    for table in tables:
+        write_file_atomically(output / f"{table.key}.csv", table.as_csv().encode())
+    for drawing in drawings:
+        write_file_atomically(output / f"{drawing.key}.csv", records_as_csv(drawing.rows).encode())
+        if drawing.png is not None:
+            write_file_atomically(output / f"{drawing.key}.png", drawing.png)
+    text = "\n\n".join(table.as_text() for table in tables) + "\n"
+    write_file_atomically(output / "table.txt", text.encode())
+    numbers = results.as_json()
+    numbers["tables"] = {table.key: table.records for table in tables}
+    numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings}
+    write_file_atomically(output / "results.json", canonical_bytes(numbers))
+    write_file_atomically(output / "index.html", _page(results, tables, drawings, lacking).encode())
+    return tables, lacking
 
 
-def make_page(report: Report, lacking: str) -> str:
+def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], lacking: str) -> str:
     """The page as HTML; pictures are inside it."""
-    results, sheets, drawings = report.results, report.sheets, report.drawings
     paper = results.plan.paper
-    body = [
-        f"<h1>{escape(paper.title)}</h1>",
-        f"<p>{escape(paper.authors)}. {escape(paper.venue)}.</p>",
-        f'<p class="soft">Reproduced with Tercet {escape(results.version)}: {escape(report.ours)}, '
-        "beside the printed number, its place in the paper, the difference and a verdict. "
-        "Printed numbers come from the paper, all others from this run.</p>",
+    body: list[object] = [
+        element("h1", paper.title),
+        element("p", f"{paper.authors}. {paper.venue}."),
+        element(
+            "p",
+            f"Reproduced with Tercet {results.version}: {_what_ours_are(results.plan)}, beside the printed number, its "
+            "place in the paper, the difference and a verdict. Printed numbers come from the paper, all others from "
+            "this run.",
+            class_="soft",
+        ),
+        *_warnings(results),
     ]
-    if results.quick:
-        body.append(
-            f'<p class="warning">A quick run: few {escape(report.quick)}. It shows that everything works; its '
-            "numbers mean little.</p>"
-        )
-    for name, reason in results.missing.items():
-        title = results.plan.datasets[name].title
-        body.append(f'<p class="warning">{escape(title)} was skipped: {escape(reason)}.</p>')
-    for line in results.failed:
-        body.append(f'<p class="warning">{escape(line)}.</p>')
-    if results.cut:
-        listed = "".join(f"<li>{escape(line)}</li>" for line in results.cut)
-        body.append(f'<div class="warning">The budget of {results.budget:g} minutes cut: <ul>{listed}</ul></div>')
     if paper.notes:
-        body.append("<h2>What to know</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in paper.notes) + "</ul>")
-    for past in (False, True):
-        if past and any(sheet.past_the_paper for sheet in sheets):
-            body.append(
-                "<h2>Past the paper</h2><p>Nothing printed to compare with: what else the package can do here.</p>"
-            )
-        body += [_sheet(sheet) for sheet in sheets if sheet.past_the_paper == past]
-        body += [_drawing(drawing, lacking) for drawing in drawings if drawing.past_the_paper == past]
-    body.append(report.settings)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(paper.key)}, reproduced</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+        body += [element("h2", "What to know"), element("ul", *(element("li", note) for note in paper.notes))]
+    for section in ("", PAST_THE_PAPER):
+        if section and any(table.section == section for table in tables):
+            told = "Nothing printed to compare with: what else the package can do here."
+            body += [element("h2", section), element("p", told)]
+        body += [table.as_section() for table in tables if table.section == section]
+        body += [_figure(drawing, lacking) for drawing in drawings if drawing.section == section]
+    body.append(_settings(results))
+    return page(f"{paper.key}, reproduced", STYLE, element("main", join(body, "\n")), images=True)
 
 
-def _sheet(sheet: Sheet) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in sheet.head)
-    rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in sheet.rows)
-    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in sheet.notes)
-    return (
-        f'<h3 id="{escape(sheet.key)}">{escape(sheet.title)}</h3>{notes}'
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
-    )
+def _what_ours_are(plan: Plan) -> str:
+    """What our numbers are, as in "mean over seeds ± half their range"."""
+    meanings = {"seeds": "half the range of the seeds", "standard error": "the standard error over queries"}
+    spreads = {measure.spread for measure in plan.measures.values()}
+    over = "mean over seeds"
+    if any(data.task == "rows" for data in plan.datasets.values()):
+        over = "mean over seeds and the test parts of the folds"
+    return f"{over} ± {' or '.join(text for spread, text in meanings.items() if spread in spreads)}"
 
 
-def _cell(cell: Cell) -> str:
-    inside = f"<span{_tone(cell) if not cell.detail else ''}>{escape(cell.text)}</span>"
-    if cell.detail:
-        inside += f"<small{_tone(cell)}>{escape(cell.detail)}</small>"
-    if cell.place:
-        inside += f'<small class="place">{escape(cell.place)}</small>'
-    return f"<td>{inside}</td>"
+def _warnings(results: PaperResults) -> list[Html]:
+    """That it was quick, and what was missing, diverged or was cut."""
+    lines: list[object] = []
+    if results.quick:
+        lines.append("A quick run: little of everything. It shows that everything works; its numbers mean little.")
+    for name, reason in results.missing.items():
+        lines.append(f"{results.plan.datasets[name].title} was skipped: {reason}.")
+    lines += [f"{line}." for line in results.failed]
+    warnings = [element("p", line, class_="warning") for line in lines]
+    if results.cut:
+        items = element("ul", *(element("li", line) for line in results.cut))
+        warnings.append(element("div", f"The budget of {results.budget:g} minutes cut: ", items, class_="warning"))
+    return warnings
 
 
-def _tone(cell: Cell) -> str:
-    return f' class="{cell.tone}"' if cell.tone != "plain" else ""
-
-
-def _drawing(drawing: Drawing, lacking: str) -> str:
+def _figure(drawing: Drawing, lacking: str) -> Html:
     if drawing.png is None:
-        shown = f'<p class="soft">Not drawn: {escape(lacking)}. The numbers are in {escape(drawing.key)}.csv.</p>'
+        shown = element("p", f"Not drawn: {lacking}. The numbers are in {drawing.key}.csv.", class_="soft")
     else:
-        content = base64.b64encode(drawing.png).decode()
-        shown = f'<div class="wide"><img alt="{escape(drawing.title)}" src="data:image/png;base64,{content}"></div>'
-    return f'<h3 id="{escape(drawing.key)}">{escape(drawing.title)}</h3>{shown}'
+        source = f"data:image/png;base64,{base64.b64encode(drawing.png).decode()}"
+        shown = element("figure", element("img", alt=drawing.title, src=source))
+    return element("section", element("h3", drawing.title, id=drawing.key), shown)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _settings(results: PaperResults) -> Html:
+    """Every method with its parameters and how those were chosen."""
+    plan = results.plan
+    notes = []
+    if any(method.preferences for method in plan.methods):
+        notes.append(
+            f"Preferences are drawn with the seed; test preferences ({plan.test_preferences:,}) with 1000 + the seed. "
+            "A tie counts as an error. Seconds are those of the fastest seed on the machine of this run, thinning "
+            "included and choosing parameters left out; those of a blend are what finding the amount took."
+        )
+    if any(data.task == "rows" for data in plan.datasets.values()):
+        notes.append(
+            "Of equally good settings the sparser is taken, then the earlier in the list. Seconds are the median of up "
+            "to five fits of the chosen setting on the machine of this run, everything compiled before and choosing "
+            "left out."
+        )
+    head = ("method", "ranker and parameters", "chosen", "preferences", "seeds", "data sets")
+    rows = [element("tr", *(element("td", cell) for cell in _setting(results, method))) for method in plan.methods]
+    table = element(
+        "table",
+        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
+        element("tbody", join(rows, "\n")),
+    )
+    return element(
+        "section",
+        element("h3", "Settings", id="settings"),
+        *(element("p", note, class_="soft") for note in notes),
+        element("div", table, class_="scroll"),
+    )
+
+
+def _setting(results: PaperResults, method: Method) -> list[object]:
+    plan = results.plan
+
+    def listed(parameters: dict[str, object]) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
+
+    code = f"{method.ranker}({listed(method.parameters)})"
+    if method.blend:
+        code = " + amount * ".join(plan.model(key).title for key in method.blend)
+    details = [f"{name}: {', '.join(short(value) for value in values)}" for name, values in method.choose.items()]
+    details += _how_it_learns(method)
+    for dataset, parameters in method.by_dataset.items():
+        details.append(f"{plan.datasets[dataset].title}: {listed(parameters)}")
+    details += [method.note] if method.note else []
+    cells = [cell for (_, key, _), own in results.cells.items() if key == method.key for cell in own]
+    for name, text in (("unfinished", "fits stopped at their limit of rounds"), ("diverged", "settings diverged")):
+        count = sum(cell["facts"].get(name, 0) for cell in cells)
+        details += [f"{count:,} {text}"] if count else []
+    reason = results.unavailable.get(method.key)
+    what = [element("code", code), *(element("small", detail) for detail in details)]
+    what += [element("small", reason, class_="bad")] if reason else []
+    datasets = ", ".join(plan.datasets[name].title for name in plan.datasets_of(method))
+    how = _how_it_chooses(plan, method) if method.choose else "nothing"
+    preferences = f"{method.preferences:,}" if method.preferences else "–"
+    return [method.full_title, join(what), how, preferences, str(plan.n_seeds(method)), datasets]
+
+
+def _how_it_learns(method: Method) -> list[str]:
+    """What is not usual about what a method learns from."""
+    details = []
+    if method.per_query:
+        how = "from these alone" if method.drawn_as == "examples" else "from all rows, with these as basis vectors"
+        details.append(f"{method.per_query} rows of each query are drawn with the seed; learns {how}")
+    if method.map is not None:
+        details.append("map: " + ", ".join(f"{name} {value}" for name, value in vars(method.map).items() if value))
+    if method.share < 1:
+        details.append(f"share of the links: {method.share}")
+    if method.second:
+        details.append(f"second objective: {method.second}")
+    if method.early_stop:
+        details.append("the best on validation is kept")
+    if method.uniform_over == "queries":
+        details.append("a query is drawn first, then one of its links")
+    if method.parallel:
+        details.append("learned from translations, not from preferences")
+    return details
+
+
+def _how_it_chooses(plan: Plan, method: Method) -> str:
+    """What a method's parameters are chosen on, in words."""
+    if method.choose_on == "training":
+        return f"the least error on other training preferences, with {method.choose_share:.0%} of the preferences"
+    by = plan.measures[plan.chooses_by(method)].title
+    how = f"{'the best' if method.rule == 'best' else 'the sparsest within one standard error of the best'} {by} "
+    if method.choose_on == "validation":
+        how += "on the validation part of each fold; learned from its training part"
+        if any(plan.datasets[name].reader == "parses" for name in plan.datasets_of(method)):
+            how += f"; where there is none, over the queries left out in turn in {method.cv_folds} parts"
+    else:
+        how += (
+            f"over the queries left out in turn, {method.cv_folds} parts of the training and validation part of each "
+            "fold together; then learned from both"
+        )
+    return how + (f"; at most {method.most_used:.1%} of the features" if method.most_used is not None else "")

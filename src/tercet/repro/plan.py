@@ -1,58 +1,151 @@
-"""What a paper printed and how it is reproduced, as values. Nothing here belongs to one paper."""
+"""What a paper printed and how it is reproduced, as values: the schema of ``papers/*.toml``.
+
+A plan has data sets, measures and methods, and then what is shown of them. A method is a ranker, its parameters, a
+grid to choose some of them from, and how that choice is made; it gives one model of its own name, or several. All that
+is shown names models: tables with the printed numbers, orderings that the paper states, paired tests, targets of our
+own, related words, and seven kinds of figures. Nothing here belongs to one paper.
+
+There are three kinds of tasks, and the reader of a data set says which it becomes:
+
+- *classes*: rows with classes; a row is a query for the others of its class.
+- *links*: queries whose linked documents are relevant.
+- *rows*: LETOR rows, graded feature vectors of queries, in folds.
+
+Of classes and links a method learns from ``preferences`` that are drawn with the seed, and the weights between words
+are a model. Of rows it learns from the training part of each fold.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tercet.repro.values import Measure, Paper, Statistics
+Kind = Literal["paper", "ours"]  # "ours" has nothing printed to be compared with
+TaskKind = Literal["classes", "links", "rows"]
+Reader = Literal["20newsgroups", "mnist", "svmlight", "wikispeedia", "kyoto", "letor-folds", "parses"]
+TASK_OF_READER: dict[str, TaskKind] = {
+    "20newsgroups": "classes",
+    "mnist": "classes",
+    "svmlight": "classes",
+    "wikispeedia": "links",
+    "kyoto": "links",
+    "letor-folds": "rows",
+    "parses": "rows",
+}
 
-MeasureName = Literal["map", "p10", "error", "memory", "density"]
+
+@dataclass(frozen=True)
+class Paper:
+    key: str
+    title: str
+    authors: str
+    venue: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Quick:
-    """What a quick run is cut down to."""
+    """What a quick run is cut down to; None leaves it as it is."""
 
-    share: float  # of the preferences
-    test_preferences: int
-    train_rows: int
-    test_rows: int
-    max_features: int
     seeds: int = 1
-    points: int = 5
+    values: int = 2  # of each parameter that is chosen
+    # classes and links
+    share: float = 1.0  # of the preferences
+    test_preferences: int | None = None
+    train_rows: int | None = None
+    test_rows: int | None = None
+    max_features: int | None = None  # where a data set has a limit
+    points: int = 5  # of each curve
+    # rows
+    folds: int = 1
+    per_query: int = 4  # rows that are drawn of each query, at most
+    cost_points: int = 2  # of each series of costs, the first ones
+
+
+@dataclass(frozen=True)
+class PaperMeasure:
+    """What is measured, how it is shown, and how far from a printed number it may lie.
+
+    ``name`` is the key where it is empty. Of classes and links these are measured: ``map``, ``p10`` (links only),
+    ``error``, the share of test preferences that are ranked wrongly, and of W itself ``memory`` and ``density``.
+
+    Of rows: every measure of rankings by its name, as in ``"nDCG(dcg='letor')@10"``; two of pairs of rows,
+    ``"disagreement"``, equation 1 of Tsivtsivadze et al. (2008), and ``"misordered"``, the same over pairs of different
+    grades only; and of the ranker itself ``"features used"``, the share of features with a weight, and ``"megabytes"``,
+    the most that arrays hold at once while it learns.
+
+    Of all of them ``"seconds"`` of learning.
+    """
+
+    title: str
+    higher_is_better: bool
+    tolerance: float
+    relative: bool = False  # the tolerance is a share of the printed number
+    least_tolerance: float = 0.0  # where a printed number has too few digits for its share
+    digits: int = 3
+    unit: str = ""
+    spread: Literal["seeds", "standard error"] = "seeds"  # what stands behind the ±
+    name: str = ""
+    cutoff: int | None = None  # where it stands on the axis of a figure
+
+    def tolerance_for(self, printed: float) -> float:
+        """How far from this printed number is still the same."""
+        return max(self.least_tolerance, self.tolerance * (abs(printed) if self.relative else 1.0))
+
+
+# -- data -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Data:
-    """Where a data set is and how it becomes matrices.
+    """Where a data set is, below the data home, and what becomes of it.
 
-    Wikispeedia and Kyoto become queries whose linked documents are relevant; the others rows with classes.
+    ``files`` are all needed for classes and links, but for 20 Newsgroups, where one of them is enough; of rows the
+    first place that is there is read.
     """
 
     title: str
-    reader: Literal["20newsgroups", "mnist", "svmlight", "wikispeedia", "kyoto"]
-    files: tuple[str, ...]  # below the data home
+    reader: Reader
+    files: tuple[str, ...]
     compare: bool = True  # false: not the paper's data, so printed numbers get no verdict
     note: str = ""
-    max_features: int | None = None
+    measures: tuple[str, ...] = ()  # those that its grades allow; all when empty
+    # words, or columns, of classes and links
+    max_features: int | None = None  # the most frequent ones
     stop_words: str | None = None
     sublinear_tf: bool = False
     unit_length: bool = False
-    n_features: int | None = None
-    relevant: Literal["links", "mates"] = "links"  # what a query should find
+    n_features: int | None = None  # of SVMlight files
+    # links
+    relevant: Literal["links", "translation"] = "links"  # what a query should find
     split: Literal["links", "documents"] = "links"  # what is set aside for testing
     query_words: int | None = None  # keyword queries of so many words, drawn from the document
-    draws: int = 1  # of keywords, for each document
+    query_draws: int = 1  # of keywords, for each document
     doc_words: int | None = None  # documents cut to so many words
-    two_word_terms: bool = False  # 2-grams as a second block of columns
+    bigrams: bool = False  # as a second block of columns
     test_queries: int = 1000
     validation_queries: int = 300
+
+    @property
+    def task(self) -> TaskKind:
+        return TASK_OF_READER[self.reader]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Printed facts about data sets: data set -> fact -> number."""
+
+    title: str
+    place: str
+    printed: dict[str, dict[str, int]]
+
+
+# -- methods ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Map:
-    """Which words a fit sees, and by which others they are replaced; its weights are then mapped back.
+    """Which words a method sees, and by which others they are replaced; its weights are then mapped back.
 
     ``correlated = k`` replaces each word by the k of the ``n_frequent`` most frequent words it is most correlated with.
     """
@@ -65,7 +158,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Model:
-    """One weights value that a fit gives: an attribute of the ranker, or the ranker thinned."""
+    """One weights value that a method gives: an attribute of the ranker, or the ranker thinned."""
 
     key: str
     title: str
@@ -74,99 +167,170 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A ranker and its setting.
+class Method:
+    """A ranker, its parameters, those that are chosen, and how.
 
-    ``reuse = {density = "l1"}``: what ``density`` made the first seed find is given to the others as ``l1``. A quick
-    run searches nothing; it takes the parameters of ``quick`` instead. ``choose = {rate = [0.1, 1.0]}``: the first seed
-    learns with each, from the share ``choose_share`` of the preferences, and takes the one with the least error on
-    other training preferences; the other seeds take what it chose. ``blend`` adds up two models of other fits by an
-    amount chosen on validation.
+    ``choose`` is a grid, every combination of which is tried. ``choose_on`` says what they are measured on:
+
+    - ``"training"``, of classes and links: learned from the share ``choose_share`` of the preferences, the least error
+      on other training preferences. The first seed chooses, the others take what it chose.
+    - ``"validation"``, of rows: by the measure ``choose_by`` on the validation part, for each fold and seed; the ranker
+      learned from the training part is then taken. Where there is no such part, by cross-validation.
+    - ``"cross-validation"``, of rows: on the queries left out in turn of training and validation part together, from
+      all of which the chosen one then learns.
+
+    Of equals the sparser one is taken, then the earlier one. With ``rule = "sparsest"`` it is the sparsest whose mean
+    is within one standard error of the best. ``most_used`` leaves out what uses more than this share of the features.
+
+    ``reuse = {density = "l1"}``: what ``density`` made the first seed find is given to the others as ``l1``; a quick
+    run searches nothing and takes the parameters of ``quick`` instead. ``blend`` adds up two models of other methods by
+    an amount chosen on validation.
+
+    With ``per_query`` so many rows of each query are drawn with the seed. ``drawn_as = "examples"`` learns from these
+    alone; ``"basis"`` makes them the basis vectors of a kernel ranker that learns from all rows.
     """
 
     key: str
     title: str
-    datasets: tuple[str, ...]
-    ranker: str = "Blend"
-    preferences: int = 0
+    ranker: str = ""
+    datasets: tuple[str, ...] = ()  # all when empty
     parameters: dict[str, Any] = field(default_factory=dict)
-    by_dataset: dict[str, dict[str, Any]] = field(default_factory=dict)
-    reuse: dict[str, str] = field(default_factory=dict)
+    by_dataset: dict[str, dict[str, Any]] = field(default_factory=dict)  # further parameters
+    blend: tuple[str, ...] = ()  # two models, instead of a ranker
+    models: tuple[Model, ...] = ()  # one of the method's own name when empty
+    seeds: int | None = None  # the plan's when None; 1 for what draws nothing at random, 0 for what has curves only
+    last: bool = False  # slow, so that it runs after all others
+    quick: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+    # choosing
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    choose_on: Literal["training", "validation", "cross-validation"] = "validation"
+    choose_by: str = ""  # a measure; "" for the plan's
     choose_share: float = 0.2
+    rule: Literal["best", "sparsest"] = "best"
+    most_used: float | None = None
+    cv_folds: int = 5
+    reuse: dict[str, str] = field(default_factory=dict)
+    # classes and links
+    preferences: int = 0
     early_stop: bool = False  # keep the best model on validation
     map: Map | None = None
-    blend: tuple[str, ...] = ()
-    mates: bool = False  # learn from texts and their translations instead of preferences
+    parallel: bool = False  # learn from texts and their translations instead of preferences
     second: str | None = None  # block of the queries of a second objective
     share: float = 1.0  # of the training links
     uniform_over: Literal["links", "queries"] = "links"  # queries: first one of them, then one of its links
-    quick: dict[str, Any] = field(default_factory=dict)
-    models: tuple[Model, ...] = ()
-    seeds: int | None = None
-    last: bool = False  # slow, so that it runs after all others
+    # rows
+    per_query: int = 0
+    drawn_as: Literal["examples", "basis"] = "examples"
 
     def all_models(self) -> tuple[Model, ...]:
-        return self.models or (Model(self.key, self.title),)
+        return self.models or (Model(self.key, self.full_title),)
+
+    @property
+    def full_title(self) -> str:
+        """The title, and how the parameters were chosen where that is not the rule."""
+        return self.title + (", by cross-validation" if self.choose_on == "cross-validation" else "")
 
     def parameters_for(self, dataset: str) -> dict[str, Any]:
         return self.parameters | self.by_dataset.get(dataset, {})
 
+    def made_quick(self, quick: Quick) -> Method:
+        """The same with fewer preferences, values to choose from and rows drawn."""
+
+        def not_searched(parameters: dict[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in parameters.items() if name not in self.reuse}
+
+        return replace(
+            self,
+            seeds=None if self.seeds is None else min(self.seeds, quick.seeds),
+            preferences=min(self.preferences, max(1, round(quick.share * self.preferences))),
+            per_query=min(self.per_query, quick.per_query),
+            choose={name: _some(values, quick.values) for name, values in self.choose.items()},
+            parameters=not_searched(self.parameters) | self.quick,
+            by_dataset={name: not_searched(own) for name, own in self.by_dataset.items()},
+        )
+
+
+def _some(values: tuple[Any, ...], n: int) -> tuple[Any, ...]:
+    """So many of the values: the first, or several evenly spread, the ends left out where others are there."""
+    if n == 1 or len(values) <= n:
+        return values[:n]
+    return tuple(values[(2 * i + 1) * len(values) // (2 * n)] for i in range(n))
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Row:
-    """A model's printed numbers; a row that cannot be had has a title and the reason instead of a model."""
+    """A model's printed numbers, by measure, or by data set where the table has several.
+
+    A row that cannot be had has a title and the reason instead of a model.
+    """
 
     model: str = ""
     title: str = ""
     reason: str = ""
     dataset: str = ""  # where it is not the table's
-    map: float | None = None
-    p10: float | None = None
-    error: float | None = None
-    memory: float | None = None
-    density: float | None = None
-
-    def printed(self, measure: str) -> float | None:
-        found: float | None = getattr(self, measure)
-        return found
+    printed: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of models; kind "ours" has nothing printed to be compared with."""
+class PaperTable:
+    """Models by the measures of one data set, or by one measure of several."""
 
     key: str
     title: str
-    dataset: str
-    measures: tuple[MeasureName, ...]
+    datasets: tuple[str, ...]
+    measures: tuple[str, ...]
     rows: tuple[Row, ...]
-    kind: Literal["paper", "ours"] = "paper"
+    kind: Kind = "paper"
     place: str = ""
     note: str = ""
+    seconds: bool = False  # a column with those of the fastest seed
+    chosen: bool = False  # a column with what was chosen, or searched for
     dictionary_size: int | None = None  # of the paper, to read its densities off its memory
 
 
 @dataclass(frozen=True)
-class Target:
-    dataset: str
-    model: str
-    measure: MeasureName
-    at_least: float | None = None
-    at_most: float | None = None
-    times: str = ""  # the bound is a multiple of this model's value
-
-
-@dataclass(frozen=True)
 class Claim:
-    """An ordering the paper states: one model is better in a measure than another."""
+    """An ordering the paper states: one model is better than others, or than the best of them.
+
+    ``printed`` is by how many per cent, by data set.
+    """
 
     text: str
     place: str
     better: str
-    worse: str
-    measures: tuple[MeasureName, ...]
+    worse: tuple[str, ...]
+    measures: tuple[str, ...]
     datasets: tuple[str, ...]
+    printed: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PairedTests:
+    """Paired tests by query: each of ``models`` against one, or all pairs of them."""
+
+    key: str
+    title: str
+    dataset: str
+    measures: tuple[str, ...]
+    models: tuple[str, ...]
+    against: str = ""
+    test: Literal["permutation", "wilcoxon"] = "permutation"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound of our own, which the worst seed has to meet."""
+
+    dataset: str
+    model: str
+    measure: str
+    at_least: float | None = None
+    at_most: float | None = None
+    times: str = ""  # the bound is a multiple of this model's value
 
 
 @dataclass(frozen=True)
@@ -182,6 +346,9 @@ class Words:
     of: Literal["weights", "map"] = "weights"
 
 
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Curves:
     """Test error against steps, on the first seed, with the density of W or the error on training preferences."""
@@ -190,7 +357,7 @@ class Curves:
     title: str
     place: str
     datasets: tuple[str, ...]
-    fits: tuple[str, ...]
+    methods: tuple[str, ...]
     first: int
     points: int
     test_preferences: int
@@ -224,66 +391,170 @@ class Scatter:
     title: str
     dataset: str
     x: Literal["density", "seconds", "memory"]
-    y: MeasureName
+    y: str
     series: tuple[Series, ...]
     lines: dict[str, float] = field(default_factory=dict)  # named heights to draw
 
 
 @dataclass(frozen=True)
+class Cutoffs:
+    """A measure at rising cut-offs, a line for each model and a panel for each data set."""
+
+    key: str
+    title: str
+    place: str
+    datasets: tuple[str, ...]
+    measures: tuple[str, ...]
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """A measure on the test parts against the features used, over all that a method could choose from."""
+
+    key: str
+    title: str
+    dataset: str
+    measure: str
+    models: tuple[str, ...]
+    points: tuple[str, ...] = ()  # models that are shown as chosen only
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A measure against the number of rows that were drawn, a line for each series of models."""
+
+    key: str
+    title: str
+    dataset: str
+    measure: str
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class CostSeries:
+    """Points that differ in ``rows`` or in ``n_basis``, of which the other is one number; ``stated`` is the power of
+    the number that rises which the paper says seconds go with."""
+
+    title: str
+    rows: tuple[int, ...]
+    stated: float
+    n_basis: tuple[int, ...] = ()  # all rows when empty
+
+    @property
+    def rises(self) -> Literal["rows", "n_basis"]:
+        return "n_basis" if len(self.n_basis) > 1 else "rows"
+
+    def points(self) -> list[tuple[int, int | None]]:
+        """Rows and basis vectors of each point."""
+        if self.rises == "n_basis":
+            return [(self.rows[0], n) for n in self.n_basis]
+        return [(n, self.n_basis[0] if self.n_basis else None) for n in self.rows]
+
+    def first(self, n: int) -> CostSeries:
+        """The same with so many points."""
+        return replace(self, **{self.rises: getattr(self, self.rises)[:n]}) if len(self.points()) > n else self
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds and memory of learning from made-up rows of rising number, or with a rising number of basis vectors."""
+
+    key: str
+    title: str
+    place: str
+    ranker: str
+    series: tuple[CostSeries, ...]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    n_features: int = 50
+    rows_of_query: int = 20
+    rounds: int = 3  # the fastest counts
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class Plan:
     paper: Paper
-    seeds: int
-    test_preferences: int
-    quick: Quick
-    measures: dict[str, Measure]
+    measures: dict[str, PaperMeasure]
     datasets: dict[str, Data]
-    fits: tuple[Fit, ...]
+    methods: tuple[Method, ...]
+    seeds: int = 1
+    test_preferences: int = 0  # of classes and links
+    choose_by: str = ""  # the measure that chooses on rows
+    quick: Quick = field(default_factory=Quick)
     statistics: tuple[Statistics, ...] = ()
-    tables: tuple[Table, ...] = ()
-    targets: tuple[Target, ...] = ()
+    tables: tuple[PaperTable, ...] = ()
     claims: tuple[Claim, ...] = ()
+    comparisons: tuple[PairedTests, ...] = ()
+    targets: tuple[Target, ...] = ()
     words: tuple[Words, ...] = ()
     curves: tuple[Curves, ...] = ()
     scatters: tuple[Scatter, ...] = ()
     precisions: tuple[Precisions, ...] = ()
+    cutoffs: tuple[Cutoffs, ...] = ()
+    tradeoffs: tuple[TradeOff, ...] = ()
+    growths: tuple[Growth, ...] = ()
+    costs: tuple[Cost, ...] = ()
+
+    def model(self, key: str) -> Model:
+        return next(model for method in self.methods for model in method.all_models() if model.key == key)
+
+    def method_of(self, key: str) -> Method:
+        """The method that gives this model."""
+        return next(method for method in self.methods if any(model.key == key for model in method.all_models()))
+
+    def datasets_of(self, method: Method) -> tuple[str, ...]:
+        """The data sets a method runs on."""
+        return method.datasets or tuple(self.datasets)
+
+    def n_seeds(self, method: Method, wanted: int | None = None) -> int:
+        """How many seeds a method runs with; what draws nothing at random runs once whatever is wanted."""
+        own = self.seeds if method.seeds is None else method.seeds
+        return own if wanted is None or own < 2 else wanted
+
+    def name_of(self, measure: str) -> str:
+        """What a measure's key stands for."""
+        return self.measures[measure].name or measure if measure in self.measures else measure
+
+    def measures_of(self, dataset: str) -> dict[str, PaperMeasure]:
+        """The measures that apply to a data set."""
+        allowed = self.datasets[dataset].measures or tuple(self.measures)
+        return {name: measure for name, measure in self.measures.items() if name in allowed}
+
+    def chooses_by(self, method: Method) -> str:
+        """The key of the measure a method's parameters are chosen by, of rows."""
+        return method.choose_by or self.choose_by
 
     def made_quick(self) -> Plan:
-        """The same with fewer words, preferences, seeds and points."""
+        """The same with little of everything; rows and folds are cut where they are read."""
         quick = self.quick
+
+        def fewer(test_preferences: int) -> int:
+            return min(test_preferences, quick.test_preferences or test_preferences)
+
         return replace(
             self,
             seeds=min(self.seeds, quick.seeds),
-            test_preferences=min(self.test_preferences, quick.test_preferences),
+            test_preferences=fewer(self.test_preferences),
             datasets={
-                name: data if data.max_features is None else replace(data, max_features=quick.max_features)
+                name: data
+                if data.max_features is None or quick.max_features is None
+                else replace(data, max_features=quick.max_features)
                 for name, data in self.datasets.items()
             },
-            fits=tuple(
-                replace(
-                    fit,
-                    preferences=min(fit.preferences, max(1, round(quick.share * fit.preferences))),
-                    choose={name: values[:1] for name, values in fit.choose.items()},
-                    parameters={k: v for k, v in fit.parameters.items() if k not in fit.reuse} | fit.quick,
-                    by_dataset={
-                        name: {k: v for k, v in own.items() if k not in fit.reuse}
-                        for name, own in fit.by_dataset.items()
-                    },
-                )
-                for fit in self.fits
-            ),
+            methods=tuple(method.made_quick(quick) for method in self.methods),
             curves=tuple(
                 replace(
-                    curve,
-                    points=min(curve.points, quick.points),
-                    test_preferences=min(curve.test_preferences, quick.test_preferences),
+                    curves,
+                    points=min(curves.points, quick.points),
+                    test_preferences=fewer(curves.test_preferences),
                 )
-                for curve in self.curves
+                for curves in self.curves
+            ),
+            costs=tuple(
+                replace(cost, series=tuple(series.first(quick.cost_points) for series in cost.series))
+                for cost in self.costs
             ),
         )
-
-    def model(self, key: str) -> Model:
-        return next(model for fit in self.fits for model in fit.all_models() if model.key == key)
-
-    def fit_of(self, key: str) -> Fit:
-        """The fit that gives this model."""
-        return next(fit for fit in self.fits if any(model.key == key for model in fit.all_models()))

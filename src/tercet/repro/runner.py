@@ -1,64 +1,25 @@
-"""The one runner: every fit of a plan on every data set that is there."""
+"""The one runner: every method of a plan on every data set that is there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tercet.repro.cells import Cells
-from tercet.repro.datasets import load_task
-from tercet.repro.files import MissingDataError
-from tercet.repro.jobs import CurveJob, Job, curve_steps
-from tercet.repro.learning import Outcome
-from tercet.repro.plan import Curves, Fit, Plan
-from tercet.repro.running import Deadline, Doer, Listener, RunResults, check_found, check_request
-from tercet.repro.tasks import Task
+from tercet.errors import InputError, MissingExtraError
+from tercet.repro.cache import CellCache, JobRunner, Listener, RunDeadline
+from tercet.repro.datasets import DataSet, MissingDataError, load_dataset
+from tercet.repro.folds import FoldTask
+from tercet.repro.plan import Cost, Curves, Method, Plan
+from tercet.repro.results import PaperResults
+from tercet.repro.row_jobs import CostJob, RowJob
+from tercet.repro.tasks import PaperTask, PreferenceTask
+from tercet.repro.term_jobs import CurveJob, FittedMethod, TermJob, curve_steps
 from tercet.weights import Weights
-
-
-@dataclass
-class Results(RunResults[Plan]):
-    """All that was measured; ``fits[dataset, fit]`` has a cell for each seed."""
-
-    fits: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
-    curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-    tested: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict)  # query of each test preference
-
-    def cells(self, dataset: str, model: str) -> list[dict[str, Any]]:
-        """The model's measurements, one for each seed; none when the data is missing."""
-        fit = self.plan.fit_of(model)
-        return [cell["models"][model] for cell in self.fits.get((dataset, fit.key), [])]
-
-    def values(self, dataset: str, model: str, measure: str) -> list[float]:
-        """One number for each seed; none where the measure does not apply."""
-        return [cell[measure] for cell in self.cells(dataset, model) if measure in cell]
-
-    def by_query(self, dataset: str, model: str, measure: str = "map", seeds: int | None = None) -> NDArray[np.float64]:
-        """MAP or P@10 of each query, mean over seeds."""
-        name = {"map": "average_precision", "p10": "precision_at_10"}[measure]
-        return np.mean([cell[name] for cell in self.cells(dataset, model)[:seeds]], axis=0)
-
-    def wrong_by_query(
-        self, dataset: str, model: str, seeds: int | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For each query that was tested, its wrong test preferences and how many it had, over all seeds.
-
-        Preferences of one query are wrong together, so that queries are what can be counted as independent.
-        """
-        cells = self.cells(dataset, model)[:seeds]
-        queries = [self.tested[dataset, seed] for seed in range(len(cells))]
-        n = max(int(query.max()) for query in queries) + 1
-        wrong = np.zeros(n)
-        for cell, query in zip(cells, queries, strict=True):
-            wrong += np.bincount(query[cell["wrong"]], minlength=n)
-        of = np.bincount(np.concatenate(queries), minlength=n).astype(np.float64)
-        return wrong[of > 0], of[of > 0]
 
 
 def reproduce(
@@ -72,186 +33,283 @@ def reproduce(
     seeds: int | None = None,
     fresh: bool = False,
     budget: float | None = None,
-) -> Results:
+) -> PaperResults:
     """Run a plan, keeping every finished cell in ``output/cells``. Takes minutes to hours.
 
     Parameters
     ----------
     plan : what to run
     data_home : folder with the data sets; one that is missing is skipped
-    quick : few rows, preferences and seeds, to see that everything works
+    quick : little of everything, to see that everything works
     only : keys of data sets; all when empty
-    seeds : instead of the plan's number
+    seeds : instead of the plan's number; what draws nothing at random runs once
     fresh : do again what is kept
-    budget : minutes; every fit runs with the first seed before any runs with the second, slow ones last. What is
+    budget : minutes; every method runs with the first seed before any runs with the second, slow ones last. What is
         learning when the time is over is cut short and shown so, what has not begun is left out; neither is kept.
     """
-    chosen = check_request(plan, only, budget)
+    chosen = _check_request(plan, only, budget)
+    deadline = RunDeadline.after(budget)
     plan = plan.made_quick() if quick else plan
-    n_seeds = plan.seeds if seeds is None else seeds
-    results = Results(plan, quick, version("tercet"), budget=budget)
-    run = _Run(plan, Doer(Cells(output / "cells", fresh), results, listener, Deadline.after(budget)), results)
-    work = [item for seed in range(n_seeds) for item in _work(plan, chosen, seed)]
+    jobs = JobRunner(CellCache(output / "cells", fresh), listener, deadline)
+    results = PaperResults(plan, quick, version("tercet"), budget=budget, cut=jobs.cut, failed=jobs.failed)
+    loaded = _load(results, chosen, data_home, quick, listener)
+    if not loaded:
+        looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
+        raise InputError(f"none of the data sets is below {data_home}: {looked}")
+    run = PlanRun(plan, results, jobs)
+    work = [*(_costs(plan) if not only else ())]  # made-up rows belong to no data set
+    for seed in range(max((plan.n_seeds(method, seeds) for method in plan.methods), default=0)):
+        work += _work(plan, loaded, seed, seeds)
     listener.begin(len(work))
-    tasks = _Tasks(plan, data_home, quick, results, listener)
     for item in work:
-        task = tasks.get(item.dataset)
-        if task is None:
-            listener.skip()
-        elif isinstance(item, _FitItem):
-            run.fit(item, task)
+        if isinstance(item, _CostPoint):
+            run.cost(item)
+        elif isinstance(item, _CurveItem):
+            run.curve(item)
         else:
-            run.curve(item, task)
-    check_found(results, data_home)
+            run.method(item)
     return results
 
 
+def _check_request(plan: Plan, only: tuple[str, ...], budget: float | None) -> list[str]:
+    """The data sets to run on."""
+    for name in only:
+        if name not in plan.datasets:
+            raise InputError(f"no data set {name!r} in {plan.paper.key}; known: {', '.join(plan.datasets)}")
+    if budget is not None and not 0 < budget < float("inf"):
+        raise InputError(f"the budget is {budget} minutes; a number above 0 is needed")
+    return [name for name in plan.datasets if name in only or not only]
+
+
+def _load(results: PaperResults, names: list[str], home: Path, quick: bool, listener: Listener) -> dict[str, DataSet]:
+    """The data sets that are there; the others are noted."""
+    loaded: dict[str, DataSet] = {}
+    for name in names:
+        data = results.plan.datasets[name]
+        listener.now(f"reading {data.title}")
+        try:
+            loaded[name] = load_dataset(data, home, results.plan.quick if quick else None)
+        except MissingDataError as error:
+            results.missing[name] = str(error)
+            listener.say(f"{data.title} is skipped: {error}")
+            continue
+        results.data[name] = loaded[name].known()
+    return loaded
+
+
+# -- what there is to do ----------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class _FitItem:
+class _MethodItem:
     dataset: str
-    fit: Fit
+    task: PaperTask
+    method: Method
     seed: int
 
 
 @dataclass(frozen=True)
 class _CurveItem:
     dataset: str
+    task: PaperTask
     curves: Curves
-    fit: Fit
+    method: Method
 
 
-def _work(plan: Plan, datasets: list[str], seed: int) -> Iterator[_FitItem | _CurveItem]:
-    """What is done with a seed, slow fits last; curves come with the first seed."""
+@dataclass(frozen=True)
+class _CostPoint:
+    cost: Cost
+    series: int
+    n_rows: int
+    n_basis: int | None
+
+
+def _work(plan: Plan, loaded: dict[str, DataSet], seed: int, seeds: int | None) -> Iterator[_MethodItem | _CurveItem]:
+    """What is done with a seed, slow methods last; curves come with the first seed."""
     for last in (False, True):
-        for dataset in datasets:
-            for fit in plan.fits:
-                if dataset in fit.datasets and fit.last == last and (fit.seeds is None or seed < fit.seeds):
-                    yield _FitItem(dataset, fit, seed)
+        methods = [method for method in plan.methods if method.last == last]
+        for dataset, data in loaded.items():
+            for method in methods:
+                if dataset in plan.datasets_of(method) and seed < plan.n_seeds(method, seeds):
+                    for task in data.tasks:
+                        yield _MethodItem(dataset, task, method, seed)
             for curves in plan.curves if seed == 0 else ():
-                for fit in plan.fits:
-                    if dataset in curves.datasets and fit.key in curves.fits and fit.last == last:
-                        yield _CurveItem(dataset, curves, fit)
+                for method in methods:
+                    if dataset in curves.datasets and method.key in curves.methods:
+                        yield _CurveItem(dataset, data.tasks[0], curves, method)
 
 
-class _Tasks:
-    """Data sets, read when first needed; one that is missing is noted once."""
-
-    def __init__(self, plan: Plan, home: Path, quick: bool, results: Results, listener: Listener) -> None:
-        self._plan, self._home, self._quick = plan, home, plan.quick if quick else None
-        self._results, self._listener = results, listener
-        self._loaded: dict[str, Task] = {}
-
-    def get(self, name: str) -> Task | None:
-        if name in self._results.missing:
-            return None
-        if name not in self._loaded:
-            data = self._plan.datasets[name]
-            self._listener.now(f"reading {data.title}")
-            try:
-                task = load_task(data, self._home, self._quick)
-            except MissingDataError as error:
-                self._results.missing[name] = str(error)
-                self._listener.say(f"{data.title} is skipped: {error}")
-                return None
-            self._loaded[name] = task
-            self._results.data[name] = {"digest": task.digest(), "statistics": task.statistics()}
-        return self._loaded[name]
+def _costs(plan: Plan) -> Iterator[_CostPoint]:
+    for cost in plan.costs:
+        for number, series in enumerate(cost.series):
+            for n_rows, n_basis in series.points():
+                yield _CostPoint(cost, number, n_rows, n_basis)
 
 
-class _Run:
+# -- doing it ---------------------------------------------------------------------------------------------------------
+
+
+class PlanRun:
     """Jobs made from the plan, done or found in the cells."""
 
-    def __init__(self, plan: Plan, doer: Doer, results: Results) -> None:
-        self._plan, self._doer, self._results, self._deadline = plan, doer, results, doer.deadline
-        self._components = {key for fit in plan.fits for key in fit.blend}
-        self._outcomes: dict[tuple[str, str, int], Outcome] = {}  # of fits that are components of blends
+    def __init__(self, plan: Plan, results: PaperResults, jobs: JobRunner) -> None:
+        self._plan, self._results, self._jobs = plan, results, jobs
+        self._components = {key for method in plan.methods for key in method.blend}
+        self._fitted: dict[tuple[str, str, int], FittedMethod] = {}  # methods that are components of blends
 
-    def fit(self, item: _FitItem, task: Task) -> None:
-        name, fit, seed = item.dataset, item.fit, item.seed
-        digest = self._results.data[name]["digest"]
-        if (name, seed) not in self._results.tested:
-            self._results.tested[name, seed] = task.test(self._plan.test_preferences, seed).query
-        job = self._job(name, fit, seed)
-        what = f"{self._plan.datasets[name].title}, {fit.title}, seed {seed}"
-        found = self._results.fits.setdefault((name, fit.key), [])
-        if len(found) < seed:  # an earlier seed was left out, and with it what it would have chosen
-            if self._deadline.at is None:
-                self._doer.fail(f"{what}: left out, since an earlier seed failed")
-            else:
-                self._doer.leave_out(what)
+    def method(self, item: _MethodItem) -> None:
+        """One method on one task with one seed."""
+        name, method, seed, task = item.dataset, item.method, item.seed, item.task
+        results = self._results
+        if method.key in results.unavailable:
+            self._jobs.listener.skip()
             return
-
-        def work() -> dict[str, Any]:
-            return job.run(task, self._outcome(job, task))
-
-        result = self._get(what, f"{name}-{fit.key}-{seed}", job.setting(digest), work)
+        fold = f", {task.name}" if task.name else ""
+        numbered = f", seed {seed}" if not task.name or self._plan.n_seeds(method) > 1 else ""
+        title = f"{self._plan.datasets[name].title}, {method.title}{numbered}{fold}"
+        if seed and (method.choose or method.reuse) and not self._can_follow(name, method):
+            # The first seed was left out, and with it what it would have found.
+            if self._jobs.deadline.moment is None:
+                self._jobs.fail(f"{title}: left out, since the first seed failed")
+            else:
+                self._jobs.leave_out(title)
+            return
+        key = f"{name}-{method.key}-{seed}" + (f"-{task.name}" if task.name else "")
+        setting, work = self._row_work(item, task) if isinstance(task, FoldTask) else self._term_work(item, task)
+        try:
+            result = self._jobs.get(
+                title,
+                key,
+                setting,
+                work,
+                summary=lambda result: _summary(self._plan, method, result),
+                how_far=_how_far,
+            )
+        except MissingExtraError as error:
+            results.unavailable[method.key] = str(error)
+            self._jobs.listener.done(f"{method.title} is left out: {error}")
+            return
         if result is not None:
-            found.append(result)
+            results.cells.setdefault((name, method.key, seed), []).append(result)
 
-    def curve(self, item: _CurveItem, task: Task) -> None:
-        name, fit, curves = item.dataset, item.fit, item.curves
-        steps = curve_steps(curves.first, fit.preferences, curves.points)
-        parameters = self._parameters(fit, name)
-        walk = CurveJob(fit, name, 0, curves.test_preferences, parameters, steps, curves.beside, self._deadline)
-        result = self._get(
-            f"{self._plan.datasets[name].title}, {fit.title}, {curves.key}",
-            f"{name}-{fit.key}-{curves.key}",
-            walk.setting(self._results.data[name]["digest"]),
-            lambda: walk.run(task),
+    def _can_follow(self, dataset: str, method: Method) -> bool:
+        """Whether later seeds have what they need of the first; with rows each chooses for itself."""
+        return self._plan.datasets[dataset].task == "rows" or (dataset, method.key, 0) in self._results.cells
+
+    # -- rows -------------------------------------------------------------------------------------------------------
+
+    def _row_work(self, item: _MethodItem, fold: FoldTask) -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
+        plan, method, dataset = self._plan, item.method, item.dataset
+        own = {model.key for model in method.all_models()}
+        chooses_by = plan.chooses_by(method)
+        job = RowJob(
+            method,
+            fold,
+            item.seed,
+            method.parameters_for(dataset),
+            choose_by=plan.name_of(chooses_by),
+            measures=tuple(plan.name_of(key) for key in plan.measures_of(dataset)),
+            higher_is_better=plan.measures[chooses_by].higher_is_better,
+            traced=any(tradeoff.dataset == dataset and own & {*tradeoff.models} for tradeoff in plan.tradeoffs),
+        )
+        return job.setting(self._results.data[dataset]["digest"]), lambda: job.run(self._jobs.deadline)
+
+    def cost(self, point: _CostPoint) -> None:
+        cost, series = point.cost, point.cost.series[point.series]
+        job = CostJob(cost, point.n_rows, point.n_basis)
+        basis = "" if point.n_basis is None else f", {point.n_basis:,} basis vectors"
+        result = self._jobs.get(
+            f"{cost.title}, {series.title}, {point.n_rows:,} rows{basis}",
+            f"{cost.key}-{point.series}-{point.n_rows}-{point.n_basis or 'all'}",
+            job.setting(),
+            job.run,
+            summary=lambda result: f"; {result['seconds']:.3f} s, {result['megabytes']:.1f} MB",
         )
         if result is not None:
-            self._results.curves[curves.key, name, fit.key] = result
+            sizes = {"n_rows": point.n_rows, "n_basis": point.n_rows if point.n_basis is None else point.n_basis}
+            self._results.costs.setdefault((cost.key, point.series), []).append(sizes | result)
 
-    def _get(
-        self, what: str, key: str, setting: dict[str, Any], work: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any] | None:
-        return self._doer.get(what, key, setting, work, how_far=_how_far, said=lambda result: _said(self._plan, result))
+    # -- classes and links --------------------------------------------------------------------------------------------
 
-    def _parameters(self, fit: Fit, dataset: str) -> dict[str, Any]:
-        """The parameters; what the first seed searched for or chose is given to the others."""
-        parameters = fit.parameters_for(dataset)
-        found = self._results.fits.get((dataset, fit.key), [])
-        if not found:
-            return parameters
-        for searched, given in fit.reuse.items():
-            if searched in parameters:
-                del parameters[searched]
-                parameters[given] = found[0]["facts"][f"{given}_"]
-        return parameters | found[0]["facts"].get("chosen", {})
+    def _term_work(self, item: _MethodItem, task: PaperTask) -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
+        assert isinstance(task, PreferenceTask)
+        tested = self._results.tested
+        if (item.dataset, item.seed) not in tested:
+            tested[item.dataset, item.seed] = task.test(self._plan.test_preferences, item.seed).query
+        job = self._term_job(item.dataset, item.method, item.seed)
 
-    def _job(self, dataset: str, fit: Fit, seed: int) -> Job:
-        plan, own = self._plan, {model.key for model in fit.all_models()}
-        words = [each for each in plan.words if each.dataset == dataset and each.model in own]
-        return Job(
-            fit,
+        def work() -> dict[str, Any]:
+            return job.measure(task, self._fit(job, task))
+
+        return job.setting(self._results.data[item.dataset]["digest"]), work
+
+    def _term_job(self, dataset: str, method: Method, seed: int) -> TermJob:
+        plan, own = self._plan, {model.key for model in method.all_models()}
+        lookups = [words for words in plan.words if words.dataset == dataset and words.model in own]
+        return TermJob(
+            method,
             dataset,
             seed,
             plan.test_preferences,
-            self._parameters(fit, dataset),
-            {each.model: tuple(each.printed) for each in words},
-            chooses=not self._results.fits.get((dataset, fit.key)),
-            components=tuple(self._job(dataset, plan.fit_of(key), seed) for key in fit.blend),
-            from_map=tuple(each.model for each in words if each.of == "map"),
+            self._parameters(method, dataset),
+            {words.model: tuple(words.printed) for words in lookups},
+            chooses=(dataset, method.key, 0) not in self._results.cells,
+            components=tuple(self._term_job(dataset, plan.method_of(key), seed) for key in method.blend),
+            from_map=tuple(words.model for words in lookups if words.of == "map"),
         )
 
-    def _outcome(self, job: Job, task: Task) -> Outcome:
+    def _parameters(self, method: Method, dataset: str) -> dict[str, Any]:
+        """The parameters; what the first seed searched for or chose is given to the others."""
+        parameters = method.parameters_for(dataset)
+        cells = self._results.cells.get((dataset, method.key, 0))
+        if cells is None:
+            return parameters
+        facts = cells[0]["facts"]
+        for searched, reused in method.reuse.items():
+            if searched in parameters:
+                del parameters[searched]
+                parameters[reused] = facts[f"{reused}_"]
+        return parameters | facts.get("chosen", {})
+
+    def _fit(self, job: TermJob, task: PreferenceTask) -> FittedMethod:
         """Learn; a component of a blend is remembered, and learned again when its cell was only kept on disk."""
-        at = job.dataset, job.fit.key, job.seed
-        if at not in self._outcomes:
-            by_key = dict(zip(job.fit.blend, job.components, strict=True))
-            blended: list[Outcome] = []
+        key = job.dataset, job.method.key, job.seed
+        if key in self._fitted:
+            return self._fitted[key]
+        component_jobs = dict(zip(job.method.blend, job.components, strict=True))
+        blended: list[FittedMethod] = []
 
-            def component(key: str) -> Weights:
-                blended.append(self._outcome(by_key[key], task))
-                return blended[-1].scorer(self._plan.model(key)).weights
+        def component(model: str) -> Weights:
+            blended.append(self._fit(component_jobs[model], task))
+            return blended[-1].match(self._plan.model(model)).weights
 
-            outcome = job.learn(task, component, self._deadline)
-            outcome.cut |= any(part.cut for part in blended)
-            if not self._components & {model.key for model in job.fit.all_models()} or outcome.cut:
-                return outcome
-            self._outcomes = {known: kept for known, kept in self._outcomes.items() if known[::2] == at[::2]}
-            self._outcomes[at] = outcome
-        return self._outcomes[at]
+        fitted = job.learn(task, component, self._jobs.deadline)
+        fitted.cut |= any(part.cut for part in blended)
+        if self._components & {model.key for model in job.method.all_models()} and not fitted.cut:
+            # Blends are of one data set and one seed: what was learned of others is not needed any more.
+            same = {other: kept for other, kept in self._fitted.items() if other[::2] == key[::2]}
+            self._fitted = same | {key: fitted}
+        return fitted
+
+    def curve(self, item: _CurveItem) -> None:
+        name, method, curves, task = item.dataset, item.method, item.curves, item.task
+        assert isinstance(task, PreferenceTask)
+        steps = curve_steps(curves.first, method.preferences, curves.points)
+        parameters, deadline = self._parameters(method, name), self._jobs.deadline
+        job = CurveJob(method, name, 0, curves.test_preferences, parameters, steps, curves.beside, deadline)
+        result = self._jobs.get(
+            f"{self._plan.datasets[name].title}, {method.title}, {curves.key}",
+            f"{name}-{method.key}-{curves.key}",
+            job.setting(self._results.data[name]["digest"]),
+            lambda: job.run(task),
+            summary=lambda result: "",
+            how_far=_how_far,
+        )
+        if result is not None:
+            self._results.curves[curves.key, name, method.key] = result
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
 
 
 def _how_far(result: dict[str, Any]) -> str:
@@ -264,9 +322,29 @@ def _how_far(result: dict[str, Any]) -> str:
     return f"cut short after {facts.get('n_steps_', 0):,} of {facts['preferences']:,} steps"
 
 
-def _said(plan: Plan, result: dict[str, Any]) -> str:
-    """The first two models of a cell in a few words."""
-    models = result.get("models", {})
-    ordered = [model for fit in plan.fits for model in fit.all_models() if model.key in models]
-    parts = [f"; {m.title} MAP {models[m.key]['map']:.3f}, error {models[m.key]['error']:.4f}" for m in ordered[:2]]
-    return "".join(parts) + (f"; {len(ordered) - 2} more" if len(ordered) > 2 else "")
+def _summary(plan: Plan, method: Method, result: dict[str, Any]) -> str:
+    """The first two models of a cell in a few words: the measure that chooses, or the first two of the plan."""
+    keys = [plan.chooses_by(method)] if plan.chooses_by(method) else list(plan.measures)
+    lines = []
+    for model in method.all_models()[:2]:
+        means = result["models"][model.key]["means"]
+        numbers = [(plan.measures[key].title, means.get(plan.name_of(key))) for key in keys]
+        name = f"{model.title} " if method.models else ""
+        lines.append(f"; {name}" + ", ".join(f"{title} {x:.4f}" for title, x in numbers[:2] if x is not None))
+    lines += [f"; {len(method.all_models()) - 2} more"] if len(method.all_models()) > 2 else []
+    facts = result["facts"]
+    if facts.get("n_used") is not None:
+        lines.append(f", {facts['n_used']} of {facts['n_features']} features")
+    lines += [f", {name} {short(value)}" for name, value in facts.get("chosen", {}).items()]
+    return "".join(lines)
+
+
+def short(value: Any) -> str:
+    """A parameter's value with four digits.
+
+    Examples
+    --------
+    >>> short(0.000123456), short(12), short("sum")
+    ('0.0001235', '12', 'sum')
+    """
+    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)

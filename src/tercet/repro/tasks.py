@@ -1,4 +1,7 @@
-"""What a plan's fits learn from and are measured on: one shape for rows with classes and for queries with links."""
+"""What methods learn from and are measured on: one shape for rows with classes, queries with links, and LETOR rows.
+
+A data set is one task, or one for each of its folds.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,46 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data import Preferences
-from tercet.measure import HeldOutQueries
+from tercet.errors import InputError
+from tercet.measure import HeldOutQueries, average_precision_of_classes
 from tercet.repro.plan import Map
-from tercet.weights import Mapped, Weights
+from tercet.weights import Dense, Diagonal, Identity, Mapped, Sparse, Weights
 
 _CHUNK = 4096
 TEST_SEED = 1000  # added to the seed for test preferences
+
+
+class PaperTask(ABC):
+    """Something to learn from (`train`), to choose on (`validation`), and to `measure` on what is for testing."""
+
+    name: str  # of the fold; "" where a data set is one task
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Of everything a learner or a measure sees."""
+
+    @abstractmethod
+    def statistics(self) -> dict[str, int]:
+        """Facts a paper prints about its data."""
+
+
+def digest_of(*values: Any) -> str:
+    """A digest of matrices, arrays, texts and plain values."""
+    digest = hashlib.sha256()
+    for value in values:
+        if sparse.issparse(value):
+            for array in (value.indptr.astype(np.int64), value.indices.astype(np.int32), value.data):
+                digest.update(array.tobytes())
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
+            digest.update(np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, np.ndarray):
+            digest.update("\n".join(map(str, value.tolist())).encode())
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+# -- tasks of preferences ---------------------------------------------------------------------------------------------
 
 
 def _as_they_are(X: sparse.csr_array) -> sparse.csr_array:
@@ -26,7 +63,7 @@ def _as_they_are(X: sparse.csr_array) -> sparse.csr_array:
 
 
 @dataclass(frozen=True)
-class Scorer:
+class WeightedMatch:
     """A weights value, and what queries and documents become before it scores them."""
 
     weights: Weights
@@ -36,7 +73,7 @@ class Scorer:
 
 @dataclass(frozen=True, eq=False)
 class WordMap:
-    """From the task's words to those a fit sees; ``nearest`` are the words each word is replaced by, where it is."""
+    """From the task's words to those a method sees; ``nearest`` are the words each word is replaced by, where it is."""
 
     A: sparse.csr_array
     B: sparse.csr_array
@@ -47,20 +84,29 @@ class WordMap:
         return Weights([Mapped(A=self.A, B=self.B, part=part) for part in weights.parts])
 
 
-class Task(ABC):
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A model on the test queries.
+
+    Attributes
+    ----------
+    means : by the name of the measure
+    by_query : the same of each query, where it is measured so
+    wrong : the numbers of the test preferences that are not ranked right
+    """
+
+    means: dict[str, float]
+    by_query: dict[str, list[float]]
+    wrong: list[int]
+
+
+class PreferenceTask(PaperTask):
     """Matrices to learn from, how preferences are drawn, and what is measured."""
 
+    name = ""
     Q: sparse.csr_array
     D: sparse.csr_array
     words: list[str] | None
-
-    @abstractmethod
-    def digest(self) -> str:
-        """Of everything a learner or a measure sees."""
-
-    @abstractmethod
-    def statistics(self) -> dict[str, int]:
-        """Facts a paper prints about its data."""
 
     @abstractmethod
     def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
@@ -71,11 +117,11 @@ class Task(ABC):
         """Preferences to measure the error on."""
 
     @abstractmethod
-    def measure(self, scorer: Scorer, prefs: Preferences) -> dict[str, Any]:
+    def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
         """Average precision of each test query, which test preferences are wrong, and their means."""
 
     @abstractmethod
-    def wrong(self, scorer: Scorer, prefs: Preferences) -> NDArray[np.bool_]:
+    def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
         """Which test preferences are not ranked right; a tie is not."""
 
     @property
@@ -86,7 +132,7 @@ class Task(ABC):
     def word_map(self, spec: Map) -> WordMap:
         raise NotImplementedError(f"{type(self).__name__} has one set of words")
 
-    def mates(self) -> NDArray[np.int64]:
+    def parallel(self) -> NDArray[np.int64]:
         """Rows whose query and document mean the same and may be learned from."""
         raise NotImplementedError(f"{type(self).__name__} has no translations")
 
@@ -96,31 +142,109 @@ class Task(ABC):
 
 
 def wrong_preferences(
-    scorer: Scorer, Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences
+    match: WeightedMatch, Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences
 ) -> NDArray[np.bool_]:
     """Which preferences on these rows are not ranked right; a tie is not."""
     margins = np.empty(len(prefs))
     for start in range(0, len(prefs), _CHUNK):
-        part = prefs[start : start + _CHUNK]
-        queries = scorer.queries(Q[part.query])
-        better, worse = (scorer.docs(D[rows]) for rows in (part.better, part.worse))
-        weights = scorer.weights
+        chunk = prefs[start : start + _CHUNK]
+        queries = match.queries(Q[chunk.query])
+        better, worse = (match.docs(D[rows]) for rows in (chunk.better, chunk.worse))
+        weights = match.weights
         margins[start : start + _CHUNK] = weights.score_rows(queries, better) - weights.score_rows(queries, worse)
     return margins <= 0
 
 
-def digest_of(*values: Any) -> str:
-    """A digest of matrices, arrays, texts and plain values."""
-    found = hashlib.sha256()
-    for value in values:
-        if sparse.issparse(value):
-            arrays = value.indptr.astype(np.int64), value.indices.astype(np.int32), value.data
-            for array in arrays:
-                found.update(array.tobytes())
-        elif isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
-            found.update(np.ascontiguousarray(value).tobytes())
-        elif isinstance(value, np.ndarray):
-            found.update("\n".join(map(str, value.tolist())).encode())
-        else:
-            found.update(repr(value).encode())
-    return found.hexdigest()
+@dataclass(frozen=True, eq=False)
+class ClassTask(PreferenceTask):
+    """Rows and classes of both halves: a row is a query for the others of its class.
+
+    Words name the columns where there are any.
+    """
+
+    Q: sparse.csr_array
+    y: NDArray[Any]
+    Q_test: sparse.csr_array
+    y_test: NDArray[Any]
+    words: list[str] | None = None
+
+    @property
+    def D(self) -> sparse.csr_array:
+        return self.Q
+
+    def digest(self) -> str:
+        return digest_of(self.Q, self.Q_test, self.y, self.y_test)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "training samples": self.Q.shape[0],
+            "testing samples": self.Q_test.shape[0],
+            "classes": len(np.unique(self.y)),
+            "dictionary size": self.Q.shape[1],
+            "free parameters": self.Q.shape[1] ** 2,
+        }
+
+    def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
+        if share != 1.0 or uniform_over != "links":
+            raise InputError("a share of the links, or queries first, needs links; these rows have classes")
+        return Preferences.from_labels(self.y, n, random_state=seed)
+
+    def test(self, n: int, seed: int) -> Preferences:
+        return Preferences.from_labels(self.y_test, n, random_state=TEST_SEED + seed)
+
+    def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
+        X = match.docs(self.Q_test)  # a row is query and document
+        precision = average_precision_of_classes(match.weights, X, self.y_test)
+        wrong = wrong_preferences(WeightedMatch(match.weights), X, X, prefs)
+        means = {"map": float(precision.mean()), "error": float(wrong.mean())}
+        return Measured(means, {"map": precision.tolist()}, np.flatnonzero(wrong).tolist())
+
+    def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
+        return wrong_preferences(match, self.Q_test, self.Q_test, prefs)
+
+    def cut(self, train_rows: int | None, test_rows: int | None) -> ClassTask:
+        """The same with fewer rows."""
+        train, test = _spread(len(self.y), train_rows), _spread(len(self.y_test), test_rows)
+        return ClassTask(self.Q[train], self.y[train], self.Q_test[test], self.y_test[test], self.words)
+
+
+def _spread(n: int, most: int | None) -> NDArray[np.int64]:
+    """Evenly spaced rows: files are sorted by class."""
+    return np.linspace(0, n - 1, n if most is None else min(n, most)).astype(np.int64)
+
+
+# -- the size of W ----------------------------------------------------------------------------------------------------
+
+
+def n_nonzero(weights: Weights) -> int:
+    """How many entries of W are not zero, counted as the papers count them: a low-rank W has all of them."""
+    n, m = weights.shape
+    if len(weights.parts) == 1 and isinstance(weights.parts[0], Dense):
+        return int(np.count_nonzero(weights.parts[0].weights))
+    if not all(isinstance(part, (Identity, Diagonal, Sparse)) for part in weights.parts):
+        return n * m
+    W = sparse.csr_array((n, m), dtype=np.float32) if weights.sparse is None else weights.sparse
+    if weights.identity or weights.diagonal is not None:
+        on_diagonal = np.full(n, weights.identity) + (0.0 if weights.diagonal is None else weights.diagonal)
+        W = W + sparse.diags_array(on_diagonal, format="csr")
+    return int(W.count_nonzero())
+
+
+def megabytes(n_entries: float, n_rows: int) -> float:
+    """A compressed sparse row matrix in double precision: value and column of each entry, a pointer for each row.
+
+    In units of 2**20 bytes.
+    """
+    return (16 * n_entries + 8 * (n_rows + 1)) / 2**20
+
+
+def entries_of_megabytes(memory: float, n_rows: int) -> float:
+    """The inverse of `megabytes`."""
+    return (memory * 2**20 - 8 * (n_rows + 1)) / 16
+
+
+def measure_size(weights: Weights) -> dict[str, float]:
+    """Non-zeros, the share of W they are, and megabytes."""
+    n, m = weights.shape
+    entries = n_nonzero(weights)
+    return {"density": entries / (n * m), "memory": megabytes(entries, n)}

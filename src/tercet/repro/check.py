@@ -1,0 +1,309 @@
+"""Plans from TOML files: found by name or path, read strictly, and checked for what does not fit together."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from pathlib import Path
+
+from tercet.errors import FormatError, InputError
+from tercet.measure import parse_measure
+from tercet.repro.candidates import WITH_BASIS, accepted_parameters, known_rankers
+from tercet.repro.folds import OF_PAIRS, OF_THE_RANKER
+from tercet.repro.plan import Cost, Method, PaperTable, Plan
+from tercet.store.codec import decode
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OF_WORDS = ("map", "p10", "error", "memory", "density", "seconds")  # measures of classes and links
+
+
+def known_papers() -> list[str]:
+    """Names of the packaged plans."""
+    folder = resources.files("tercet.repro") / "papers"
+    return sorted(Path(file.name).stem for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+def find_plan(name: str) -> Plan:
+    """A packaged plan by its name, or one of your own by the path of its TOML file.
+
+    Examples
+    --------
+    >>> find_plan("chen2010").paper.venue
+    'ICDM 2010'
+    """
+    if name in known_papers():
+        with resources.as_file(resources.files("tercet.repro") / "papers" / f"{name}.toml") as path:
+            return read_plan(path)
+    if not Path(name).is_file():
+        raise InputError(f"no paper {name!r}; known: {', '.join(known_papers())}, or give the path of a TOML file")
+    return read_plan(Path(name))
+
+
+def read_plan(path: Path) -> Plan:
+    """Read and check a plan; errors name the file and the key."""
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+        raise FormatError(path, None, f"not TOML: {error}") from error
+    plan = decode(Plan, content, error=lambda message: FormatError(path, None, message), may_omit_defaults=True)
+    for fault in faults(plan):
+        raise FormatError(path, None, fault)
+    return plan
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+def faults(plan: Plan) -> Iterator[str]:
+    """What does not fit together, in words; the first is told."""
+    yield from _key_faults(plan)
+    for name, number in (("seeds", plan.seeds), ("test_preferences", plan.test_preferences + (not _has_words(plan)))):
+        if number < 1:
+            yield f"{name} is {number}; at least 1 is needed"
+    if not 0 < plan.quick.share <= 1:
+        yield f"quick.share is {plan.quick.share}; a number above 0 and at most 1 is needed"
+    for name, data in plan.datasets.items():
+        if not data.files:
+            yield f"datasets.{name}.files: no place to look at"
+        yield from unknown(f"datasets.{name}.measures", data.measures, plan.measures)
+    yield from _measure_faults(plan)
+    for number, method in enumerate(plan.methods):
+        yield from _method_faults(f"methods[{number}] ({method.key})", method, plan)
+    for where, models, datasets, measures in _mentioned(plan):
+        yield from _mention_faults(plan, where, models, datasets, measures)
+    for number, table in enumerate(plan.tables):
+        yield from _table_faults(f"tables[{number}] ({table.key})", table, plan)
+    for number, target in enumerate(plan.targets):
+        if (target.at_least is None) == (target.at_most is None):
+            yield f"targets[{number}]: give at_least or at_most"
+    for number, claim in enumerate(plan.claims):
+        yield from unknown(f"claims[{number}].printed", claim.printed, claim.datasets)
+    yield from _figure_faults(plan)
+
+
+def unknown(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    """Names that are not known."""
+    listed = list(known)
+    for name in names:
+        if name not in listed:
+            yield f"{where}: {name!r} is unknown; known: {', '.join(listed)}"
+
+
+def _has_words(plan: Plan) -> bool:
+    return any(data.task != "rows" for data in plan.datasets.values())
+
+
+def _key_faults(plan: Plan) -> Iterator[str]:
+    """Keys that are there twice, or cannot name files."""
+    methods = [method.key for method in plan.methods]
+    models = [model.key for method in plan.methods for model in method.all_models()]
+    shown = [item.key for group in (plan.tables, plan.comparisons, plan.words, plan.curves) for item in group]
+    shown += [item.key for group in (plan.scatters, plan.precisions, plan.cutoffs) for item in group]
+    shown += [item.key for group in (plan.tradeoffs, plan.growths, plan.costs) for item in group]
+    for what, names in (("methods", methods), ("models", models), ("tables, words and figures", shown)):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            yield f"{what}: the key {twice[0]!r} is there twice"
+    for name in (plan.paper.key, *plan.datasets, *methods, *shown):
+        if not _FILE_NAME.fullmatch(name):
+            yield f"the key {name!r} names files; letters, digits, '-', '_' and '.' are allowed, not '.' first"
+
+
+def _measure_faults(plan: Plan) -> Iterator[str]:
+    """Measures that no task has, and those that cannot choose."""
+    kinds = {data.task for data in plan.datasets.values()}
+    for key in plan.measures:
+        name = plan.name_of(key)
+        if name in _OF_WORDS and kinds - {"rows"}:
+            continue
+        if "rows" not in kinds:
+            yield f"measures.{key}: {name!r} is unknown; known: {', '.join(_OF_WORDS)}"
+        elif name not in OF_THE_RANKER + OF_PAIRS:
+            try:
+                parse_measure(name)
+            except InputError as error:
+                yield f"measures.{key}.name: {error} Or one of {', '.join(OF_PAIRS + OF_THE_RANKER)}"
+    if "rows" in kinds:
+        yield from unknown("choose_by", [plan.choose_by], _rankings(plan))
+
+
+def _rankings(plan: Plan) -> list[str]:
+    """Keys of the measures of rankings, which can choose."""
+    return [key for key in plan.measures if plan.name_of(key) not in OF_THE_RANKER]
+
+
+def _method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
+    """What does not fit together within one method."""
+    yield from unknown(f"{where}.datasets", method.datasets, plan.datasets)
+    yield from unknown(f"{where}.by_dataset", method.by_dataset, plan.datasets_of(method))
+    if bool(method.ranker) == bool(method.blend):
+        yield f"{where}: a method has a ranker or blends two models"
+    for name, values in method.choose.items():
+        if not values:
+            yield f"{where}.choose: no values of {name}"
+    has_curves = any(method.key in curves.methods for curves in plan.curves)
+    if (method.seeds is not None and method.seeds < (not has_curves)) or method.cv_folds < 2:
+        yield f"{where}: at least 1 seed, or a curve, and 2 cv_folds are needed"
+    if not 0 < method.share <= 1 or not 0 < method.choose_share <= 1:
+        yield f"{where}: share and choose_share are numbers above 0 and at most 1"
+    kinds = {plan.datasets[name].task for name in plan.datasets_of(method) if name in plan.datasets}
+    if "rows" in kinds and kinds != {"rows"}:
+        yield f"{where}.datasets: some have rows and some words; a method learns of one or the other"
+        return
+    yield from _row_method_faults(where, method, plan) if "rows" in kinds else _word_method_faults(where, method, plan)
+    known = known_rankers("rows" if "rows" in kinds else "classes")
+    if not method.blend:
+        yield from unknown(f"{where}.ranker", [method.ranker], known)
+    if method.ranker in known:
+        accepted = accepted_parameters(known[method.ranker])
+        for dataset in plan.datasets_of(method):
+            yield from unknown(f"{where}.parameters", method.parameters_for(dataset), accepted)
+        yield from unknown(f"{where}.quick", method.quick, accepted)
+        yield from unknown(f"{where}.choose", method.choose, accepted)
+        yield from unknown(f"{where}.reuse", [*method.reuse, *method.reuse.values()], accepted)
+        if (method.seeds or 1) > 1 and "rows" in kinds and "random_state" not in accepted and not method.per_query:
+            yield f"{where}.seeds: {method.ranker} draws nothing at random"
+
+
+def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
+    if method.choose and method.choose_on != "training":
+        yield f"{where}.choose_on: of classes and links parameters are chosen on 'training'"
+    if method.blend and len(method.blend) != 2:
+        yield f"{where}.blend: {len(method.blend)} models; two are needed"
+    earlier = {model.key: other for other in _before(plan, method) for model in other.all_models()}
+    for key in method.blend:
+        if key not in earlier:
+            yield f"{where}.blend: {key!r} is no model of an earlier method"
+        elif not set(plan.datasets_of(method)) <= set(plan.datasets_of(earlier[key])):
+            yield f"{where}.blend: {key!r} is not fitted on all of {', '.join(plan.datasets_of(method))}"
+
+
+def _before(plan: Plan, method: Method) -> tuple[Method, ...]:
+    return plan.methods[: [other.key for other in plan.methods].index(method.key)]
+
+
+def _row_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
+    if method.choose_on == "training":
+        yield f"{where}.choose_on: of rows parameters are chosen on 'validation' or by 'cross-validation'"
+    if method.blend or method.models or method.preferences:
+        yield f"{where}: preferences, models and blends are of classes and links; its data sets have rows"
+    yield from unknown(f"{where}.choose_by", [plan.chooses_by(method)], _rankings(plan))
+    both = sorted(set(method.parameters) & set(method.choose))
+    if both:
+        yield f"{where}: {both[0]} is both a parameter and chosen"
+    if method.per_query < 0 or (method.drawn_as == "basis" and not method.per_query):
+        yield f"{where}.per_query: {method.per_query} rows of each query; a basis needs at least 1"
+    if method.drawn_as == "basis" and method.ranker not in WITH_BASIS:
+        yield f"{where}.drawn_as: {method.ranker} has no basis; known for one: {', '.join(WITH_BASIS)}"
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _mentioned(plan: Plan) -> Iterator[tuple[str, Iterable[str], Iterable[str], Iterable[str]]]:
+    """Where models, data sets and measures are mentioned together: each model on each of the data sets."""
+    for number, table in enumerate(plan.tables):
+        for row in table.rows:
+            models = [row.model] if row.model else []
+            yield f"tables[{number}].rows", models, [row.dataset] if row.dataset else table.datasets, table.measures
+    for number, claim in enumerate(plan.claims):
+        yield f"claims[{number}]", (claim.better, *claim.worse), claim.datasets, claim.measures
+    for number, tests in enumerate(plan.comparisons):
+        models = [*tests.models, *([tests.against] if tests.against else [])]
+        yield f"comparisons[{number}]", models, [tests.dataset], tests.measures
+    for number, target in enumerate(plan.targets):
+        models = [target.model, *([target.times] if target.times else [])]
+        yield f"targets[{number}]", models, [target.dataset], [target.measure]
+    for number, words in enumerate(plan.words):
+        yield f"words[{number}]", [words.model], [words.dataset], []
+    for number, scatter in enumerate(plan.scatters):
+        for series in scatter.series:
+            yield f"scatters[{number}].series", series.models, [scatter.dataset], [scatter.y]
+    for number, precisions in enumerate(plan.precisions):
+        yield f"precisions[{number}]", (precisions.x, precisions.y), [precisions.dataset], []
+    for number, cutoffs in enumerate(plan.cutoffs):
+        yield f"cutoffs[{number}]", cutoffs.models, cutoffs.datasets, cutoffs.measures
+    for number, tradeoff in enumerate(plan.tradeoffs):
+        models = [*tradeoff.models, *tradeoff.points]
+        yield f"tradeoffs[{number}]", models, [tradeoff.dataset], [tradeoff.measure]
+    for number, growth in enumerate(plan.growths):
+        for series in growth.series:
+            yield f"growths[{number}].series", series.models, [growth.dataset], [growth.measure]
+    for number, statistics in enumerate(plan.statistics):
+        yield f"statistics[{number}].printed", (), statistics.printed, ()
+
+
+def _mention_faults(
+    plan: Plan, where: str, models: Iterable[str], datasets: Iterable[str], measures: Iterable[str]
+) -> Iterator[str]:
+    yield from unknown(where, datasets, plan.datasets)
+    yield from unknown(where, measures, plan.measures)
+    methods = {model.key: method for method in plan.methods for model in method.all_models()}
+    for model in models:
+        yield from unknown(where, [model], methods)
+        for dataset in datasets:
+            if model in methods and dataset not in plan.datasets_of(methods[model]):
+                yield f"{where}: {model!r} is not fitted on {dataset!r}"
+
+
+def _table_faults(where: str, table: PaperTable, plan: Plan) -> Iterator[str]:
+    if len(table.datasets) != 1 and len(table.measures) != 1:
+        yield f"{where}: one data set with several measures, or several with one"
+    columns = table.measures if len(table.datasets) == 1 else table.datasets
+    for row in table.rows:
+        if bool(row.model) == bool(row.reason) or (row.reason and not row.title):
+            yield f"{where}.rows: a row needs a model, or a title and the reason why there is none"
+        yield from unknown(f"{where}.rows.printed", row.printed, columns)
+        if row.printed and table.kind == "ours":
+            yield f"{where}.rows: {row.model!r} has printed numbers, but the table's kind is 'ours'"
+
+
+def _figure_faults(plan: Plan) -> Iterator[str]:
+    for number, curves in enumerate(plan.curves):
+        yield from _curve_faults(f"curves[{number}]", curves.methods, curves.datasets, plan)
+        for measure in ("error", "density") if curves.beside == "density" else ("error",):
+            yield from unknown(f"curves[{number}]", [measure], plan.measures)
+    for number, tests in enumerate(plan.comparisons):
+        by_query = [key for key in _rankings(plan) if key in plan.measures_of(tests.dataset)]
+        yield from unknown(f"comparisons[{number}].measures", tests.measures, by_query)
+    for number, cutoffs in enumerate(plan.cutoffs):
+        for key in cutoffs.measures:
+            if plan.measures[key].cutoff is None:
+                yield f"cutoffs[{number}].measures: {key!r} has no cutoff, so it has no place on the axis"
+    for number, tradeoff in enumerate(plan.tradeoffs):
+        chosen_by = {plan.chooses_by(plan.method_of(model)) for model in tradeoff.models}
+        if chosen_by - {tradeoff.measure}:
+            yield f"tradeoffs[{number}]: its models must be chosen by its measure, {tradeoff.measure!r}"
+    for number, cost in enumerate(plan.costs):
+        yield from _cost_faults(f"costs[{number}] ({cost.key})", cost)
+
+
+def _curve_faults(where: str, keys: tuple[str, ...], datasets: tuple[str, ...], plan: Plan) -> Iterator[str]:
+    methods = {method.key: method for method in plan.methods}
+    yield from unknown(f"{where}.datasets", datasets, plan.datasets)
+    yield from unknown(f"{where}.methods", keys, methods)
+    for method in (methods[key] for key in keys if key in methods):
+        for dataset in sorted(set(datasets) - set(plan.datasets_of(method))):
+            yield f"{where}.methods: {method.key!r} is not fitted on {dataset!r}"
+        if not method.preferences:
+            yield f"{where}.methods: {method.key!r} learns from no preferences, so it has no curve"
+
+
+def _cost_faults(where: str, cost: Cost) -> Iterator[str]:
+    yield from unknown(f"{where}.ranker", [cost.ranker], WITH_BASIS)
+    if cost.ranker in WITH_BASIS:
+        accepted = accepted_parameters(known_rankers("rows")[cost.ranker])
+        yield from unknown(f"{where}.parameters", cost.parameters, accepted)
+    if min(cost.n_features, cost.rounds) < 1 or cost.rows_of_query < 2:
+        yield f"{where}: at least 1 of n_features and of rounds, and 2 rows_of_query, are needed"
+    for series in cost.series:
+        rising = series.n_basis if series.rises == "n_basis" else series.rows
+        if len(rising) < 2 or list(rising) != sorted(set(rising)) or min((*series.rows, *series.n_basis)) < 2:
+            yield f"{where}: {series.title!r} needs two rising numbers of rows or of n_basis, or more"
+        elif series.rises == "n_basis" and len(series.rows) != 1:
+            yield f"{where}: {series.title!r} has several rows and several n_basis; one of them must be one number"
+        elif max(series.n_basis, default=0) > min(series.rows):
+            yield f"{where}: {series.title!r} has a larger n_basis than rows"

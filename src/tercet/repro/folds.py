@@ -1,0 +1,147 @@
+"""Tasks of LETOR rows: graded feature vectors, the rows of a query together, to learn from, choose on and test on."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.measure import measure_rows
+from tercet.measure.orders import Orders, compare_orders
+from tercet.repro.tasks import PaperTask, digest_of
+
+USED, SECONDS, MEGABYTES = "features used", "seconds", "megabytes"
+OF_THE_RANKER = (USED, SECONDS, MEGABYTES)
+DISAGREEMENT, MISORDERED = "disagreement", "misordered"
+OF_PAIRS = (DISAGREEMENT, MISORDERED)
+
+
+class GradedRows(Protocol):
+    """What `LetorData` and `ScoredRows` have: graded feature vectors, the rows of a query together."""
+
+    def __init__(self, X: Any, y: Any, qid: Any) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def X(self) -> Any: ...
+    @property
+    def y(self) -> NDArray[Any]: ...
+    @property
+    def qid(self) -> NDArray[np.str_]: ...
+    @property
+    def starts(self) -> NDArray[np.int64]: ...
+    @property
+    def qids(self) -> NDArray[np.str_]: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_queries(self) -> int: ...
+
+
+R = TypeVar("R", bound=GradedRows)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldTask(PaperTask):
+    """One fold: rows to learn from, to choose on where there are some, and to test on."""
+
+    name: str
+    train: GradedRows
+    validation: GradedRows | None
+    test: GradedRows
+
+    def digest(self) -> str:
+        return folds_digest([self])
+
+    def statistics(self) -> dict[str, int]:
+        return folds_statistics([self])
+
+    def both(self) -> GradedRows:
+        """Training and validation part together."""
+        return self.train if self.validation is None else stacked([self.train, self.validation])
+
+    def measure(self, ranker: Any, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
+        """Each measure of each test query's ranking."""
+        return measure_by_query(ranker.predict(self.test.X), self.test, names)
+
+
+def folds_digest(folds: Sequence[FoldTask]) -> str:
+    """Of everything a learner or a measure sees in any of the folds."""
+    digest = hashlib.sha256()
+    for fold in folds:
+        for part in (fold.train, fold.validation, fold.test):
+            rows = ("none",) if part is None else (part.X, part.y, part.qid)
+            digest.update(digest_of(fold.name, *rows).encode())
+    return digest.hexdigest()
+
+
+def folds_statistics(folds: Sequence[FoldTask]) -> dict[str, int]:
+    """Facts a paper prints about its data; of all queries that are tested, each in one of the folds."""
+    tests = [fold.test for fold in folds]
+    return {
+        "queries": sum(test.n_queries for test in tests),
+        "features": tests[0].n_features,
+        "relevance levels": len(np.unique(np.concatenate([test.y for test in tests]))),
+        "query-document pairs": sum(len(test) for test in tests),
+    }
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def stacked(parts: Sequence[GradedRows]) -> GradedRows:
+    """Rows one after another; no query may be in two parts."""
+    is_sparse = sparse.issparse(parts[0].X)
+    X = sparse.vstack([part.X for part in parts], format="csr") if is_sparse else np.vstack([part.X for part in parts])
+    return type(parts[0])(X, np.concatenate([part.y for part in parts]), np.concatenate([part.qid for part in parts]))
+
+
+def rows_of(data: R, rows: NDArray[np.int64]) -> R:
+    """Some rows, those of a query together."""
+    return type(data)(data.X[rows], data.y[rows], data.qid[rows])
+
+
+def drawn_rows(data: GradedRows, per_query: int, seed: int) -> NDArray[np.int64]:
+    """So many rows of each query, all where it has fewer, in rising order.
+
+    What is drawn of a query depends on its id and the seed only, and not on which other queries are there.
+    """
+    drawn = []
+    for qid, start, end in zip(data.qids.tolist(), data.starts[:-1], data.starts[1:], strict=True):
+        random = np.random.default_rng([seed, zlib.crc32(qid.encode())])
+        n = min(per_query, int(end - start))
+        drawn.append(start + np.sort(random.choice(int(end - start), n, replace=False)))
+    return np.concatenate(drawn)
+
+
+# -- measures ---------------------------------------------------------------------------------------------------------
+
+
+def measure_by_query(scores: NDArray[Any], data: GradedRows, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
+    """Each measure of each query's ranking, in the order of the rows; what is no measure of rankings is left out.
+
+    A query without a relevant document counts as 0, and so does one without pairs where pairs are counted.
+    """
+    listed = [name for name in names if name not in OF_THE_RANKER]
+    ranked = [name for name in listed if name not in OF_PAIRS]
+    values: dict[str, NDArray[np.float64]] = {}
+    if ranked:
+        evaluation = measure_rows(scores, data.y, data.qid, ranked)
+        values = {name: evaluation[name] for name in ranked}
+    if len(ranked) < len(listed):
+        orders = compare_orders(scores, data.y, data.qid)
+        values |= {name: _of_pairs(name, orders, data) for name in listed if name in OF_PAIRS}
+    return {name: values[name] for name in listed}
+
+
+def _of_pairs(name: str, orders: Orders, data: GradedRows) -> NDArray[np.float64]:
+    errors = orders.disagreement if name == DISAGREEMENT else 1.0 - orders.concordance
+    number = {qid: i for i, qid in enumerate(data.qids.tolist())}
+    values = np.zeros(data.n_queries)
+    values[[number[qid] for qid in orders.qids]] = np.nan_to_num(errors, nan=0.0)
+    return values

@@ -1,0 +1,299 @@
+"""The pieces of a reproduction with LETOR rows: one method on one fold with one seed, and one point of a cost curve."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from tercet.choose import Trial, choose, settings_of
+from tercet.data import query_folds
+from tercet.errors import DivergedError
+from tercet.repro.cache import RunDeadline
+from tercet.repro.candidates import WITH_BASIS, make_ranker, n_used
+from tercet.repro.folds import (
+    MEGABYTES,
+    SECONDS,
+    USED,
+    FoldTask,
+    GradedRows,
+    drawn_rows,
+    measure_by_query,
+    rows_of,
+)
+from tercet.repro.plan import Cost, Method
+
+_FITS_TO_TIME = 5
+_SECONDS_TO_TIME = 3.0  # no further fit after so many
+
+
+# -- choosing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class TriedGrid:
+    """All settings of a grid that gave a ranker, in its order; with it where it learned from the training part."""
+
+    crossed: bool = False  # measured on queries left out in turn, and not on the validation part
+    trials: list[Trial] = field(default_factory=list)
+    diverged: int = 0
+    unfinished: int = 0  # fits that stopped at their limit of rounds
+    cut: bool = False  # the deadline came first
+
+
+def try_grid(
+    method: Method, fold: FoldTask, measure: str, seed: int, parameters: dict[str, Any], deadline: RunDeadline
+) -> TriedGrid:
+    """Learn with every combination, and measure each where the method says.
+
+    All ``l2`` of a kernel ranker come from one decomposition for each setting of the rest.
+    """
+    tried = TriedGrid(crossed=method.choose_on == "cross-validation" or fold.validation is None)
+    if tried.crossed:
+        both = fold.both()
+        halves = query_folds(both.qid, method.cv_folds, seed)
+        parts = [(rows_of(both, train), rows_of(both, test)) for train, test in halves]
+    else:
+        assert fold.validation is not None
+        parts = [(fold.train, fold.validation)]
+    tests = [test for _, test in parts]
+    lessons = [prepared(method, train, seed) for train, _ in parts]
+    l2s = method.choose.get("l2", ()) if method.ranker in WITH_BASIS else ()
+    others = {name: values for name, values in method.choose.items() if not (l2s and name == "l2")}
+    for setting in settings_of(others):
+        if deadline.is_over:
+            tried.cut = True
+            break
+        try:
+            fitted = [learn(method.ranker, parameters | more | setting, rows, seed, tried) for more, rows in lessons]
+        except DivergedError:
+            tried.diverged += 1
+            continue
+        if l2s:
+            paths = [ranker.path(l2s).predict(test.X) for ranker, test in zip(fitted, tests, strict=True)]
+            for column, l2 in enumerate(l2s):
+                values = _measured([scores[:, column] for scores in paths], tests, measure)
+                tried.trials.append(Trial(setting | {"l2": l2}, values))
+            continue
+        values = _measured([ranker.predict(test.X) for ranker, test in zip(fitted, tests, strict=True)], tests, measure)
+        sizes = [size for size in map(n_used, fitted) if size is not None]
+        size = float(np.mean(sizes)) if sizes else np.inf
+        tried.trials.append(Trial(setting, values, size, None if tried.crossed else fitted[0]))
+    return tried
+
+
+def _measured(scores: list[NDArray[np.float64]], tests: list[GradedRows], measure: str) -> NDArray[np.float64]:
+    """By query, over all parts."""
+    parts = zip(scores, tests, strict=True)
+    return np.concatenate([measure_by_query(own, test, [measure])[measure] for own, test in parts])
+
+
+def prepared(method: Method, data: GradedRows, seed: int) -> tuple[dict[str, Any], GradedRows]:
+    """Further parameters, and the rows to learn from: what the method draws of each query."""
+    if not method.per_query:
+        return {}, data
+    rows = drawn_rows(data, method.per_query, seed)
+    return ({"n_basis": rows}, data) if method.drawn_as == "basis" else ({}, rows_of(data, rows))
+
+
+def learn(
+    ranker: str, parameters: dict[str, Any], data: GradedRows, seed: int = 0, tried: TriedGrid | None = None
+) -> Any:
+    """A fitted ranker; one that stops at its limit of rounds is counted and taken as it is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = make_ranker(ranker, parameters, seed).fit(data.X, data.y, qid=data.qid)
+    for warning in caught:
+        if tried is not None and issubclass(warning.category, ConvergenceWarning):
+            tried.unfinished += 1
+        elif not issubclass(warning.category, ConvergenceWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return fitted
+
+
+# -- one method on one fold with one seed -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowJob:
+    """A method on a fold with a seed; ``traced`` also measures what was not chosen on the test part, to show it."""
+
+    method: Method
+    fold: FoldTask
+    seed: int
+    parameters: dict[str, Any]
+    choose_by: str  # name of a measure of rankings
+    measures: tuple[str, ...]  # names
+    higher_is_better: bool = True  # of the measure that chooses
+    traced: bool = False
+
+    def setting(self, data_digest: str) -> dict[str, Any]:
+        """Everything the result depends on; titles are not among it."""
+        method = self.method
+        return {
+            "what": "rows",
+            "data": data_digest,
+            "fold": self.fold.name,
+            "seed": self.seed,
+            "per_query": method.per_query,
+            "drawn_as": method.drawn_as,
+            "ranker": method.ranker,
+            "parameters": self.parameters,
+            "choose": {name: list(values) for name, values in method.choose.items()},
+            "choose_by": self.choose_by,
+            "higher_is_better": self.higher_is_better,
+            "choose_on": method.choose_on,
+            "cv_folds": method.cv_folds,
+            "rule": method.rule,
+            "most_used": method.most_used,
+            "measures": list(self.measures),
+            "traced": self.traced,
+            "lightgbm": _version("lightgbm") if method.ranker == "LambdaMART" else "",
+        }
+
+    def run(self, deadline: RunDeadline) -> dict[str, Any]:
+        """Choose, learn, time and measure."""
+        method, fold = self.method, self.fold
+        tried = try_grid(method, fold, self.choose_by, self.seed, self.parameters, deadline)
+        if tried.cut:
+            return {"cut": True, "left out": True}
+        if not tried.trials:
+            raise DivergedError(f"every setting diverged, {tried.diverged} of {tried.diverged}")
+        trial = tried.trials[
+            choose(
+                tried.trials,
+                method.rule,
+                higher_is_better=self.higher_is_better,
+                largest=np.inf if method.most_used is None else method.most_used * fold.test.n_features,
+            )
+        ]
+        more, rows = prepared(method, fold.both() if tried.crossed else fold.train, self.seed)
+        parameters = self.parameters | more | trial.setting
+        ranker = trial.result or self._learn(parameters, rows)
+        used, n_features = n_used(ranker), fold.test.n_features
+        by_query = fold.measure(ranker, self.measures)
+        means = {name: float(np.mean(values)) for name, values in by_query.items()}
+        means |= {} if used is None else {USED: used / n_features}
+        means[SECONDS] = self._seconds(parameters, rows)
+        if MEGABYTES in self.measures:
+            means[MEGABYTES] = peak_bytes(lambda: self._learn(parameters, rows)) / 1e6
+        return {
+            "facts": {
+                "chosen": trial.setting,
+                "n_used": used,
+                "n_features": n_features,
+                "n_rows": len(rows),
+                "n_drawn": len(more["n_basis"]) if more else len(rows),
+                "diverged": tried.diverged,
+                "unfinished": tried.unfinished,
+            },
+            "models": {
+                method.key: {"means": means, "by_query": {name: own.tolist() for name, own in by_query.items()}}
+            },
+            "related": {},
+            "grid": [self._grid_point(other) for other in tried.trials],
+        }
+
+    def _grid_point(self, trial: Trial) -> dict[str, Any]:
+        """A setting that was tried, for the tables and figures of what choosing costs."""
+        used = None if np.isinf(trial.size) else trial.size
+        point = {"parameters": trial.setting, "validation": trial.mean, "used": used}
+        if self.traced and trial.result is not None:
+            point["test"] = float(self.fold.measure(trial.result, [self.choose_by])[self.choose_by].mean())
+        return point
+
+    def _learn(self, parameters: dict[str, Any], rows: GradedRows) -> Any:
+        return learn(self.method.ranker, parameters, rows, self.seed)
+
+    def _seconds(self, parameters: dict[str, Any], rows: GradedRows) -> float:
+        """The median of some fits; everything is compiled by now."""
+        taken: list[float] = []
+        while len(taken) < _FITS_TO_TIME and sum(taken) < _SECONDS_TO_TIME:
+            started = time.perf_counter()
+            self._learn(parameters, rows)
+            taken.append(time.perf_counter() - started)
+        return float(np.median(taken))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+# -- what learning costs ----------------------------------------------------------------------------------------------
+
+
+def peak_bytes(work: Callable[[], Any]) -> int:
+    """The most that arrays of NumPy and SciPy and Python's objects held at once while this ran, and did not before.
+
+    What a BLAS library keeps for itself is not counted, nor are the rows that are learned from.
+    """
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+
+
+@dataclass(frozen=True)
+class CostJob:
+    """One point: so many made-up rows and basis vectors, on one thread."""
+
+    cost: Cost
+    n_rows: int
+    n_basis: int | None  # None for all rows
+
+    def setting(self) -> dict[str, Any]:
+        """Everything the result depends on but the machine."""
+        cost = self.cost
+        return {
+            "what": "cost",
+            "ranker": cost.ranker,
+            "parameters": cost.parameters,
+            "n_features": cost.n_features,
+            "rows_of_query": cost.rows_of_query,
+            "rounds": cost.rounds,
+            "n_rows": self.n_rows,
+            "n_basis": self.n_basis,
+        }
+
+    def run(self) -> dict[str, Any]:
+        """The fastest of some rounds in seconds of the processor, and memory in a round of its own."""
+        X, y, qid = self._rows()
+        parameters = self.cost.parameters | ({} if self.n_basis is None else {"n_basis": self.n_basis})
+        ranker = make_ranker(self.cost.ranker, parameters)
+        rounds: list[tuple[float, float]] = []
+        with import_module("threadpoolctl").threadpool_limits(1):
+            for _ in range(self.cost.rounds):
+                processor, wall = time.process_time(), time.perf_counter()
+                ranker.fit(X, y, qid=qid)
+                rounds.append((time.process_time() - processor, time.perf_counter() - wall))
+            n_bytes = peak_bytes(lambda: make_ranker(self.cost.ranker, parameters).fit(X, y, qid=qid))
+        seconds, wall = min(rounds)
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        return {"seconds": max(seconds, 1e-6), "wall": wall, "megabytes": n_bytes / 1e6, "load": load}
+
+    def _rows(self) -> tuple[Any, Any, Any]:
+        """Grades that a function of the rows makes, which is not linear, with noise."""
+        random = np.random.default_rng(0)
+        X = random.normal(size=(self.n_rows, self.cost.n_features))
+        y = np.sin(X[:, 0]) + X[:, 1] * X[:, -1] + 0.3 * random.normal(size=self.n_rows)
+        return X, y, np.arange(self.n_rows) // self.cost.rows_of_query

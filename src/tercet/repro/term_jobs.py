@@ -1,0 +1,384 @@
+"""The pieces of a reproduction with words: one method on one data set with one seed, and one curve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from tercet.choose import choose, settings_of, try_all
+from tercet.data import Preferences
+from tercet.errors import DivergedError, InputError
+from tercet.learn import SparseRanker
+from tercet.measure import blend
+from tercet.repro.cache import RunDeadline
+from tercet.repro.candidates import CLASSIFIERS, make_ranker, warm_up
+from tercet.repro.plan import Method, Model
+from tercet.repro.tasks import (
+    ClassTask,
+    PreferenceTask,
+    WeightedMatch,
+    WordMap,
+    measure_size,
+    wrong_preferences,
+)
+from tercet.weights import Weights
+
+CHOOSING_SEED = 2000  # added to the seed for the training preferences a parameter is chosen on
+_CHOOSING_PREFERENCES = 10_000
+_N_RELATED = 5
+_FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
+
+Nearest = Callable[[int, int], list[tuple[int, float]]]  # column, k -> columns and weights
+
+
+# -- learning ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FittedMethod:
+    """A fitted ranker, on the words that the method sees."""
+
+    ranker: Any
+    word_map: WordMap | None = None
+    seconds: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    cut: bool = False  # the deadline came before the last step
+
+    def __post_init__(self) -> None:
+        found = {name: getattr(self.ranker, name, None) for name in _FACTS}
+        self.facts = {name: value for name, value in found.items() if value is not None} | self.facts
+
+    @property
+    def nearest(self) -> Nearest | None:
+        """The words a word is replaced by, where it is."""
+        own: Nearest | None = getattr(self.ranker, "nearest", None)
+        return own if self.word_map is None else self.word_map.nearest
+
+    def match(self, model: Model) -> WeightedMatch:
+        """One of its models, thinned if the model says so, on the words of the task."""
+        source = self.ranker if model.thin is None else self.ranker.thin(model.thin)
+        weights: Weights = getattr(source, model.weights)
+        if self.word_map is not None:
+            weights = self.word_map.lift(weights)
+        represent = {
+            name: getattr(self.ranker, f"represent_{name}")
+            for name in ("queries", "docs")
+            if hasattr(self.ranker, f"represent_{name}")
+        }
+        return WeightedMatch(weights, **represent)
+
+
+@dataclass
+class BlendedModels:
+    """Two models of other methods, blended by the amount that is best on validation."""
+
+    weights_: Weights
+    amount_: float
+
+
+@dataclass(frozen=True, eq=False)
+class MethodView:
+    """The matrices as a method sees them."""
+
+    Q: sparse.csr_array
+    D: sparse.csr_array
+    word_map: WordMap | None = None
+
+    @classmethod
+    def of(cls, method: Method, task: PreferenceTask) -> MethodView:
+        if method.map is None:
+            return cls(task.Q, task.D)
+        word_map = task.word_map(method.map)
+        Q = _mapped(task.Q, word_map.A)
+        return cls(Q, Q if task.D is task.Q and word_map.A is word_map.B else _mapped(task.D, word_map.B), word_map)
+
+    def validation(self, task: PreferenceTask) -> Callable[[Weights], float]:
+        assert task.validation is not None
+        held_out, word_map = task.validation, self.word_map
+        return held_out if word_map is None else lambda weights: held_out(word_map.lift(weights))
+
+    def error(self, weights: Weights, prefs: Preferences) -> float:
+        """The share of preferences on these rows that are ranked wrongly."""
+        return float(wrong_preferences(WeightedMatch(weights), self.Q, self.D, prefs).mean())
+
+
+def _mapped(X: sparse.csr_array, A: sparse.csr_array) -> sparse.csr_array:
+    mapped = sparse.csr_array(X @ A.T, dtype=np.float32)
+    mapped.sort_indices()
+    return mapped
+
+
+def learn(
+    method: Method,
+    task: PreferenceTask,
+    parameters: dict[str, Any],
+    seed: int,
+    *,
+    chooses: bool = True,
+    component: Callable[[str], Weights] | None = None,
+    deadline: RunDeadline | None = None,
+) -> FittedMethod:
+    """Fit with one seed; ``component`` gives the models a blend is made of."""
+    if method.blend:
+        if component is None or task.validation is None:
+            raise InputError(f"{method.key} blends models, which needs them and validation queries")
+        first, second = (component(key) for key in method.blend)
+        started = time.perf_counter()
+        blended = BlendedModels(*blend(first, second, task.validation))
+        return FittedMethod(blended, seconds=time.perf_counter() - started)
+    warm_up(method.ranker)
+    if method.ranker in CLASSIFIERS:
+        if not isinstance(task, ClassTask):
+            raise InputError(f"{method.ranker} needs classes")
+        classifier = make_ranker(method.ranker, parameters, seed)
+        started = time.perf_counter()
+        classifier.fit(task.Q, task.y)
+        return FittedMethod(classifier, seconds=time.perf_counter() - started)
+    deadline = deadline or RunDeadline()
+    lesson = _Lesson(method, task, MethodView.of(method, task), seed, deadline)
+    prefs = task.train(method.preferences, seed, method.share, method.uniform_over) if method.preferences else None
+    started = time.perf_counter()
+    chosen, tried = lesson.choose(parameters, prefs) if method.choose and chooses else ({}, [])
+    ranker = make_ranker(method.ranker, parameters | chosen, seed)
+    arguments = {"validation": lesson.view.validation(task)} if method.early_stop else {}
+    began = time.perf_counter()
+    lesson.teach(ranker, prefs, **arguments)
+    fitted = FittedMethod(ranker, lesson.view.word_map, time.perf_counter() - began)
+    if method.choose:
+        fitted.facts |= {"chosen": chosen, "tried": tried, "choosing_seconds": began - started}
+    # Only what learns by steps looks at the deadline; with early stopping it may have gone back to step 0.
+    fitted.cut = deadline.is_over and hasattr(ranker, "n_steps_")
+    return fitted
+
+
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """All that the rankers of one method with one seed have in common."""
+
+    method: Method
+    task: PreferenceTask
+    view: MethodView
+    seed: int
+    deadline: RunDeadline
+
+    def teach(self, ranker: Any, prefs: Preferences | None, **arguments: Any) -> None:
+        """Fit the ranker with what its kind learns from."""
+        Q, D = self.view.Q, self.view.D
+        if self.method.parallel:
+            rows = self.task.parallel()
+            ranker.fit_parallel(Q[rows], D[rows])
+        elif prefs is None or self.method.ranker == "QueryExpansion":
+            ranker.fit(Q, prefs, D)
+        else:
+            if self.method.second is not None:
+                # As many steps of the second objective, from all that is known of it.
+                second = self.task.train(len(prefs), CHOOSING_SEED + self.seed)
+                arguments["second"] = self.task.query_block(self.method.second), second
+            ranker.fit(Q, prefs, D, callbacks=[self.deadline], **arguments)
+
+    def choose(
+        self, parameters: dict[str, Any], prefs: Preferences | None
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The values with the least error on other training preferences, and all that were tried."""
+        settings = settings_of(self.method.choose)
+        if len(settings) == 1:
+            return settings[0], []
+        few = None if prefs is None else prefs[: max(1, round(self.method.choose_share * len(prefs)))]
+        others = self.task.train(_CHOOSING_PREFERENCES, CHOOSING_SEED + self.seed, self.method.share)
+
+        def error(setting: dict[str, Any]) -> float:
+            ranker = make_ranker(self.method.ranker, parameters | setting, self.seed)
+            try:
+                self.teach(ranker, few)
+            except DivergedError:
+                return 1.0
+            return self.view.error(ranker.weights_, others)
+
+        trials = try_all(settings, error)
+        best = trials[choose(trials, higher_is_better=False)]
+        return best.setting, [trial.setting | {"error": trial.mean} for trial in trials]
+
+
+# -- one method on one data set with one seed -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TermJob:
+    """A method on a data set with a seed, and the words to look up in its models."""
+
+    method: Method
+    dataset: str
+    seed: int
+    test_preferences: int
+    parameters: dict[str, Any]
+    lookups: dict[str, tuple[str, ...]]  # model -> query words
+    chooses: bool = True  # false: what the first seed chose is among the parameters
+    components: tuple[TermJob, ...] = ()  # of a blend
+    from_map: tuple[str, ...] = ()  # models whose words are looked up in the map
+
+    def setting(self, data_digest: str) -> dict[str, Any]:
+        """Everything the result depends on; titles are not among it."""
+        method = self.method
+        return {
+            "what": "term pairs",
+            "data": data_digest,
+            "ranker": method.ranker,
+            "parameters": self.parameters,
+            "preferences": method.preferences,
+            "choose": {name: list(values) for name, values in method.choose.items()} if self.chooses else {},
+            "choose_share": method.choose_share,
+            "early_stop": method.early_stop,
+            "map": None if method.map is None else vars(method.map),
+            "parallel": method.parallel,
+            "second": method.second,
+            "share": method.share,
+            "uniform_over": method.uniform_over,
+            "blend": [[key, job.setting(data_digest)] for key, job in zip(method.blend, self.components, strict=True)],
+            "test_preferences": self.test_preferences,
+            "seed": self.seed,
+            "models": [[model.key, model.weights, model.thin] for model in method.all_models()],
+            "lookups": {model: list(words) for model, words in self.lookups.items()},
+            "from_map": list(self.from_map),
+        }
+
+    def learn(self, task: PreferenceTask, component: Callable[[str], Weights], deadline: RunDeadline) -> FittedMethod:
+        return learn(
+            self.method,
+            task,
+            self.parameters,
+            self.seed,
+            chooses=self.chooses,
+            component=component,
+            deadline=deadline,
+        )
+
+    def measure(self, task: PreferenceTask, fitted: FittedMethod) -> dict[str, Any]:
+        """Measure every model, look up words."""
+        test = task.test(self.test_preferences, self.seed)
+        models, related = {}, {}
+        for model in self.method.all_models():
+            started = time.perf_counter()
+            match = fitted.match(model)
+            thinning = 0.0 if model.thin is None else time.perf_counter() - started
+            size = {} if self.method.ranker in CLASSIFIERS else measure_size(match.weights)
+            started = time.perf_counter()
+            measured = task.measure(match, test)
+            seconds = {
+                "seconds": fitted.seconds + thinning,
+                "measuring_seconds": time.perf_counter() - started,
+            }
+            models[model.key] = {
+                "means": measured.means | size | seconds,
+                "by_query": measured.by_query,
+                "wrong": measured.wrong,
+            }
+            if model.key in self.lookups:
+                nearest = fitted.nearest if model.key in self.from_map else match.weights.related
+                related[model.key] = _look_up(nearest, task.words, self.lookups[model.key])
+        facts = fitted.facts | {"preferences": self.method.preferences}
+        return {"facts": facts, "models": models, "related": related, "cut": fitted.cut}
+
+
+def _look_up(
+    nearest: Nearest | None, words: list[str] | None, query_words: tuple[str, ...]
+) -> dict[str, list[list[Any]]]:
+    """The words that count most for each query word, by size, or those it is replaced by; nothing for a word that
+    has no column."""
+    if words is None or nearest is None:
+        return {word: [] for word in query_words}
+    column = {word: i for i, word in enumerate(words)}
+    return {
+        word: [[words[j], weight] for j, weight in nearest(column[word], _N_RELATED)] if word in column else []
+        for word in query_words
+    }
+
+
+# -- one curve --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CurveJob:
+    """Error of a method after growing numbers of steps, with the density of W or the error on training preferences."""
+
+    method: Method
+    dataset: str
+    seed: int
+    test_preferences: int
+    parameters: dict[str, Any]
+    steps: tuple[int, ...]
+    beside: str = "density"
+    deadline: RunDeadline = field(default_factory=RunDeadline)
+
+    def setting(self, data_digest: str) -> dict[str, Any]:
+        return {
+            "what": "curve",
+            "data": data_digest,
+            "ranker": self.method.ranker,
+            "parameters": self.parameters,
+            "map": None if self.method.map is None else vars(self.method.map),
+            "share": self.method.share,
+            "uniform_over": self.method.uniform_over,
+            "test_preferences": self.test_preferences,
+            "seed": self.seed,
+            "steps": list(self.steps),
+            "beside": self.beside,
+        }
+
+    def run(self, task: PreferenceTask) -> dict[str, Any]:
+        """Train in slices, which gives the same bits as training at once.
+
+        Where the ranker refits, a second curve goes over the steps of the refit on the final support.
+        """
+        method = self.method
+        warm_up(method.ranker)
+        view = MethodView.of(method, task)
+        prefs = task.train(method.preferences, self.seed, method.share, method.uniform_over)
+        test = task.test(self.test_preferences, self.seed)
+        others = task.train(self.test_preferences, CHOOSING_SEED + self.seed, method.share)
+
+        def point(step: int, seconds: float, weights: Weights) -> dict[str, float]:
+            lifted = weights if view.word_map is None else view.word_map.lift(weights)
+            error = float(task.wrong(WeightedMatch(lifted), test).mean())
+            if self.beside == "density":
+                beside = measure_size(weights)["density"]
+            else:
+                beside = view.error(weights, others)
+            return {"step": step, "seconds": seconds, "error": error, self.beside: beside}
+
+        ranker = make_ranker(method.ranker, self.parameters, self.seed)
+        points, done, seconds = [], 0, 0.0
+        for step in self.steps:
+            if self.deadline.is_over:
+                break
+            started = time.perf_counter()
+            ranker.partial_fit(view.Q, prefs[done:step], view.D)
+            seconds += time.perf_counter() - started
+            points.append(point(step, seconds, ranker.weights_))
+            done = step
+        series = {"weights_": points}
+        if isinstance(ranker, SparseRanker) and ranker.refit:
+            support = ranker.weights_.sparse
+            refitted = []
+            for step in self.steps:
+                started = time.perf_counter()
+                again = SparseRanker.from_weights(support, **ranker.get_params())
+                again.refit(view.Q, prefs[:step], view.D)
+                refitted.append(point(step, time.perf_counter() - started, again.weights_))
+            series = {"weights_before_refit_": points, "weights_": refitted}
+        return {"series": series, "cut": len(points) < len(self.steps)}
+
+
+def curve_steps(first: int, last: int, points: int) -> tuple[int, ...]:
+    """Steps that grow by a constant factor, the last one included.
+
+    Examples
+    --------
+    >>> curve_steps(10, 1000, 3)
+    (10, 100, 1000)
+    """
+    return tuple(sorted({round(step) for step in np.geomspace(min(first, last), last, points)}))
