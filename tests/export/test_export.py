@@ -21,7 +21,7 @@ from tercet.errors import InputError
 from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
 from tercet.export.ciff import varint
 from tercet.export.impacts import ImpactRows
-from tercet.export.queries import quoted
+from tercet.export.query_strings import quoted
 from tercet.search import positive_query
 from tercet.weights import Identity, LowRank, Sparse
 

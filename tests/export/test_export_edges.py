@@ -19,7 +19,7 @@ from support.exports import DOCS, Messages, one, read_synonyms, small_model
 from tercet.cli.main import cli
 from tercet.errors import InputError
 from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
-from tercet.export.queries import written_boost
+from tercet.export.query_strings import written_boost
 from tercet.weights import Diagonal, Identity, Sparse
 
 

@@ -389,7 +389,7 @@ def test_threads(both: tuple[QdrantIndex, Index]) -> None:
 
 
 def test_more_documents_than_are_remembered(tmp_path: Path, rng: np.random.Generator, monkeypatch: Any) -> None:
-    from tercet.search.backends.qdrant import view
+    from tercet.search.backends.qdrant import qdrant_view as view
 
     monkeypatch.setattr(view, "_KEPT", 5)
     monkeypatch.setattr(view, "PAGE", 7)

@@ -17,7 +17,8 @@ from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, s
 from support.qdrant_server import NAME, Collection, FakeQdrant, Spoil, build, changes, fake_qdrant, puts
 from tercet.errors import BundleError, EngineError, InputError, MissingExtraError
 from tercet.search import Index
-from tercet.search.backends.qdrant import QdrantIndex, uploading, view
+from tercet.search.backends.qdrant import QdrantIndex, uploading
+from tercet.search.backends.qdrant import qdrant_view as view
 from tercet.search.backends.qdrant import server as server_module
 from tercet.search.backends.qdrant.connection import connect
 from tercet.search.backends.qdrant.engine import Patience
@@ -284,7 +285,7 @@ def test_a_marker_of_the_future(server: FakeQdrant, tmp_path: Path) -> None:
     build(server, tmp_path)
     shard = server.collections[NAME].shard
     told = shard.retrieve([0], True, False)[0].payload["tercet"]
-    for payload, problem in ((told | {"format": 2}, "has format 2; this version"), ({"format": 1}, "has no 'index'")):
+    for payload, problem in ((told | {"format": 2}, "has format 2; this version"), ({"format": 1}, "index is missing")):
         shard.update(qe.UpdateOperation.upsert_points([qe.Point(0, {}, {"tercet": payload})]))
         with pytest.raises(EngineError, match=problem):
             QdrantIndex.open(tmp_path / "index")

@@ -21,7 +21,7 @@ from tercet.cli.main import cli
 from tercet.errors import BundleError, EngineError, InputError, MissingBundleError
 from tercet.search import Index
 from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant import index as module
+from tercet.search.backends.qdrant import qdrant_index as module
 from tercet.search.backends.qdrant import server as server_module
 
 

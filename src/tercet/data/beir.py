@@ -89,12 +89,12 @@ def read_beir(folder: FilePath) -> BeirCollection:
 
 def plain_or_packed(folder: Path, name: str) -> Path:
     """Return the file of that name, or of that name with ``.gz``; neither and both are errors."""
-    found = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
-    if len(found) == 2:
+    files = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
+    if len(files) == 2:
         raise FormatError(folder, None, f"both {name} and {name}.gz are here; remove one of them")
-    if not found:
+    if not files:
         raise FormatError(folder / name, None, f"there is no such file; {LAYOUT}", "missing")
-    return found[0]
+    return files[0]
 
 
 def files_of_splits(folder: Path) -> dict[str, Path]:
@@ -289,8 +289,8 @@ def _check_texts(folder: FilePath, texts: Mapping[str, str], what: str) -> None:
     for identifier, text in texts.items():
         writable_id(identifier, folder, f"{what} id")
         if not isinstance(text, str):
-            found = f"the text of {what} {identifier!r} is {text!r}"
-            raise InputError(f"{folder}: cannot write: {found}; a string is needed")
+            which = f"the text of {what} {identifier!r} is {text!r}"
+            raise InputError(f"{folder}: cannot write: {which}; a string is needed")
         problem = None if text.isascii() else surrogate_problem(text)
         if problem is not None:  # found before anything is written
             raise InputError(f"{folder}: cannot write: the text of {what} {identifier!r} {problem}")

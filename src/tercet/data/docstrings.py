@@ -98,19 +98,19 @@ def docstring_collection(
         raise InputError(f"packages must be a list of at least one package name, found {packages!r}")
     random_state = check_seed(random_state)
     modules, skipped = _public_modules(packages)
-    found = _public_objects(modules)
+    objects = _public_objects(modules)
     docs: dict[str, str] = {}
     targets: dict[str, set[str]] = {}
     unresolved: list[tuple[str, str]] = []
-    document_of = {name: one.doc_id for one in found for name in one.names}
-    for one in found:
-        text, sections = _without_see_also(one.docstring)
-        docs[one.doc_id] = f"{one.doc_id.rpartition('.')[2]}\n{text}"
+    document_of = {name: documented.doc_id for documented in objects for name in documented.names}
+    for documented in objects:
+        text, sections = _without_see_also(documented.docstring)
+        docs[documented.doc_id] = f"{documented.doc_id.rpartition('.')[2]}\n{text}"
         for names, description in (entry for section in sections for entry in _entries(section)):
             for name in names:
-                target = _resolved(name, one.names, document_of)
+                target = _resolved(name, documented.names, document_of)
                 if target is None:
-                    unresolved.append((one.doc_id, name))
+                    unresolved.append((documented.doc_id, name))
                 else:
                     targets.setdefault(description, set()).add(target)
     queries = {_query_id(text): text for text in sorted(targets) if len(targets[text]) <= _MOST_ANSWERS}
@@ -126,7 +126,7 @@ def docstring_collection(
 
 
 @dataclass
-class _Found:
+class _Documented:
     """One documented object and its public names, the one to call it by first."""
 
     docstring: str
@@ -161,30 +161,30 @@ def _public_modules(packages: Sequence[str]) -> tuple[list[types.ModuleType], di
     return modules, skipped
 
 
-def _public_objects(modules: list[types.ModuleType]) -> list[_Found]:
+def _public_objects(modules: list[types.ModuleType]) -> list[_Documented]:
     """Every documented function, class and method once, in the order of their names."""
     roots = {module.__name__.partition(".")[0] for module in modules}
-    found: dict[int, _Found] = {}  # by identity: one object, one document
+    objects: dict[int, _Documented] = {}  # by identity: one object, one document
     inherited: set[str] = set()
     for module in modules:
         for name, thing in _module_members(module, roots):
-            _add(found, thing, name)
+            _add(objects, thing, name)
             if isinstance(thing, type):
                 for method_name, method, is_inherited in _methods(thing, roots):
                     method_name = f"{name}.{method_name}"
-                    _add(found, method, method_name)
+                    _add(objects, method, method_name)
                     if is_inherited:
                         inherited.add(method_name)
-    for one in found.values():
-        one.names = sorted(set(one.names), key=lambda name: (name in inherited, len(name), name))
-    return sorted(found.values(), key=lambda one: one.doc_id)
+    for documented in objects.values():
+        documented.names = sorted(set(documented.names), key=lambda name: (name in inherited, len(name), name))
+    return sorted(objects.values(), key=lambda documented: documented.doc_id)
 
 
-def _add(found: dict[int, _Found], thing: object, name: str) -> None:
+def _add(objects: dict[int, _Documented], thing: object, name: str) -> None:
     docstring = getattr(thing, "__doc__", None)
     if not isinstance(docstring, str) or not docstring.strip():
         return
-    found.setdefault(id(thing), _Found(_settled(inspect.cleandoc(docstring)), [])).names.append(name)
+    objects.setdefault(id(thing), _Documented(_settled(inspect.cleandoc(docstring)), [])).names.append(name)
 
 
 def _settled(docstring: str) -> str:
@@ -194,7 +194,7 @@ def _settled(docstring: str) -> str:
     "may vary", and with sets of names, whose order follows the hash seed.
     """
     lines = [line for line in docstring.splitlines() if not line.endswith("# may vary")]
-    return _SET_OF_STRINGS.sub(lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", "\n".join(lines))
+    return _SET_OF_STRINGS.sub(lambda match: f"{{{', '.join(sorted(match[1].split(', ')))}}}", "\n".join(lines))
 
 
 def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple[str, object]]:

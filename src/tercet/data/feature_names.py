@@ -35,23 +35,23 @@ def read_feature_names(path: FilePath, n_features: int) -> tuple[str, ...]:
     if not lines:
         raise FormatError(path, None, f"the file holds no names; {_FORMS}")
     numbered = _NUMBERED.fullmatch(lines[0][1]) is not None
-    found: dict[int, tuple[str, int]] = {}
+    named: dict[int, tuple[str, int]] = {}
     line_of_name: dict[str, int] = {}
-    for place, (line, text) in enumerate(lines, start=1):
-        feature, name = _numbered(text, path, line) if numbered else (place, text)
+    for number, (line, text) in enumerate(lines, start=1):
+        feature, name = _numbered(text, path, line) if numbered else (number, text)
         if not 1 <= feature <= n_features:
             raise FormatError(path, line, f"name {name!r} of feature {feature}; there are features 1 to {n_features}")
-        if feature in found:
-            raise FormatError(path, line, f"feature {feature} again; line {found[feature][1]} names it already")
+        if feature in named:
+            raise FormatError(path, line, f"feature {feature} again; line {named[feature][1]} names it already")
         if name in line_of_name:
             raise FormatError(path, line, f"name {name!r} again; line {line_of_name[name]} has it already")
-        found[feature], line_of_name[name] = (name, line), line
-    if len(found) < n_features:
-        missing = next(feature for feature in range(1, n_features + 1) if feature not in found)
+        named[feature], line_of_name[name] = (name, line), line
+    if len(named) < n_features:
+        missing = next(feature for feature in range(1, n_features + 1) if feature not in named)
         raise FormatError(
-            path, None, f"{len(found)} names for {n_features} features; feature {missing} has none. {_FORMS}"
+            path, None, f"{len(named)} names for {n_features} features; feature {missing} has none. {_FORMS}"
         )
-    return tuple(found[feature][0] for feature in range(1, n_features + 1))
+    return tuple(named[feature][0] for feature in range(1, n_features + 1))
 
 
 def checked_feature_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:

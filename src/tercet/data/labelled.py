@@ -110,8 +110,8 @@ def decode_text(content: bytes, path: FilePath, encoding: str) -> str:
     return text.removeprefix("\ufeff") if name == "utf-8" else text
 
 
-def _gather(found: Iterable[tuple[str, str, str]], path: FilePath) -> LabelledTexts:
-    ordered = sorted(found, key=lambda item: item[:2])
+def _gather(posts: Iterable[tuple[str, str, str]], path: FilePath) -> LabelledTexts:
+    ordered = sorted(posts, key=lambda item: item[:2])
     classes = {label for label, _, _ in ordered}
     if not classes:
         raise FormatError(path, None, "there is no text here; a subfolder for each class is needed")
@@ -160,8 +160,8 @@ def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
             read_labelled_folder(root / NEWSGROUPS_TEST, encoding="latin-1"),
         )
     posts = _posts_in_archive(path)
-    for part, found in posts.items():
-        if not found:
+    for part, part_posts in posts.items():
+        if not part_posts:
             raise FormatError(path, None, f"the archive has no posts {part}/<group>/<file>")
     return _gather(posts[NEWSGROUPS_TRAIN], path), _gather(posts[NEWSGROUPS_TEST], path)
 

@@ -85,8 +85,8 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
 
 def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:
     """Build the error for a byte that is not of the encoding; `offset` counts from the file's start."""
-    found = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
-    return FormatError(path, line, f"{found}; {advice}", "encoding")
+    which = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
+    return FormatError(path, line, f"{which}; {advice}", "encoding")
 
 
 def open_lines(path: FilePath, refused: Refused | None = None) -> Generator[tuple[int, str], None, None]:
@@ -148,9 +148,9 @@ def line_text(raw: bytes, path: FilePath, number: int, offset: int) -> str:
     try:
         return raw[start:end].decode("utf-8")
     except UnicodeDecodeError as error:
-        at = start + error.start
+        wrong = start + error.start
         advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
-        raise decoding_error(path, number, raw[at], offset + at, "UTF-8", advice) from error
+        raise decoding_error(path, number, raw[wrong], offset + wrong, "UTF-8", advice) from error
 
 
 def parsed_lines(
@@ -321,8 +321,8 @@ def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
 def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> Any:
     """Return a key's value; a missing key is an error that lists the keys there are."""
     if key not in record:
-        found = ", ".join(f'"{name}"' for name in record) or "none"
-        raise FormatError(path, line, f'the key "{key}" is missing; found {found}')
+        keys = ", ".join(f'"{name}"' for name in record) or "none"
+        raise FormatError(path, line, f'the key "{key}" is missing; found {keys}')
     return record[key]
 
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,10 +22,14 @@ from tercet.data.stored_ids import StoredIds
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.stored import take_rows
 from tercet.store import forget_pages, read_bundle, take_array
+from tercet.store.codec import decode
 from tercet.store.packed import PackedIds
+from tercet.store.schema import Shape
 
 KIND: Final = "rows"
 SHARD_KIND: Final = "rows-shard"
+VECTORS_KIND: Final = "vectors"  # a folder of documents and perhaps queries, rows each, with what made them
+VECTORS_UNFINISHED: Final = "writing"  # a folder beside vectors that are not complete
 BLOCK_ENTRIES: Final = 2**20  # in a block that `blocks` gives
 KEPT_BYTES: Final = 2**26  # of the files' pages that may stay in memory between two calls
 
@@ -62,6 +66,39 @@ class StoredRows(ABC):
 
 
 @dataclass(frozen=True, eq=False)
+class RowsManifest:
+    """What the manifest of stored rows says; its fields are the format.
+
+    Attributes
+    ----------
+    longest : most entries of a row
+    with_ids : whether rows have ids
+    fingerprint : of the content
+    digests, id_digests : SHA-256 of the shards, and of the parts of the table of ids
+    row_starts, entry_starts : where each shard begins, and how many rows and entries there are
+    column_counts : in how many rows each column has an entry
+    """
+
+    n_columns: int
+    longest: int
+    with_ids: bool
+    fingerprint: str
+    digests: Annotated[NDArray[np.uint8], Shape(None, 32)]
+    id_digests: Annotated[NDArray[np.uint8], Shape(None, 32)]
+    row_starts: Annotated[NDArray[np.int64], Shape("n_bounds")]
+    entry_starts: Annotated[NDArray[np.int64], Shape("n_bounds")]
+    column_counts: Annotated[NDArray[np.int64], Shape("n_columns")]
+
+    def __post_init__(self) -> None:
+        rises = all(
+            starts.size == len(self.digests) + 1 and starts[0] == 0 and (np.diff(starts) >= least).all()
+            for starts, least in ((self.row_starts, 1), (self.entry_starts, 0))
+        )
+        if not len(self.digests) or not rises or not 1 <= self.n_columns < 2**31:
+            raise InputError("the list of shards does not fit together")
+
+
+@dataclass(frozen=True, eq=False)
 class Shard:
     """Some rows, mapped."""
 
@@ -89,23 +126,22 @@ class MappedRows(StoredRows):
     n_entries : of all rows
     """
 
-    def __init__(self, path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def __init__(self, path: Path, manifest: RowsManifest) -> None:
         self.path = path
         self.kept_bytes = KEPT_BYTES
-        self._n_columns: int = meta["n_columns"]
-        self.longest: int = meta["longest"]
-        self._fingerprint: str = meta["fingerprint"]
-        self._row_starts, self._entry_starts = arrays["row_starts"], arrays["entry_starts"]
-        self._digests = arrays["digests"]
-        self._counts = arrays["column_counts"]
+        self._n_columns, self.longest = manifest.n_columns, manifest.longest
+        self._fingerprint = manifest.fingerprint
+        self._row_starts, self._entry_starts = manifest.row_starts, manifest.entry_starts
+        self._digests = manifest.digests
+        self._counts = manifest.column_counts
         self._counts.flags.writeable = False
         self._shard = functools.lru_cache(MOST_MAPPED)(self._opened)
         self._seen: dict[int, tuple[Shard, int]] = {}  # bytes of each that may be in memory
         self._seen_bytes = 0
         self._lock = threading.Lock()
         self.ids: StoredIds | None = None
-        if meta["with_ids"]:
-            self.ids = StoredIds(path, self._row_starts, self.ids_of, arrays["id_digests"])
+        if manifest.with_ids:
+            self.ids = StoredIds(path, self._row_starts, self.ids_of, manifest.id_digests)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: bool = False) -> MappedRows:
@@ -124,35 +160,13 @@ class MappedRows(StoredRows):
             When something in the files is not as it was written.
         """
         bundle = read_bundle(path, kind=KIND)
-        where, fields = str(bundle.path), bundle.fields()
-        n_columns = fields.take("n_columns", int)
-        with_ids = fields.take("with_ids", bool)
-        meta = {
-            "n_columns": n_columns,
-            "longest": fields.take("longest", int),
-            "with_ids": with_ids,
-            "fingerprint": fields.take("fingerprint", str),
-        }
-        fields.done()
-        digests = take_array(bundle.arrays, "digests", np.uint8, (None, 32), where=where)
-        n = len(digests) + 1
-        arrays = {
-            "digests": digests,
-            "id_digests": take_array(bundle.arrays, "id_digests", np.uint8, (None, 32), where=where),
-            "row_starts": take_array(bundle.arrays, "row_starts", np.int64, (n,), where=where),
-            "entry_starts": take_array(bundle.arrays, "entry_starts", np.int64, (n,), where=where),
-            "column_counts": take_array(bundle.arrays, "column_counts", np.int64, (n_columns,), where=where),
-        }
-        rises = all(
-            arrays[name][0] == 0 and (np.diff(arrays[name]) >= least).all()
-            for name, least in (("row_starts", 1), ("entry_starts", 0))
-        )
-        if n < 2 or not rises or not 1 <= n_columns < 2**31 or (with_ids and not len(arrays["id_digests"])):
-            raise DamagedBundleError(f"{where}: the list of shards does not fit together")
-        found = cls(bundle.path, meta, arrays)
+        manifest = decode(RowsManifest, bundle.meta, bundle.arrays, where=str(bundle.path))
+        if manifest.with_ids and not len(manifest.id_digests):
+            raise DamagedBundleError(f"{bundle.path}: the table of ids has no parts")
+        rows = cls(bundle.path, manifest)
         if verify:
-            found._verify()
-        return found
+            rows._verify()
+        return rows
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -180,18 +194,18 @@ class MappedRows(StoredRows):
 
         Time: a copy of the rows, and the disk's for those that are not in the machine's page cache.
         """
-        asked = np.asarray(numbers)
-        if asked.ndim != 1 or (asked.size and asked.dtype.kind not in "iu"):
-            raise InputError(f"rows are asked for by a list of row numbers; got {asked.dtype} of shape {asked.shape}")
-        if asked.size and not (asked.min() >= 0 and asked.max() < len(self)):
-            at = int(((asked < 0) | (asked >= len(self))).argmax())
-            raise InputError(f"row {asked[at]} was asked for at place {at}; there are {len(self)} rows, from 0")
-        places = np.argsort(asked, kind="stable")  # shard after shard, each from its front to its back
-        ordered = asked[places].astype(np.int64)
+        wanted = np.asarray(numbers)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise InputError(f"rows are asked for by a list of row numbers; got {wanted.dtype} of shape {wanted.shape}")
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
+            i = int(((wanted < 0) | (wanted >= len(self))).argmax())
+            raise InputError(f"row {wanted[i]} was asked for at place {i}; there are {len(self)} rows, from 0")
+        order = np.argsort(wanted, kind="stable")  # shard after shard, each from its front to its back
+        ordered = wanted[order].astype(np.int64)
         cuts = np.searchsorted(ordered, self._row_starts)
         n_here = np.diff(cuts)
         local = ordered - np.repeat(self._row_starts[:-1], n_here)
-        n_entries = np.empty(asked.size, dtype=np.int64)
+        n_entries = np.empty(wanted.size, dtype=np.int64)
         touched = []
         for k in np.flatnonzero(n_here).tolist():
             shard, here = self._shard(k), slice(cuts[k], cuts[k + 1])
@@ -199,14 +213,14 @@ class MappedRows(StoredRows):
             self._note_look(k, shard, shard.starts.nbytes, here.stop - here.start)
             rows = local[here]
             n_entries[here] = shard.starts[rows + 1] - shard.starts[rows]
-        indptr = np.zeros(asked.size + 1, dtype=np.int64)
-        indptr[places + 1] = n_entries
+        indptr = np.zeros(wanted.size + 1, dtype=np.int64)
+        indptr[order + 1] = n_entries
         np.cumsum(indptr, out=indptr)
         indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
         bits = data.view(np.int32)
         for k, shard, here in touched:
             self._note_look(k, shard, shard.nbytes, here.stop - here.start)
-            take_rows(shard.starts, shard.entries, local[here], places[here], indptr, indices, bits)
+            take_rows(shard.starts, shard.entries, local[here], order[here], indptr, indices, bits)
         return self._matrix(indices, data, indptr)
 
     def blocks(self) -> Iterator[sparse.csr_array]:
@@ -234,9 +248,9 @@ class MappedRows(StoredRows):
             raise DamagedBundleError(f"{self.path}: a row has an entry beyond column {self._n_columns - 1}")
         if indptr[-1] <= np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)
-        found = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self._n_columns))
-        found.has_canonical_format = True
-        return found
+        matrix = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self._n_columns))
+        matrix.has_canonical_format = True
+        return matrix
 
     # -- shards -------------------------------------------------------------------------------------------------
 

@@ -46,14 +46,14 @@ def parquet_batches(
     not positive and finite. What is wrong with a row is handed to `refused`, if there is one, and the row left out.
     """
     with _opened(path) as file:
-        for each in range(group, file.metadata.num_row_groups):
+        for number in range(group, file.metadata.num_row_groups):
             first = 0
             names = list(file.schema_arrow.names)
-            for batch in file.iter_batches(size, row_groups=[each], columns=names, use_threads=False):
-                skipped = max(0, row - first) if each == group else 0
+            for batch in file.iter_batches(size, row_groups=[number], columns=names, use_threads=False):
+                skipped = max(0, row - first) if number == group else 0
                 if skipped < batch.num_rows:
                     rows = batch.slice(skipped)
-                    yield each, *_triples(rows, path, each, first + skipped, refused)
+                    yield number, *_triples(rows, path, number, first + skipped, refused)
                 first += batch.num_rows
 
 
@@ -77,13 +77,13 @@ def _opened(path: FilePath) -> Iterator[Any]:
 
 
 def _check_columns(schema: Any, types: Any, path: FilePath) -> None:
-    found = list(schema.names)
-    listed = ", ".join(found) or "none"
+    names = list(schema.names)
+    listed = ", ".join(names) or "none"
     for name in IDS:
-        if name not in found:
+        if name not in names:
             raise FormatError(path, None, f"the column {name!r} is missing; found {listed}")
-    for name in found:
-        if found.count(name) > 1:
+    for name in names:
+        if names.count(name) > 1:
             raise FormatError(path, None, f"there are two columns {name!r}")
         if name not in (*IDS, *NUMBERS):
             allowed = ", ".join((*IDS, *NUMBERS))
@@ -102,39 +102,41 @@ def _triples(
 ) -> tuple[Sequence[int], PreferenceTriples]:
     right = np.ones(batch.num_rows, dtype=bool)
 
-    def refuse(at: int, message: str, kind: str = "format") -> None:
-        error = FormatError(path, None, f"row group {group}, row {first + at + 1}: {message}", kind)
+    def refuse(i: int, message: str, kind: str = "format") -> None:
+        error = FormatError(path, None, f"row group {group}, row {first + i + 1}: {message}", kind)
         if refused is None:
             raise error
-        if right[at]:  # one problem of a row is enough
+        if right[i]:  # one problem of a row is enough
             refused(error)
-        right[at] = False
+        right[i] = False
 
     columns = {name: batch.column(name) for name in batch.schema.names}
     for name, column in columns.items():
         if column.null_count:
-            for at in np.flatnonzero(np.asarray(column.is_null())).tolist():
-                refuse(at, f"{name} is null; every row needs one")
+            for i in np.flatnonzero(np.asarray(column.is_null())).tolist():
+                refuse(i, f"{name} is null; every row needs one")
     ids = {name: tuple(columns[name].to_pylist()) for name in IDS}
-    for name, found in ids.items():
-        problems = {one: problem for one in set(found) if (problem := id_problem(one)) is not None}
-        for at, one in enumerate(found) if problems else ():
-            if one in problems:
-                refuse(at, f"the {name} id {problems[one]}", "id")
+    for name, column_ids in ids.items():
+        problems = {
+            identifier: problem for identifier in set(column_ids) if (problem := id_problem(identifier)) is not None
+        }
+        for i, identifier in enumerate(column_ids) if problems else ():
+            if identifier in problems:
+                refuse(i, f"the {name} id {problems[identifier]}", "id")
     same = map(eq, ids["better"], ids["worse"])
-    for at, better in enumerate(ids["better"]) if any(same) else ():
-        if better == ids["worse"][at]:
-            refuse(at, f"better and worse are both {better!r}; a preference needs two documents")
+    for i, better in enumerate(ids["better"]) if any(same) else ():
+        if better == ids["worse"][i]:
+            refuse(i, f"better and worse are both {better!r}; a preference needs two documents")
     numbers: dict[str, NDArray[np.float64]] = {}
     for name in NUMBERS:
         if name in columns:
             values = np.asarray(columns[name].to_numpy(zero_copy_only=False), dtype=np.float64)
-            for at in np.flatnonzero(~(np.isfinite(values) & (values > 0))).tolist():
-                refuse(at, f"{name} {values[at]}; a positive, finite number is needed")
+            for i in np.flatnonzero(~(np.isfinite(values) & (values > 0))).tolist():
+                refuse(i, f"{name} {values[i]}; a positive, finite number is needed")
             numbers[name] = values
     rows: Sequence[int] = range(first + 1, first + 1 + batch.num_rows)
     if not right.all():
         rows = list(compress(rows, right))
-        ids = {name: tuple(compress(found, right)) for name, found in ids.items()}
+        ids = {name: tuple(compress(column_ids, right)) for name, column_ids in ids.items()}
         numbers = {name: values[right] for name, values in numbers.items()}
     return rows, PreferenceTriples(ids["query"], ids["better"], ids["worse"], **numbers)

@@ -197,18 +197,18 @@ def _records(path: FilePath, refused: Refused | None) -> Generator[tuple[int, li
 
 
 def _rating(
-    cells: list[str], places: tuple[int, int, tuple[int, ...]], width: int, path: FilePath, line: int
+    cells: list[str], columns: tuple[int, int, tuple[int, ...]], width: int, path: FilePath, line: int
 ) -> Rating:
     if len(cells) > width:
         raise FormatError(path, line, f"{len(cells)} cells under {width} columns; quote a text that holds a comma")
     cells = cells + [""] * (width - len(cells))  # Quepid leaves out what an unrated query has not
-    query = cells[places[0]]
+    query = cells[columns[0]]
     if query[:1] == " " and query[1:].startswith(_FORMULA_SIGNS):
         query = query[1:]
     if not query.strip():
         raise FormatError(path, line, "the query is empty; a query needs words", "empty-text")
-    grades = tuple(_grade(cells[at].strip(), path, line) for at in places[2] if cells[at].strip())
-    doc_id = cells[places[1]]
+    grades = tuple(_grade(cells[column].strip(), path, line) for column in columns[2] if cells[column].strip())
+    doc_id = cells[columns[1]]
     if not doc_id:
         if grades:
             raise FormatError(path, line, f"rating {grades[0]} without a document id")

@@ -15,6 +15,7 @@ from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
 from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
+from tercet.data.mapped_rows import VECTORS_KIND, VECTORS_UNFINISHED
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.quepid import is_quepid_header
@@ -38,8 +39,6 @@ Kind: TypeAlias = Literal[
 ]
 
 LINES_LOOKED_AT = 20
-VECTORS_KIND = "vectors"
-VECTORS_UNFINISHED = "writing"  # a folder beside vectors that are not complete
 _TAR_MAGIC = slice(257, 262)
 _FOLDERS = (
     "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
@@ -160,10 +159,10 @@ def _holds_vectors(folder: Path) -> bool:
     if not file.is_file():
         return False
     try:
-        found = json.loads(file.read_bytes())
+        manifest = json.loads(file.read_bytes())
     except ValueError:
         return False
-    return isinstance(found, dict) and found.get("kind") == VECTORS_KIND
+    return isinstance(manifest, dict) and manifest.get("kind") == VECTORS_KIND
 
 
 def _has_corpus(folder: Path) -> bool:

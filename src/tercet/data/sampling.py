@@ -51,8 +51,8 @@ class LabelSampler:
         if labels.ndim != 1 or labels.size == 0:
             raise InputError(f"y must be a non-empty one-dimensional array of labels; got shape {labels.shape}")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            at = int((~np.isfinite(labels)).argmax())
-            raise InputError(f"y[{at}] is {labels[at]}; labels are finite")
+            i = int((~np.isfinite(labels)).argmax())
+            raise InputError(f"y[{i}] is {labels[i]}; labels are finite")
         classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if len(classes) < 2:
             raise InputError(
@@ -77,13 +77,13 @@ class LabelSampler:
         query = self._queries[rng.integers(0, self._queries.size, n)]
         own = self._codes[query]
         # One of the class's other members: skip over the query's own place.
-        place = rng.integers(0, self._counts[own] - 1)
-        place += place >= self._position[query]
-        better = self._by_class[self._start[own] + place]
+        member = rng.integers(0, self._counts[own] - 1)
+        member += member >= self._position[query]
+        better = self._by_class[self._start[own] + member]
         # One of the rows outside the class: skip over the class's block.
-        place = rng.integers(0, self._codes.size - self._counts[own])
-        place += np.where(place >= self._start[own], self._counts[own], 0)
-        worse = self._by_class[place]
+        member = rng.integers(0, self._codes.size - self._counts[own])
+        member += np.where(member >= self._start[own], self._counts[own], 0)
+        worse = self._by_class[member]
         return query.astype(np.int32), better, worse
 
 
@@ -116,15 +116,15 @@ class JudgementSampler:
             raise InputError("there are no judgements to draw preferences from")
         outside = (query < 0) | (doc < 0) | (query > LAST_ROW) | (doc > LAST_ROW)
         if outside.any():
-            at = int(outside.argmax())
-            raise InputError(f"judgement {at} names row ({query[at]}, {doc[at]}); rows run from 0 to {LAST_ROW}")
+            i = int(outside.argmax())
+            raise InputError(f"judgement {i} names row ({query[i]}, {doc[i]}); rows run from 0 to {LAST_ROW}")
         if n_docs is not None and not 1 <= n_docs <= LAST_ROW + 1:
             raise InputError(f"n_docs is {n_docs}; it must lie between 1 and {LAST_ROW + 1}")
         # Millions of judgements are kept: rows and places take 4 bytes where they can.
         query, doc, grade = query.astype(np.int32), doc.astype(np.int32), _narrow(grade)
         if n_docs is not None and doc.max() >= n_docs:
-            at = int((doc >= n_docs).argmax())
-            raise InputError(f"judgement {at} names document row {doc[at]}, but n_docs is {n_docs}")
+            i = int((doc >= n_docs).argmax())
+            raise InputError(f"judgement {i} names document row {doc[i]}, but n_docs is {n_docs}")
         self.n_docs = n_docs
         self.uniform_over = uniform_over
         self.exclude_self = exclude_self
@@ -138,8 +138,8 @@ class JudgementSampler:
         self._key_order = _narrow(np.argsort(self._keys, kind="stable"))
         self._keys = self._keys[self._key_order]
         if (self._keys[1:] == self._keys[:-1]).any():
-            at = int((self._keys[1:] == self._keys[:-1]).argmax())
-            raise InputError(f"query {self._keys[at] // width} judges document {self._keys[at] % width} twice")
+            i = int((self._keys[1:] == self._keys[:-1]).argmax())
+            raise InputError(f"query {self._keys[i] // width} judges document {self._keys[i] % width} twice")
         self._find_eligible()
 
     def _find_eligible(self) -> None:
@@ -185,9 +185,9 @@ class JudgementSampler:
     def grade_of(self, query: NDArray[Any], doc: NDArray[Any]) -> NDArray[np.int64]:
         """Grades of (query, doc) pairs, 0 for unjudged ones."""
         keys = query.astype(np.int64) * self._width + doc
-        at = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
-        found = self._keys[at] == keys
-        return np.where(found, self._grade[self._key_order[at]], 0).astype(np.int64, copy=False)
+        nearest = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
+        judged = self._keys[nearest] == keys
+        return np.where(judged, self._grade[self._key_order[nearest]], 0).astype(np.int64, copy=False)
 
     def draw_better(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
         """Positions of n judgements for the better side."""
@@ -196,13 +196,13 @@ class JudgementSampler:
         owner = rng.integers(0, self.queries.size, n)
         return self._better_at[self._first[owner] + rng.integers(0, self._count[owner])]
 
-    def draw_worse(self, rng: np.random.Generator, at: NDArray[np.int64]) -> NDArray[np.int32]:
+    def draw_worse(self, rng: np.random.Generator, judgements: NDArray[np.int64]) -> NDArray[np.int32]:
         """One document of a lower grade for each judgement position, uniformly."""
         if self.n_docs is None:
-            return self._doc[rng.integers(self._lower[at], self._end[at])].astype(np.int32)
-        query, grade = self._query[at], self._grade[at]
-        worse = np.empty(at.size, dtype=np.int32)
-        open_ = np.arange(at.size)
+            return self._doc[rng.integers(self._lower[judgements], self._end[judgements])].astype(np.int32)
+        query, grade = self._query[judgements], self._grade[judgements]
+        worse = np.empty(judgements.size, dtype=np.int32)
+        open_ = np.arange(judgements.size)
         for _ in range(_ROUNDS):
             worse[open_] = rng.integers(0, self.n_docs, open_.size)
             taken = self.grade_of(query[open_], worse[open_]) >= grade[open_]
@@ -212,21 +212,21 @@ class JudgementSampler:
             if open_.size == 0:
                 return worse
         every = np.arange(self.n_docs)
-        for one in open_:
-            lower = self.grade_of(np.full(self.n_docs, query[one]), every) < grade[one]
+        for i in open_:
+            lower = self.grade_of(np.full(self.n_docs, query[i]), every) < grade[i]
             if self.exclude_self:
-                lower &= every != query[one]
-            worse[one] = rng.choice(np.flatnonzero(lower))
+                lower &= every != query[i]
+            worse[i] = rng.choice(np.flatnonzero(lower))
         return worse
 
-    def pair(self, at: NDArray[np.int64], worse: NDArray[np.int32]) -> Drawn:
+    def pair(self, judgements: NDArray[np.int64], worse: NDArray[np.int32]) -> Drawn:
         """Put judgement positions and worse documents together."""
-        return self._query[at].astype(np.int32), self._doc[at].astype(np.int32), worse
+        return self._query[judgements].astype(np.int32), self._doc[judgements].astype(np.int32), worse
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")
-        at = self.draw_better(rng, n)
-        return self.pair(at, self.draw_worse(rng, at))
+        judgements = self.draw_better(rng, n)
+        return self.pair(judgements, self.draw_worse(rng, judgements))
 
     @classmethod
     def from_qrels(
@@ -276,8 +276,8 @@ class JudgementSampler:
             raise InputError(f"links must be integer pairs (from, to); got shape {pairs.shape}, {pairs.dtype}")
         bad = (pairs < 0) | (pairs >= n_docs)
         if bad.any():
-            at = int(bad.any(axis=1).argmax())
-            raise InputError(f"links[{at}] is {tuple(pairs[at].tolist())}; rows run from 0 to {n_docs - 1}")
+            i = int(bad.any(axis=1).argmax())
+            raise InputError(f"links[{i}] is {tuple(pairs[i].tolist())}; rows run from 0 to {n_docs - 1}")
         keys = pairs[:, 0] * np.int64(n_docs)
         keys += pairs[:, 1]
         keys = np.unique(keys[pairs[:, 0] != pairs[:, 1]])
@@ -300,8 +300,8 @@ def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
 
 def _rows(keys: Sequence[Any], rows: RowLookup | None, what: str) -> list[int]:
     """Row numbers, looked up where their rows are given."""
-    found = list(keys) if rows is None else rows_of_ids(rows, keys).tolist()
-    for key, row in zip(keys, found, strict=True):
+    numbers = list(keys) if rows is None else rows_of_ids(rows, keys).tolist()
+    for key, row in zip(keys, numbers, strict=True):
         if rows is not None and row == -1:
             raise InputError(f"qrels name {what} {key!r}, which is not among the {what} ids")
         if not is_integer(row):
@@ -310,7 +310,7 @@ def _rows(keys: Sequence[Any], rows: RowLookup | None, what: str) -> list[int]:
             )
         if not 0 <= row <= LAST_ROW:
             raise InputError(f"qrels name {what} row {row}; rows run from 0 to {LAST_ROW}")
-    return found
+    return numbers
 
 
 def check_grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:

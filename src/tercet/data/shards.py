@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import KIND, SHARD_KIND, MappedRows, StoredRows, shard_name
-from tercet.data.matrices import check_matrix
+from tercet.data.mapped_rows import KIND, SHARD_KIND, MappedRows, RowsManifest, StoredRows, shard_name
+from tercet.data.matrix import check_matrix
 from tercet.data.stored_ids import StoredIds, write_table
 from tercet.errors import BundleError, InputError
 from tercet.kernels.stored import put_rows
 from tercet.store import MANIFEST_NAME, check_destination, write_bundle
+from tercet.store.codec import encode
 from tercet.store.packed import PackedIds
 
 __all__ = ["MappedRows", "ShardWriter", "StoredIds", "StoredRows", "remove_unfinished", "write_shards"]
@@ -212,28 +214,28 @@ class ShardWriter:
         digest = hashlib.sha256(repr((self._row_starts[-1], self.n_columns)).encode())
         for part in self._content:
             digest.update(part.digest())
-        meta = {
-            "n_columns": self.n_columns,
-            "longest": self._longest,
-            "with_ids": self.with_ids,
-            "fingerprint": digest.hexdigest(),
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            "row_starts": np.array(self._row_starts, dtype=np.int64),
-            "entry_starts": np.array(self._entry_starts, dtype=np.int64),
-            "digests": np.frombuffer(b"".join(self._digests), dtype=np.uint8).reshape(-1, 32),
-            "id_digests": np.empty((0, 32), dtype=np.uint8),
-            "column_counts": self._counts,
-        }
+        manifest = RowsManifest(
+            n_columns=self.n_columns,
+            longest=self._longest,
+            with_ids=self.with_ids,
+            fingerprint=digest.hexdigest(),
+            digests=np.frombuffer(b"".join(self._digests), dtype=np.uint8).reshape(-1, 32),
+            id_digests=np.empty((0, 32), dtype=np.uint8),
+            row_starts=np.array(self._row_starts, dtype=np.int64),
+            entry_starts=np.array(self._entry_starts, dtype=np.int64),
+            column_counts=self._counts,
+        )
         for name in self._leftovers():
             if not name.startswith("shard-") or int(name.removeprefix("shard-")) >= len(self._digests):
                 shutil.rmtree(self.path / name)
         if self.with_ids:
-            rows = MappedRows(self.path, meta, arrays)
-            arrays["id_digests"] = write_table(self.path, arrays["row_starts"], rows.ids_of)
+            rows = MappedRows(self.path, manifest)
+            id_digests = write_table(self.path, manifest.row_starts, rows.ids_of)
+            manifest = replace(manifest, id_digests=id_digests)
+        meta, arrays = encode(manifest)
         write_bundle(self.path, kind=KIND, meta=meta, arrays=arrays, beside=self._leftovers())
         self.closed = True
-        return MappedRows(self.path, meta, arrays)
+        return MappedRows(self.path, manifest)
 
 
 def remove_unfinished(path: Path) -> None:

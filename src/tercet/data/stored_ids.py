@@ -57,14 +57,14 @@ class StoredIds:
 
     def many(self, rows: ArrayLike) -> list[str]:
         """The ids of some rows, in their order."""
-        asked = np.asarray(rows, dtype=np.int64)
-        found = np.empty(asked.size, dtype=object)
-        places = np.argsort(asked, kind="stable")
-        cuts = np.searchsorted(asked[places], self._row_starts)
+        wanted = np.asarray(rows, dtype=np.int64)
+        ids = np.empty(wanted.size, dtype=object)
+        order = np.argsort(wanted, kind="stable")
+        cuts = np.searchsorted(wanted[order], self._row_starts)
         for k in np.flatnonzero(np.diff(cuts)).tolist():
-            here = places[cuts[k] : cuts[k + 1]]
-            found[here] = self._ids_of(k).strings.many(asked[here] - self._row_starts[k])
-        return found.tolist()
+            here = order[cuts[k] : cuts[k + 1]]
+            ids[here] = self._ids_of(k).strings.many(wanted[here] - self._row_starts[k])
+        return ids.tolist()
 
     def find(self, wanted: str) -> int | None:
         """The row of an id, or None."""
@@ -75,31 +75,31 @@ class StoredIds:
         """The row of each id, -1 for one that has none; many at once are much faster than one by one."""
         different = list(dict.fromkeys(ids))
         hashes = np.fromiter(map(hash_of, different), dtype=np.uint64, count=len(different))
-        found = np.full(len(different), -1, dtype=np.int64)
+        rows_of = np.full(len(different), -1, dtype=np.int64)
         part_of = part_of_hash(hashes, len(self._digests))
         for part in np.unique(part_of).tolist():
             here = np.flatnonzero(part_of == part)
-            known, rows = self._part(part)
-            if len(known):
-                at = np.minimum(np.searchsorted(known, hashes[here]), len(known) - 1)
-                hit = known[at] == hashes[here]
-                found[here[hit]] = self._checked(rows[at[hit]], part)
-            forget_pages(known)
-        self._settle_same(different, hashes, found)
-        row_of = dict(zip(different, found.tolist(), strict=True))
+            table, rows = self._part(part)
+            if len(table):
+                nearest = np.minimum(np.searchsorted(table, hashes[here]), len(table) - 1)
+                hit = table[nearest] == hashes[here]
+                rows_of[here[hit]] = self._checked(rows[nearest[hit]], part)
+            forget_pages(table)
+        self._settle_same(different, hashes, rows_of)
+        row_of = dict(zip(different, rows_of.tolist(), strict=True))
         return np.fromiter(map(row_of.__getitem__, ids), dtype=np.int64, count=len(ids))
 
-    def _settle_same(self, ids: list[str], hashes: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
+    def _settle_same(self, ids: list[str], hashes: NDArray[np.uint64], rows_of: NDArray[np.int64]) -> None:
         """Look at the ids themselves: an unknown one may have the hash of a known one, and two may share one."""
-        hit = np.flatnonzero(found >= 0)
-        for at, name in zip(hit.tolist(), self.many(found[hit]), strict=True):
-            if name != ids[at]:
-                part = int(part_of_hash(hashes[[at]], len(self._digests))[0])
-                known, rows = self._part(part)
-                first, last = (int(np.searchsorted(known, hashes[at], side)) for side in ("left", "right"))
+        hit = np.flatnonzero(rows_of >= 0)
+        for i, name in zip(hit.tolist(), self.many(rows_of[hit]), strict=True):
+            if name != ids[i]:
+                part = int(part_of_hash(hashes[[i]], len(self._digests))[0])
+                table, rows = self._part(part)
+                first, last = (int(np.searchsorted(table, hashes[i], side)) for side in ("left", "right"))
                 others = self._checked(rows[first:last], part)
-                same = [row for row, other in zip(others.tolist(), self.many(others), strict=True) if other == ids[at]]
-                found[at] = same[0] if same else -1
+                same = [row for row, other in zip(others.tolist(), self.many(others), strict=True) if other == ids[i]]
+                rows_of[i] = same[0] if same else -1
 
     def _checked(self, rows: NDArray[np.int64], part: int) -> NDArray[np.int64]:
         """Rows as a table gives them; damage that no one has looked for must lead nowhere."""

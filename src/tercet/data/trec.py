@@ -161,8 +161,8 @@ def checked_judgements(
         for doc_id, grade in grades.items():
             writable_id(doc_id, path, "document id", blanks=blanks)
             if not isinstance(grade, int | np.integer) or not -(1 << 63) <= int(grade) < 1 << 63:
-                found = f"grade {grade!r} of query {qid!r}, document {doc_id!r}"
-                raise InputError(f"{path}: cannot write: {found}; a whole number within 64 bits is needed")
+                which = f"grade {grade!r} of query {qid!r}, document {doc_id!r}"
+                raise InputError(f"{path}: cannot write: {which}; a whole number within 64 bits is needed")
             yield qid, doc_id, int(grade)
 
 

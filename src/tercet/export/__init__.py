@@ -3,7 +3,7 @@
 from tercet.export.ciff import write_ciff
 from tercet.export.expansions import Expansions, write_synonyms
 from tercet.export.impacts import Impacts, write_anserini
-from tercet.export.queries import BoostedQuery, boosted_query, positive_query_string
+from tercet.export.query_strings import BoostedQuery, boosted_query, positive_query_string
 
 __all__ = [
     "BoostedQuery",

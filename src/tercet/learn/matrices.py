@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.matrices import check_matrix
+from tercet.data.matrix import check_matrix
 from tercet.data.shards import StoredRows
 from tercet.kernels.rows import CsrRows, Scratch
 

@@ -14,6 +14,7 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.search import fill_postings
 from tercet.store import Bundle, forget_pages, take_array
+from tercet.store.csr import csr_problem
 from tercet.store.packed import PackedIds, PackedStrings
 
 KIND: Final = "index-segment"
@@ -149,7 +150,10 @@ class Segment:
 
     def _check(self, where: str) -> None:
         """Nothing leads out of an array, whoever wrote it."""
-        for (starts, members, _), most in ((self.postings, self.n_docs), (self.rows, self.n_terms)):
-            rises = starts[0] == 0 and starts[-1] == members.size and not (starts[1:] < starts[:-1]).any()
-            if not rises or (members.size and not (members.min() >= 0 and members.max() < most)):
-                raise DamagedBundleError(f"{where}: postings or rows lead out of their arrays")
+        for name, (starts, members, _), most in (
+            ("postings", self.postings, self.n_docs),
+            ("rows", self.rows, self.n_terms),
+        ):
+            problem = csr_problem(starts.astype(np.int64), members, most)
+            if problem is not None:
+                raise DamagedBundleError(f"{where}: its matrix of {name} {problem}")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.lines import surrogate_problem
-from tercet.data.recognition import VECTORS_KIND, VECTORS_UNFINISHED
+from tercet.data.mapped_rows import VECTORS_KIND, VECTORS_UNFINISHED
 from tercet.data.shards import SHARD_ENTRIES, MappedRows, ShardWriter, StoredIds, remove_unfinished
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.store import MANIFEST_NAME, check_destination, claim_folder, read_bundle, write_bundle

@@ -11,8 +11,8 @@ from tercet.data.checking.feature_rows import check_folds, check_labelled, check
 from tercet.data.checking.findings import MOST_SHOWN, CheckReport, Counts, Findings
 from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_quepid, check_run
 from tercet.data.lines import FilePath
-from tercet.data.mapped_rows import MappedRows
-from tercet.data.recognition import VECTORS_KIND, Kind, guess, recognise
+from tercet.data.mapped_rows import VECTORS_KIND, MappedRows
+from tercet.data.recognition import Kind, guess, recognise
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.store import read_bundle
 

@@ -1,5 +1,5 @@
 """An index whose documents live in Qdrant: on a server, or in this process."""
 
-from tercet.search.backends.qdrant.index import QdrantIndex
+from tercet.search.backends.qdrant.qdrant_index import QdrantIndex
 
 __all__ = ["QdrantIndex"]

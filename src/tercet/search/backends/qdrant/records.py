@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -28,7 +28,6 @@ from tercet.search.backends.qdrant.engine import MISSING, Engine, QdrantPoint
 from tercet.search.folder import MODELS, QDRANT_KIND, UPLOAD, Folder
 from tercet.store import (
     MANIFEST_NAME,
-    Fields,
     canonical_bytes,
     check_destination,
     lock_folder,
@@ -36,6 +35,7 @@ from tercet.store import (
     write_bundle,
     write_file_atomically,
 )
+from tercet.store.codec import decode, encode
 from tercet.weights import Weights
 
 _BESIDE: Final = (MODELS, UPLOAD)
@@ -118,18 +118,17 @@ class Marker:
         return replace(self, changes=self.changes + 1, **fields)
 
     def point(self) -> QdrantPoint:
-        payload = {_KEY: asdict(self) | {"format": _FORMAT}}
+        payload = {_KEY: encode(self)[0] | {"format": _FORMAT}}
         return QdrantPoint(MARKER_ROW, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), payload)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any], where: str) -> Self:
-        try:
-            if (version := Fields(payload[_KEY], where).take("format", int)) != _FORMAT:
-                raise EngineError(f"{where} has format {version}; this version of Tercet reads {_FORMAT}")
-            marker: Self = _read(cls, {name: value for name, value in payload[_KEY].items() if name != "format"}, where)
-        except DamagedBundleError as error:
-            raise EngineError(str(error)) from error
-        return marker
+        meta = payload[_KEY]
+        version = meta.get("format") if isinstance(meta, Mapping) else None
+        if version != _FORMAT:
+            raise EngineError(f"{where} has format {version}; this version of Tercet reads {_FORMAT}")
+        fields = {name: value for name, value in meta.items() if name != "format"}
+        return decode(cls, fields, where=where, error=EngineError)
 
 
 def first_row(index: str) -> int:
@@ -225,26 +224,7 @@ class Upload:
             meta = json.loads(data)
         except ValueError as error:
             raise DamagedBundleError(f"{where} is not JSON: {error}") from error
-        upload: Self = _read(cls, meta, where)
-        return upload
-
-
-_TYPES: Final = {"str": str, "int": int, "float": float, "bool": bool}
-_NESTED: Final = {"QdrantLimits": QdrantLimits, "QdrantPlace": QdrantPlace}
-
-
-def _read(cls: Any, meta: Any, where: str) -> Any:
-    """One of the values above from its JSON; a field that is missing, unknown or of another type is damage."""
-    taken = Fields(meta, where)
-    values: dict[str, Any] = {}
-    for field in fields(cls):
-        nested = _NESTED.get(str(field.type))
-        if nested is None:
-            values[field.name] = taken.take(field.name, _TYPES[str(field.type)])
-        else:
-            values[field.name] = _read(nested, taken.take(field.name, dict), f"{where}: {field.name}")
-    taken.done()
-    return cls(**values)
+        return decode(cls, meta, where=where)
 
 
 class QdrantFolder:
@@ -265,8 +245,7 @@ class QdrantFolder:
                     f"the upload of the index at {self.path} has not ended; give the same command again"
                 ) from error
             raise
-        place: QdrantPlace = _read(QdrantPlace, bundle.meta, f"{self.path}: meta")
-        return place
+        return decode(QdrantPlace, bundle.meta, where=f"{self.path}: meta")
 
     def place_or_none(self) -> QdrantPlace | None:
         return self.place() if os.path.lexists(self.path / MANIFEST_NAME) else None
@@ -320,13 +299,13 @@ class QdrantFolder:
                 path.rmdir()
 
     def keep(self, upload: Upload) -> None:
-        write_file_atomically(self.path / UPLOAD, canonical_bytes(asdict(upload)))
+        write_file_atomically(self.path / UPLOAD, canonical_bytes(encode(upload)[0]))
 
     def forget_upload(self) -> None:
         (self.path / UPLOAD).unlink(missing_ok=True)
 
     def commit_place(self, place: QdrantPlace) -> None:
-        write_bundle(self.path, kind=QDRANT_KIND, meta=asdict(place), arrays={}, beside=_BESIDE)
+        write_bundle(self.path, kind=QDRANT_KIND, meta=encode(place)[0], arrays={}, beside=_BESIDE)
         self.forget_upload()
         for entry in os.listdir(self.path / MODELS):
             if entry != place.model:

@@ -17,6 +17,7 @@ from tercet.errors import BundleError, InputError
 from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant.connection import check_collection, connect, normal_url
 from tercet.search.backends.qdrant.engine import MISSING, PAGE, WRITING, Engine
+from tercet.search.backends.qdrant.qdrant_view import Memory, QdrantView
 from tercet.search.backends.qdrant.records import (
     Marker,
     QdrantFolder,
@@ -29,7 +30,6 @@ from tercet.search.backends.qdrant.records import (
     refuse_taken,
 )
 from tercet.search.backends.qdrant.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
-from tercet.search.backends.qdrant.view import Memory, QdrantView
 from tercet.search.base import BaseIndex, check_model, n_terms, same_words, weights_of
 from tercet.search.documents import Docs, Progress
 from tercet.search.folder import UPLOAD, check_fits, vectoriser_fingerprint
