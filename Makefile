@@ -1,10 +1,11 @@
-# Two commands do everything: `make demo` and `make test`. Each sets up what it needs in .venv first.
+# Two commands do everything: `make demo` and `make test`; `make check` is the quick part of the tests, for between
+# edits. Each sets up what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test lint bench repro screenshot clean
+.PHONY: demo serve test check lint bench repro screenshot clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tercet demo
@@ -14,8 +15,15 @@ serve: $(VENV)/.serve
 	@test -d out/demo/index || $(BIN)/tercet demo
 	@$(BIN)/tercet serve out/demo/index
 
+# A file of tests stays with one process, so that what its tests share is made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# At most two minutes on two cores: no test that is marked slow, ten examples of each property.
+check: lint
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import oracles
 import tercet as tc
-from support.learners import N_TERMS, Killed, judged, kill_at, made_data, same_bits, step_rates
+from support.learners import N_TERMS, Killed, judged, kill_at, made_data, same_bits, start_of, step_rates
 from support.random_data import as_vectors, random_preferences, random_texts
 from support.sources import TopSource
 from tercet.errors import DamagedBundleError, InputError, ParameterError
@@ -37,11 +37,8 @@ def frequent(D, n):
 
 def iterates(ranker, Q, D, prefs, kept=None):
     plain = tc.LowRankRanker(**{k: v for k, v in ranker.get_params().items() if k not in ("n_frequent", "averaged")})
-    start = plain._start(Q, D)
     return oracles.lowrank_iterates(
-        start.U.T.astype(float),
-        start.V.T.astype(float),
-        start.diagonal.astype(float),
+        *start_of(plain, Q, D),
         as_vectors(prefs, Q, D),
         step_rates(ranker, len(prefs)),
         margin=ranker.margin,
@@ -124,7 +121,7 @@ def test_averaged_weights_are_the_mean_of_the_iterates(seed, diagonal, n, schedu
 def test_averaged_tied_weights_are_the_mean_of_the_iterates(seed):
     Q, D, prefs = made_data(seed)
     ranker = tc.LowRankRanker(n_components=4, averaged=True, tied=True, rate=0.2, identity_weight=1.5)
-    start = ranker._start(Q, D).U.T.astype(float)
+    start = start_of(ranker, Q, D)[0]
     U = np.mean(oracles.tied_iterates(start, 1.5, as_vectors(prefs, Q, D), step_rates(ranker, len(prefs))), axis=0)
     weights = ranker.fit(Q, prefs, D).weights_
     np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 import oracles
 import tercet as tc
-from support.learners import N_TERMS, Killed, every_learner, kill_at, made_data, made_tasks, same_bits, step_rates
+from support.learners import (
+    N_TERMS,
+    Killed,
+    every_learner,
+    kill_at,
+    made_data,
+    made_tasks,
+    same_bits,
+    start_of,
+    step_rates,
+)
 from support.random_data import as_vectors
 from tercet.errors import InputError
 from tercet.kernels.lowrank import lowrank_advance
@@ -110,8 +120,7 @@ def test_each_preference_must_reach_its_own_margin_with_factors_and_a_diagonal(s
     margins = drawn_margins(seed, len(prefs))
     vectors, own = as_vectors(prefs, Q, D), with_margins(prefs, margins)
     ranker = tc.LowRankRanker(n_components=4, rate=0.2, diagonal="learned", spread=0.3)
-    state = ranker._start(Q, D)
-    U, V, w = state.U.T.astype(float), state.V.T.astype(float), state.diagonal.astype(float)
+    U, V, w = start_of(ranker, Q, D)
     for vector, margin in zip(vectors, margins, strict=True):
         U, V, w = oracles.sgd_lowrank(U, V, w, [vector], [0.2], float(margin), learn_diagonal=True)
     np.testing.assert_allclose(expanded(ranker.fit(Q, own, D).weights_), U.T @ V + np.diag(w), atol=1e-4)

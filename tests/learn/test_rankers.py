@@ -21,6 +21,7 @@ from support.learners import (
     kill_at,
     made_data,
     same_bits,
+    start_of,
     step_rates,
 )
 from support.random_data import as_vectors, random_preferences, random_texts
@@ -88,11 +89,8 @@ def test_low_rank_is_section_2_3_2(seed, diagonal, weight, margin):
     ranker = tc.LowRankRanker(
         n_components=4, rate=0.2, diagonal=diagonal, identity_weight=weight, margin=margin, random_state=seed
     )
-    start = ranker._start(Q, D)
     U, V, learned = oracles.sgd_lowrank(
-        start.U.T.astype(float),
-        start.V.T.astype(float),
-        start.diagonal.astype(float),
+        *start_of(ranker, Q, D),
         as_vectors(prefs, Q, D),
         step_rates(ranker, len(prefs)),
         margin=margin,
@@ -111,9 +109,7 @@ def test_low_rank_is_section_2_3_2(seed, diagonal, weight, margin):
 def test_tied_low_rank_is_the_gradient_of_the_symmetric_form(seed):
     Q, D, prefs = made_data(seed)
     ranker = tc.LowRankRanker(n_components=4, rate=0.2, tied=True, identity_weight=1.5)
-    U = oracles.sgd_tied(
-        ranker._start(Q, D).U.T.astype(float), 1.5, as_vectors(prefs, Q, D), step_rates(ranker, len(prefs))
-    )
+    U = oracles.sgd_tied(start_of(ranker, Q, D)[0], 1.5, as_vectors(prefs, Q, D), step_rates(ranker, len(prefs)))
     weights = ranker.fit(Q, prefs, D).weights_
     np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
     assert weights.doc_factors.shape == weights.query_factors.shape

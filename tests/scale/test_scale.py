@@ -12,6 +12,7 @@ from scipy import sparse
 
 import oracles
 import tercet as tc
+from support.learners import start_of
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.data.shards import write_shards
 from tercet.errors import DivergedError, InputError, ParameterError
@@ -77,8 +78,8 @@ def test_a_diagonal_round_adds_changes(seed, n_shares):
 def test_a_low_rank_round_mixes_rows_by_agreement(seed, n_shares, tied, learned):
     X, prefs = some_data(seed)
     ranker = tc.LowRankRanker(n_components=3, tied=tied, diagonal="learned" if learned else "identity", rate=0.5)
-    start = ranker._start(X, X)
-    U, V, diagonal = (array.astype(float) for array in (start.U, start.V, start.diagonal))
+    U, V, diagonal = start_of(ranker, X, X)
+    U, V = U.T, V.T
     for part, part_rates in rounds_of(prefs, X, 0.5, "constant"):
         after = []
         for some, some_rates in oracles.in_shares(part, part_rates, n_shares):
@@ -95,9 +96,13 @@ def test_a_low_rank_round_mixes_rows_by_agreement(seed, n_shares, tied, learned)
         diagonal = oracles.mixed_sum(diagonal, [share[2] for share in after])
     with Cluster(f"here:{n_shares}", steps_per_round=ROUND):
         ranker.fit(X, prefs)
-    np.testing.assert_allclose(ranker._state.U, U, atol=1e-3)
-    np.testing.assert_allclose(ranker._state.V, V, atol=1e-3)
-    np.testing.assert_allclose(ranker._state.diagonal, diagonal, atol=1e-3)
+    weights = ranker.weights_
+    np.testing.assert_allclose(weights.query_factors, U, atol=1e-3)
+    np.testing.assert_allclose(weights.doc_factors, V, atol=1e-3)
+    if learned:
+        np.testing.assert_allclose(weights.diagonal, diagonal, atol=1e-3)
+    else:
+        assert weights.identity == 1.0
 
 
 def tied_and_learned(U, diagonal, preferences, step_rates):

@@ -187,7 +187,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(board, scheduler, t
     assert sum(facts.steps for facts in cluster.rounds) < 3000
     with Cluster("here:2"):
         ranker = tc.LowRankRanker(n_components=5).fit(X, source)
-    np.testing.assert_array_equal(resumed._state.U, ranker._state.U)
+    np.testing.assert_array_equal(resumed.weights_.query_factors, ranker.weights_.query_factors)
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

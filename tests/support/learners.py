@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import tercet as tc
 from support.random_data import random_preferences, random_texts
@@ -143,6 +144,16 @@ def made_data(seed: int, n: int = 60):
 
 def step_rates(ranker, n):
     return rates(ranker.schedule, ranker.rate, 0, n, n).astype(float)
+
+
+def start_of(ranker: LowRankRanker, Q, D) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, V (n_components × n_terms) and the diagonal before the first step, which validation is asked about, too."""
+    seen: list[tc.Weights] = []
+    clone(ranker).fit(Q, tc.Preferences([0], [1], [2]), D, validation=lambda weights: seen.append(weights) or 0.0)
+    weights = seen[0]
+    learned = 0.0 if weights.diagonal is None else weights.diagonal
+    factors = (weights.query_factors, weights.doc_factors)
+    return *(array.T.astype(float) for array in factors), np.full(Q.shape[1], weights.identity) + learned
 
 
 def same_bits(a: tc.Weights, b: tc.Weights) -> bool:
