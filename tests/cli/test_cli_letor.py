@@ -63,7 +63,7 @@ def test_fit_prints_the_table_and_the_features_by_name_and_writes_nothing_unaske
     assert lines[0] == f"{files / 'train.txt'}: a LETOR file, 30 queries, 360 rows, 10 features"
     report = tc.load(model).report
     assert str(report) in result.output
-    assert f"sparsity ratio {report.sparsity_ratio:.4f}" in result.output
+    assert f"sparsity ratio {report.features.sparsity_ratio:.4f}" in result.output
     shown = [re.fullmatch(r" +(\d+)  (name \d+) +([+-]\S+) +(█+)", line) for line in lines]
     rows = [(int(m[1]), m[2], float(m[3]), len(m[4])) for m in shown if m]
     expected = tc.load(model).features()
@@ -100,7 +100,7 @@ def test_every_ranker_can_be_asked_for(name, files, tmp_path):
     assert result.exit_code == 0, result.output
     found = tc.load(tmp_path / "m")
     assert type(found.ranker) is type(RANKERS[name]())
-    assert bool(found.report.path) == name.endswith("ftrl")
+    assert bool(found.report.features.path) == name.endswith("ftrl")
 
 
 def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from support.corpora import synonyms
 from support.learners import Killed, kill_at, same_bits
 from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_beir, write_preferences
 from tercet.errors import InputError
+from tercet.fitting.candidates import term_pair_ranker
 from tercet.fitting.stored import evaluate_vectors, fit_vectors, judgement_sampler
 from tercet.text.vectors import Vectors, vectorise
 from tercet.weights import Identity, Weights
@@ -108,8 +109,8 @@ def test_a_model_is_learned_from_judgements_and_measured(home, tmp_path):
         *("--validation-qrels", home / "data" / "qrels" / "test.tsv", "--steps", 20_000, "--quiet"),
     )
     assert "vectors of 81 documents and 60 queries" in output
-    assert "40 training queries, 0 for validation, 20 untouched" in output
-    assert "nothing was held out to choose by" in output
+    assert "36 training queries, 4 for validation, 20 untouched" in output
+    assert "Learning was accepted: on 4 validation queries" in output
     assert "written after 20,000 steps" in output
     model = tc.load(tmp_path / "model")
     start, learned = (system.values["nDCG@10"][0] for system in model.report.systems)
@@ -133,10 +134,13 @@ def test_preferences_are_read_as_they_are_learned_from(ranker, home, vectors, tm
         *("--ranker", ranker, "--quiet"),
     )
     assert "3,000 preferences, read as they are learned from" in output
-    assert "Nothing was held out" in output
+    assert "nothing was held out to choose by" in output
     model = tc.load(tmp_path / "model")
-    assert model.report is None
-    assert same_bits(model.weights, fit_vectors(vectors, prefs, ranker, verbose=False).weights)
+    assert model.report.systems == ()
+    assert "nothing tells how it does on other queries" in str(model.report)
+    learner = term_pair_ranker(ranker, vectors.docs.shape, 0).fit(vectors.queries, prefs, vectors.docs)
+    assert same_bits(model.weights, learner.weights_)
+    assert "written" in ok("report", tmp_path / "model", "-o", tmp_path / "report.html")
 
 
 def test_a_fit_goes_on_from_its_checkpoint(home, vectors, tmp_path):
@@ -180,8 +184,48 @@ def test_a_fit_has_the_bits_of_one_in_memory(vectors):
     sampler = JudgementSampler.from_qrels(qrels, n_docs=81, query_rows=rows[0], doc_rows=rows[1])
     source = tc.learn.SampledSource(sampler, 5000, random_state=3)
     expected = tc.SparseRanker(random_state=3, verbose=False).fit(Q, source, D)
-    found = fit_vectors(vectors, qrels, "sparse", n_steps=5000, random_state=3, verbose=False)
-    assert same_bits(found.weights, expected.weights_)
+    ranker = tc.SparseRanker(random_state=3, verbose=False)
+    held_out = {"validation": CORPUS.part(40, 50), "test": CORPUS.part(50)}
+    fitted = fit_vectors(vectors, qrels, ranker, n_steps=5000, random_state=3, **held_out)
+    assert same_bits(ranker.weights_, expected.weights_)
+    assert fitted.report.n_train == 40
+
+
+def test_queries_are_held_out_as_tc_fit_holds_them_out(vectors):
+    qrels = CORPUS.part(0, 60)
+    model = fit_vectors(vectors, qrels, n_steps=20_000, verbose=False)
+    assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (48, 6, 6)
+    assert model.report.split == tc.fit(CORPUS.docs, CORPUS.queries, qrels, verbose=False).report.split
+    assert model.report.accepted
+    assert [system.name for system in model.report.systems] == ["tf-idf", "learned"]
+
+
+def test_what_does_not_help_is_declined(vectors):
+    rng = np.random.default_rng(0)
+    doc_ids = list(CORPUS.docs)
+    noise = {qid: {doc_ids[rng.integers(len(doc_ids))]: 1} for qid in CORPUS.part(0, 40)}
+    parts = {"validation": CORPUS.part(40, 50), "test": CORPUS.part(50)}
+    model = fit_vectors(vectors, noise, n_steps=20_000, verbose=False, **parts)
+    assert not model.report.accepted
+    assert "Learning was declined; the model is tf-idf" in model.report.decision
+    assert same_bits(model.weights, Weights([Identity(n_terms=vectors.docs.shape[1])]))
+    assert [system.name for system in model.report.systems] == ["tf-idf"]
+
+
+def test_preferences_of_a_query_are_held_out_together(vectors):
+    prefs = tc.Preferences(*judgement_sampler(vectors, CORPUS.part(0, 60)).draw(np.random.default_rng(0), 30_000))
+    ranker = tc.LowRankRanker(n_components=20, identity_weight=5.0, schedule="linear", rate=0.1, verbose=False)
+    model = fit_vectors(vectors, prefs, ranker)
+    assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (48, 6, 6)
+    assert model.report.measure == "PairAccuracy"
+    assert ranker.n_steps_ < 30_000
+    assert model.report.accepted
+    start, learned = (system.values["PairAccuracy"][0] for system in model.report.systems)
+    assert learned > start
+    judged = fit_vectors(
+        vectors, prefs[prefs.query < 40], "diagonal", validation=CORPUS.part(40, 50), test=CORPUS.part(50)
+    )
+    assert (judged.report.n_validation, judged.report.n_test, judged.report.measure) == (10, 10, "nDCG@10")
 
 
 def test_two_vocabularies_are_learned_and_measured(tmp_path):
@@ -214,12 +258,16 @@ def test_what_cannot_be_learned_says_why(vectors, tmp_path):
         fit_vectors(vectors, {"q1": {"nothing": 1}})
     with pytest.raises(InputError, match="test have no query with a relevant document"):
         fit_vectors(vectors, CORPUS.part(0, 40), test={"q1": {"d1": 0}})
-    with pytest.raises(InputError, match="test judge query 'q39', which is learned from"):
+    with pytest.raises(InputError, match="query 'q39' is judged in both qrels and test"):
         fit_vectors(vectors, CORPUS.part(0, 40), test=CORPUS.part(39))
     with pytest.raises(InputError, match="n_steps"):
         fit_vectors(vectors, CORPUS.part(0, 40), n_steps=0)
     with pytest.raises(InputError, match="expected a term-pair ranker, or one of low-rank"):
         fit_vectors(vectors, CORPUS.part(0, 40), "best")
+    with pytest.raises(InputError, match="1 queries with preferences are too few to hold any out"):
+        fit_vectors(vectors, tc.Preferences([0], [1], [2]))
+    with pytest.raises(InputError, match="preferences are measured by PairAccuracy"):
+        fit_vectors(vectors, tc.Preferences(range(40), [1] * 40, [2] * 40), measure="AP")
     with pytest.raises(InputError, match="n_steps is for preferences drawn"):
         fit_vectors(vectors, tc.Preferences([0], [1], [2]), n_steps=10)
     without = vectorise(CORPUS.docs, None, tmp_path / "vectors")

@@ -16,12 +16,12 @@ from support.letor_data import made_up
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
 from tercet.fitting.feature_model import FeatureModel, as_run, document_ids
-from tercet.fitting.feature_report import PathPoint
 from tercet.fitting.rows import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
 )
 from tercet.pictures.path import draw_path, pareto_front
+from tercet.report.details import PathPoint
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
 
@@ -117,24 +117,23 @@ FORGERIES = {
     "names of numbers": (at("meta", "feature_names", to=[1, 2, 3]), "must be strings"),
     "too few names": (at("meta", "feature_names", to=["a"]), "1 feature names and 3 features"),
     "a report of another model": (at(*REPORT, "n_features", to=4), "the report is of 4 features"),
-    "a report with more": (at(*REPORT, "extra", to=4), "unknown fields: 'extra'"),
+    "a report with more": (at(*REPORT, "extra", to=4), r"report\.extra is unknown"),
     "a report with less": (lambda m: m["meta"]["report"].pop("split"), "has no 'split'"),
-    "one system": (lambda m: m["meta"]["report"]["systems"].pop(), "two systems"),
     "systems of other measures": (lambda m: m["meta"]["report"]["systems"][0]["values"].pop(), "the same measures"),
     "a system of words": (at(*REPORT, "systems", 0, "values", 0, to=["AP", "a", 1, 1]), "expected 3 numbers"),
-    "a choice there is not": (at(*REPORT, "chosen", to=2), "2 penalties, and chose number 2"),
-    "a negative choice": (at(*REPORT, "chosen", to=-1), "2 penalties, and chose number -1"),
-    "no choice": (at(*REPORT, "chosen", to=None), "2 penalties, and chose number None"),
-    "a path without choice": (at(*REPORT, "path", to=[]), "0 penalties, and chose number"),
-    "a rule there is not": (at(*REPORT, "choose", to="worst"), "the choice 'worst'"),
-    "a point of three": (at(*REPORT, "path", 0, to=[1.0, 2, 0.5]), "expected a penalty, features used"),
-    "half a feature": (at(*REPORT, "path", 0, to=[1.0, 0.5, 0.5, 0.0]), "expected a penalty, features used"),
-    "a point of words": (at(*REPORT, "path", 0, to=["a", 2, 0.5, 0.0]), "expected 2 numbers"),
-    "too large a number": (at(*REPORT, "path", 0, to=[10**400, 2, 0.5, 0.0]), "no float holds"),
+    "a choice there is not": (at(*REPORT, "chosen", to=2), "2 penalties, and chosen is number 2"),
+    "a negative choice": (at(*REPORT, "chosen", to=-1), "2 penalties, and chosen is number -1"),
+    "no choice": (at(*REPORT, "chosen", to=None), "2 penalties, and chosen is number None"),
+    "a path without choice": (at(*REPORT, "path", to=[]), "0 penalties, and chosen is number"),
+    "a rule there is not": (at(*REPORT, "choose", to="worst"), r"report\.choose is 'worst'"),
+    "a point of three": (at(*REPORT, "path", 0, to=[1.0, 2, 0.5]), r"report\.path\[0\]"),
+    "half a feature": (at(*REPORT, "path", 0, to=[1.0, 0.5, 0.5, 0.0]), r"report\.path\[0\]"),
+    "a point of words": (at(*REPORT, "path", 0, to=["a", 2, 0.5, 0.0]), r"report\.path\[0\]"),
+    "too large a number": (at(*REPORT, "path", 0, to=[10**400, 2, 0.5, 0.0]), r"report\.path\[0\]"),
     "too few differences": (lambda m: m["meta"]["report"]["changes"].pop(), "one difference for each measure"),
     "a difference of two": (at(*REPORT, "changes", 0, to=[1.0, 2.0]), "expected 4 numbers"),
-    "notes of numbers": (at(*REPORT, "notes", to=[1]), "expected values of type str"),
-    "folds of truth": (at(*REPORT, "used_by_fold", to=[True]), "expected values of type int"),
+    "notes of numbers": (at(*REPORT, "notes", to=[1]), "expected sentences"),
+    "folds of truth": (at(*REPORT, "used_by_fold", to=[True]), r"report\.used_by_fold\[0\]"),
 }
 
 
@@ -169,7 +168,7 @@ def test_what_is_not_fitted_is_no_model():
 def test_a_model_takes_only_what_is_of_its_kind(model, held):
     with pytest.raises(InputError, match="data must be LetorData, as read_letor gives it; got ndarray"):
         model.evaluate(held.X)
-    with pytest.raises(InputError, match="the report must be a FeatureReport; got str"):
+    with pytest.raises(InputError, match="the report must be a Report of feature vectors; got str"):
         FeatureModel(model.ranker, report="good")
 
 
@@ -247,11 +246,11 @@ def test_the_picture_shows_the_path_the_choice_and_the_weights(model, tmp_path):
     tc.picture(model, tmp_path / "again.svg")
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "path.svg").read_bytes()
     left, right = draw_path(model, n_features=2).axes
-    chosen = model.report.path[model.report.chosen]
+    chosen = model.report.features.path[model.report.features.chosen]
     assert [text.get_text() for text in left.texts] == [f"{chosen.n_used} of 10: {chosen.value:.4f}"]
     dots = next(line for line in left.lines if line.get_label() == "one penalty each")
-    assert dots.get_xdata().tolist() == [point.n_used for point in model.report.path]
-    assert dots.get_ydata().tolist() == [point.value for point in model.report.path]
+    assert dots.get_xdata().tolist() == [point.n_used for point in model.report.features.path]
+    assert dots.get_ydata().tolist() == [point.value for point in model.report.features.path]
     assert [label.get_text() for label in right.get_yticklabels()] == [row.label for row in model.features()[:2]]
     assert [bar.get_width() for bar in right.patches] == [row.weight for row in model.features()[:2]]
 

@@ -14,7 +14,7 @@ import oracles
 import tercet as tc
 from support.corpora import TINY, Corpus, Qrels, bits, learned_scores, matching, synonyms, with_random_answers
 from tercet.errors import InputError
-from tercet.fitting import recipe
+from tercet.fitting import recipe, texts
 from tercet.weights import Identity
 
 # -- measures and scores, written again in the plainest way -----------------------------------------------------------
@@ -230,14 +230,14 @@ def spied(monkeypatch) -> dict[str, list]:
             seen["queries"].append(np.unique(prefs.query))
             return prefs
 
-    class SpyingHeldOut(recipe.HeldOutQueries):
+    class SpyingHeldOut(texts.HeldOutQueries):
         @classmethod
         def from_qrels(cls, qrels, *rest):
             seen["held_out"].append(qrels)
             return super().from_qrels(qrels, *rest)
 
     monkeypatch.setattr(recipe, "SampledSource", SpyingSource)
-    monkeypatch.setattr(recipe, "HeldOutQueries", SpyingHeldOut)
+    monkeypatch.setattr(texts, "HeldOutQueries", SpyingHeldOut)
     return seen
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import tercet as tc
 from support.corpora import Qrels, synonyms
-from tercet.fitting import recipe
 from tercet.fitting.baselines import RM3_GRID, evaluate_rm3, word_shares
+from tercet.fitting.texts import judged_task
 
 
 def inflected(ending: str, n: int = 60) -> tuple[dict[str, str], dict[str, str], Qrels]:
@@ -76,7 +76,7 @@ def test_an_analyser_that_is_given_is_taken():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rm3_has_the_setting_that_is_best_on_validation(seed):
     corpus = synonyms(seed, n_pairs=12, n_docs=60, n_queries=60)
-    task = recipe._judged_task(
+    task = judged_task(
         corpus.docs, corpus.queries, corpus.part(0, 20), corpus.part(20, 40), corpus.part(40), "nDCG@10", 0
     )
     space = task.space("BM25", tc.Analyser())

@@ -19,7 +19,7 @@ from tercet.cli.main import cli
 from tercet.data import LetorData, write_letor
 from tercet.data.letor import LetorStream
 from tercet.errors import InputError, ParameterError
-from tercet.fitting.row_streams import fit_letor_stream
+from tercet.fitting.rows import fit_letor_stream
 
 
 def made(n_queries: int, seed: int = 0, n_features: int = 6, dense: bool = True) -> LetorData:
@@ -209,16 +209,18 @@ def test_a_streamed_model_says_what_was_held_out(tmp_path):
     data, other = made(60), made(20, seed=1)
     for name, part in (("train.txt", data), ("test.txt", other)):
         write_letor(tmp_path / name, part)
-    model, report = fit_letor_stream(tmp_path / "train.txt", ranker=tc.FTRLRanker(l1=0.1))
-    assert "Nothing was held out" in str(report)
-    assert report.n_rows == len(data)
-    model, report = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "test.txt", ranker=tc.FTRLRanker(l1=0.1))
-    assert "Nothing was held out" not in str(report)
-    assert report.held_out["test"].mean("AP") == pytest.approx(model.evaluate(other).mean("AP"))
+    report = fit_letor_stream(tmp_path / "train.txt", ranker=tc.FTRLRanker(l1=0.1)).report
+    assert "nothing was held out" in str(report)
+    assert f"{len(data):,} rows of queries with pairs, one pass" in report.split
+    model = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "test.txt", ranker=tc.FTRLRanker(l1=0.1))
+    report = model.report
+    assert "nothing was held out" not in str(report)
+    assert [system.name for system in report.systems] == ["test queries"]
+    assert report.systems[0].values["AP"][0] == pytest.approx(model.evaluate(other).mean("AP"))
     assert report.notes == ()
     write_letor(tmp_path / "wide.txt", made(20, seed=1, n_features=7))
-    _, report = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "wide.txt", ranker=tc.FTRLRanker(l1=0.1))
-    assert str(report).endswith("wide.txt has features up to 7, training up to 6: the others are left out.")
+    wide = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "wide.txt", ranker=tc.FTRLRanker(l1=0.1))
+    assert str(wide.report).endswith("wide.txt has features up to 7, training up to 6: the others are left out.")
     with pytest.raises(InputError, match="only an FTRLRanker learns from a stream"):
         fit_letor_stream(tmp_path / "train.txt", ranker=tc.ProximalRanker())
 
@@ -262,14 +264,14 @@ def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
 
     done = run("-o", str(tmp_path / "m"), "--checkpoint", str(tmp_path / "c"))
     assert done.exit_code == 0, done.output
-    assert "Nothing was held out" in done.output
+    assert "nothing was held out" in done.output
     whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
     assert np.array_equal(tc.load(tmp_path / "m").ranker.coef_, whole.coef_)
     again = run(
         "-o", str(tmp_path / "again"), "--checkpoint", str(tmp_path / "c"), "--test", str(tmp_path / "test.txt")
     )
     assert again.exit_code == 0, again.output
-    assert "On test queries, which were not learned from" in again.output
+    assert "Means over queries that were not learned from" in again.output
     assert np.array_equal(tc.load(tmp_path / "again").ranker.coef_, whole.coef_)
     for wrong, message in (
         (["--folds", "3"], "--folds needs all rows in memory"),

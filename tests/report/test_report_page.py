@@ -9,7 +9,6 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,11 +19,12 @@ from scipy import stats
 
 import tercet as tc
 from support.corpora import TINY, Corpus, synonyms
+from tercet.choose import Gain
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
-from tercet.fitting import recipe as fitting
 from tercet.fitting import reporting
-from tercet.fitting.baselines import RM3_GRID, at_most, word_shares
+from tercet.fitting.baselines import RM3_GRID, word_shares
+from tercet.fitting.task import decide
 from tercet.report import Report
 from tercet.report.charts import bars, curves, intervals, ticks
 from tercet.report.details import QueryChange
@@ -120,12 +120,10 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
 
 
 def test_learning_is_accepted_by_more_than_one_standard_error_only():
-    higher = SimpleNamespace(measure=SimpleNamespace(higher_is_better=True))
-    space = SimpleNamespace(name="BM25", validation=higher)
-
     def decided(gain: list[float]) -> bool:
         before = np.full(len(gain), 0.5)
-        return fitting._decide(space, before, before + np.array(gain), "nDCG@10", 1)[0]
+        after = before + np.array(gain)
+        return decide(Gain.between(before, after), before, after, start="BM25", measure="nDCG@10").accepted
 
     gain = [0.3, -0.1, 0.2, 0.0]
     at_the_edge = np.array(gain) - np.mean(gain) + stats.sem(gain)
@@ -183,8 +181,8 @@ def test_few_of_many_queries_are_evenly_spaced_and_keep_their_answers():
     rng = np.random.default_rng(0)
     Q, D = rng.random((30, 4)), rng.random((10, 4))
     held_out = tc.HeldOutQueries.from_qrels({q: {q % 10: 1} for q in range(30)}, Q, D, measure="RR")
-    assert at_most(held_out, 30) is held_out
-    some = at_most(held_out, 4)
+    assert held_out.at_most(30) is held_out
+    some = held_out.at_most(4)
     assert some.qids == ("0", "9", "19", "29")
     weights = tc.Weights([tc.CosineRanker().fit(Q, tc.Preferences([0], [0], [1]), D).weights_.parts[0]])
     everything = dict(zip(held_out.qids, held_out.values(weights), strict=True))

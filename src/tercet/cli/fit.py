@@ -188,13 +188,16 @@ def _name(data: Path | None) -> str:
 def _print_feature_model(model: FeatureModel, output: Path | None, *, show_path: bool) -> None:
     report = model.report
     assert report is not None
+    assert report.features is not None
     if output is not None:
         model.save(output)
     click.echo(str(report))
     print_features(model)
     if show_path:
         click.echo(report.path_table())
-    took = f"{report.learn_seconds:.2f} s of learning, {report.seconds:.1f} s with the choice and the measuring"
+    took = (
+        f"{report.features.learn_seconds:.2f} s of learning, {report.seconds:.1f} s with the choice and the measuring"
+    )
     click.echo(f"{output}: written after {took}" if output else f"{took}; nothing was written, as no -o was given")
 
 

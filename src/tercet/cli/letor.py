@@ -12,6 +12,7 @@ import numpy as np
 from click.core import ParameterSource
 from numpy.typing import NDArray
 
+from tercet.choose import RULES
 from tercet.cli.inputs import FILE
 from tercet.data import (
     LetorData,
@@ -23,37 +24,14 @@ from tercet.data import (
 )
 from tercet.data.lines import write_atomically
 from tercet.errors import BundleError, InputError
+from tercet.fitting.candidates import FEATURE_RANKERS as RANKERS
+from tercet.fitting.candidates import TERM_PAIR_RANKERS as VECTOR_RANKERS
 from tercet.fitting.feature_model import FeatureModel, as_run, document_ids, fit_width, weights_of
-from tercet.fitting.feature_report import CHOICES
 from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
-from tercet.fitting.stored import RANKERS as VECTOR_RANKERS
 from tercet.learn.features import FeatureRanker
-from tercet.learn.linear import (
-    AdaRankRanker,
-    FenchelRanker,
-    FTRLRanker,
-    ListNetRanker,
-    NonconvexRanker,
-    ProximalRanker,
-    RankSVMRanker,
-    RSRanker,
-)
 from tercet.learn.rls import RankRLS
 from tercet.loading import load
 
-RANKERS: dict[str, Callable[[], FeatureRanker]] = {
-    "ftrl": FTRLRanker,
-    "listnet-ftrl": lambda: FTRLRanker(loss="listnet"),
-    "proximal": ProximalRanker,
-    "fenchel": FenchelRanker,
-    "listnet": ListNetRanker,
-    "adarank": AdaRankRanker,
-    "ranksvm": RankSVMRanker,
-    "rsrank": RSRanker,
-    "nonconvex": NonconvexRanker,
-    "rankrls": RankRLS,
-    "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
-}
 L2S = tuple(10.0**power for power in range(-3, 8))  # that a RankRLS has to choose from
 MANY_ROWS, N_BASIS = 2_000, 500  # so many rows, and so many of them are basis vectors of a kernel that is not linear
 MOST_FEATURES_SHOWN = 50
@@ -65,7 +43,7 @@ def letor_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of ``fit`` that only LETOR files have."""
     options = [
         click.option("--folds", type=click.IntRange(min=2), help="LETOR: folds of a cross-validation.  [default: 5]"),
-        click.option("--choose", type=click.Choice(CHOICES), help="LETOR: which penalty.  [default: best]"),
+        click.option("--choose", type=click.Choice(RULES), help="LETOR: which penalty.  [default: best]"),
         click.option(
             "--l1", type=click.FloatRange(min=0), help="LETOR: this penalty (of fenchel the radius), without a choice."
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from tercet.cli.inputs import NEW
 from tercet.cli.letor import RANKERS, print_features
 from tercet.data import read_feature_names
 from tercet.errors import InputError
-from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel
-from tercet.fitting.row_streams import fit_letor_stream
+from tercet.fitting.feature_model import LETOR_MEASURES
+from tercet.fitting.rows import fit_letor_stream
 from tercet.learn import Checkpoint
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.linear.ftrl_stream import StreamProgress
@@ -81,7 +82,7 @@ def fit_streamed(
             named = read_feature_names(names, int(learner.n_features_in_))
 
     click.echo(f"{data}: a LETOR file, read in chunks")
-    model, report = fit_letor_stream(
+    model = fit_letor_stream(
         data,
         validation=validation,
         test=test,
@@ -91,10 +92,11 @@ def fit_streamed(
         progress=read_names,
     )
     if named is not None:
-        model = FeatureModel(model.ranker, named)
+        model = replace(model, feature_names=named)
     if output is not None:
         model.save(output)
-    click.echo(str(report))
+    assert model.report is not None
+    click.echo(str(model.report))
     print_features(model)
-    took = f"{report.seconds:.1f} s"
+    took = f"{model.report.seconds:.1f} s"
     click.echo(f"{output}: written after {took}" if output else f"{took}; nothing was written, as no -o was given")

@@ -27,7 +27,9 @@ def picture(context: click.Context, model: Path, output: Path, words: int) -> No
     if isinstance(learned, FeatureModel):
         refuse_given(context, ("words",), f"is for models of texts; {model} has features")
         draw(learned, output)
-        click.echo(f"{output}: {len(learned.report.path) if learned.report else 0} penalties")
+        features = None if learned.report is None else learned.report.features
+        n_penalties = 0 if features is None else len(features.path)
+        click.echo(f"{output}: {n_penalties} penalties")
         return
     seen = draw(learned, output, n_query_words=words, n_doc_words=words)
     click.echo(f"{output}: {len(seen.query_names)} query words by {len(seen.doc_names)} document words")

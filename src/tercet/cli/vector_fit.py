@@ -13,7 +13,8 @@ from tercet.cli.letor import RANKERS as FEATURE_RANKERS
 from tercet.cli.letor import refuse_given
 from tercet.cli.remembered import remember
 from tercet.data import read_qrels
-from tercet.fitting.stored import RANKERS, fit_vectors
+from tercet.fitting.candidates import TERM_PAIR_RANKERS, term_pair_ranker
+from tercet.fitting.stored import fit_vectors
 from tercet.learn import Checkpoint, Source
 from tercet.learn.streams import StreamSource
 from tercet.store import check_destination
@@ -79,14 +80,17 @@ def fit_stored(
         raise click.UsageError("vectors are learned from with --qrels or with --preferences; name one")
     if skip_unknown and not preferences:
         raise click.UsageError("--skip-unknown is for --preferences")
-    if ranker is not None and ranker not in RANKERS:
-        raise click.UsageError(f"--ranker {ranker} is for feature vectors; for words there are {', '.join(RANKERS)}")
+    if ranker is not None and ranker not in TERM_PAIR_RANKERS:
+        raise click.UsageError(
+            f"--ranker {ranker} is for feature vectors; for words there are {', '.join(TERM_PAIR_RANKERS)}"
+        )
     if checkpoint is not None:
         check_destination(checkpoint)
     vectors = Vectors.open(data)
     n_queries = 0 if vectors.queries is None else len(vectors.queries)
     click.echo(f"{data}: vectors of {len(vectors.docs):,} documents and {n_queries:,} queries")
-    learner = RANKERS[ranker or "low-rank"](vectors, seed)
+    shared = vectors.query_vectoriser is vectors.doc_vectoriser
+    learner = term_pair_ranker(ranker or "low-rank", vectors.docs.shape, seed, shared=shared)
     if epochs is not None:
         learner.set_params(epochs=epochs)
     source: Source | None = None
@@ -103,18 +107,12 @@ def fit_stored(
         learner,
         n_steps=steps if source is None else None,
         test=None if validation_qrels is None else read_qrels(validation_qrels),
-        measure=measure or "nDCG@10",
+        measure=measure,
         callbacks=() if checkpoint is None else (Checkpoint(checkpoint, every=CHECKPOINT_EVERY),),
         random_state=seed,
         verbose=verbose,
     )
     model.save(output)
     remember(output, data=data)
-    if model.report is not None:
-        click.echo(str(model.report))
-    else:
-        click.echo(
-            "Nothing was held out, so nothing is known of how good the model is: --validation-qrels measures it on "
-            "other queries."
-        )
+    click.echo(str(model.report))
     click.echo(f"{output}: written after {getattr(learner, 'n_steps_', 0):,} steps")

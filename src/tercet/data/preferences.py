@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet._validate import check_seed, is_integer
-from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler
+from tercet._validate import check_integer, check_seed, is_integer
+from tercet.data.sampling import LAST_ROW, Drawn, JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
 RowNumbers = NDArray[np.int32]
@@ -288,3 +288,26 @@ def _row_of(key: Any, rows: Mapping[Any, int] | None, i: int, what: str) -> int:
     if key not in rows:
         raise InputError(f"log[{i}]: {what} {key!r} is an id without a row")
     return int(rows[key])
+
+
+class PreferenceSampler:
+    """Draws from given preferences, with replacement, each in proportion to its weight."""
+
+    def __init__(self, preferences: Preferences) -> None:
+        if not len(preferences):
+            raise InputError("there are no preferences to draw from")
+        self._preferences = preferences
+        weight = preferences.weight
+        self._cumulative = None if weight is None else np.cumsum(weight.astype(np.float64))
+
+    def fingerprint(self) -> str:
+        return self._preferences.fingerprint()
+
+    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
+        check_integer(n, "n")
+        if self._cumulative is None:
+            drawn = rng.integers(0, len(self._preferences), n)
+        else:
+            drawn = np.searchsorted(self._cumulative, rng.random(n) * self._cumulative[-1], side="right")
+        preferences = self._preferences
+        return preferences.query[drawn], preferences.better[drawn], preferences.worse[drawn]

@@ -9,10 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from tercet.choose import choose, settings_of, try_all
-from tercet.fitting.space import Space
+from tercet.fitting.task import Space, TextHeldOut
 from tercet.learn import RM3Expansion
 from tercet.measure import Evaluation
-from tercet.measure.held_out import HeldOutQueries
 from tercet.text import Vectoriser
 
 RM3_GRID: Final[dict[str, tuple[Any, ...]]] = {
@@ -41,19 +40,19 @@ def evaluate_rm3(space: Space, measures: list[str]) -> tuple[Evaluation, dict[st
     -----
     Costs 36 rankings of the validation queries that choose, at most 500,000 scores or 20 queries each.
     """
-    some = at_most(space.validation, max(_FEWEST_QUERIES, _MOST_SCORES // space.validation.D.shape[0]))
+    some = space.validation.at_most(max(_FEWEST_QUERIES, _MOST_SCORES // space.validation.D.shape[0]))
     rm3 = _fitted(space, some)
     trials = try_all(settings_of(RM3_GRID), lambda setting: _expanded(rm3, some, setting)(space.start))
     setting = trials[choose(trials)].setting
     return _expanded(_fitted(space, space.test), space.test, setting).evaluate(space.start, measures), setting
 
 
-def _fitted(space: Space, held_out: HeldOutQueries) -> RM3Expansion:
+def _fitted(space: Space, held_out: TextHeldOut) -> RM3Expansion:
     words = space.vectoriser
     return RM3Expansion().fit(held_out.D, word_shares(words, held_out.D), words.idf_**words.idf_power)
 
 
-def _expanded(rm3: RM3Expansion, held_out: HeldOutQueries, setting: dict[str, Any]) -> HeldOutQueries:
+def _expanded(rm3: RM3Expansion, held_out: TextHeldOut, setting: dict[str, Any]) -> TextHeldOut:
     """The same queries with the words that a setting adds."""
     for name, value in setting.items():
         setattr(rm3, f"{name}_", value)  # as `tune` does; the documents stay as they are
@@ -77,18 +76,3 @@ def word_shares(vectoriser: Vectoriser, D: sparse.csr_array) -> sparse.csr_array
     shares.data /= (vectoriser.idf_ ** (1 - vectoriser.idf_power) / vectoriser.doc_scale_)[shares.indices]
     shares.data /= np.maximum(vectoriser.k1 + 1 - shares.data, 1e-6)  # rounding may have closed the gap
     return shares
-
-
-def at_most(held_out: HeldOutQueries, n: int) -> HeldOutQueries:
-    """The queries, or so many of them, evenly spaced."""
-    if len(held_out.qids) <= n:
-        return held_out
-    rows = np.linspace(0, len(held_out.qids) - 1, n).astype(np.int64)
-    return replace(
-        held_out,
-        Q=held_out.Q[rows],
-        grades=held_out.grades[rows],
-        qids=tuple(held_out.qids[row] for row in rows),
-        exclude=None if held_out.exclude is None else held_out.exclude[rows],
-        hidden=None if held_out.hidden is None else held_out.hidden[rows],
-    )

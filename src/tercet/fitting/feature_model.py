@@ -15,11 +15,11 @@ from scipy import sparse
 from tercet.data import LetorData
 from tercet.data.feature_names import checked_feature_names
 from tercet.errors import DamagedBundleError, InputError
-from tercet.fitting.feature_report import FeatureReport
 from tercet.learn.base import KIND as RANKER_KIND
 from tercet.learn.base import load_ranker
 from tercet.learn.features import FeatureRanker
 from tercet.measure import Evaluation, Measure, measure_rows
+from tercet.report import Report
 from tercet.store import Bundle, write_bundle
 
 KIND = "feature-model"
@@ -63,7 +63,7 @@ class FeatureModel:
 
     ranker: FeatureRanker
     feature_names: tuple[str, ...] | None = None
-    report: FeatureReport | None = None
+    report: Report | None = None
 
     def __post_init__(self) -> None:
         is_fitted = getattr(self.ranker, "__sklearn_is_fitted__", lambda: True)
@@ -71,10 +71,12 @@ class FeatureModel:
             raise InputError(f"the {type(self.ranker).__name__} is not fitted; call its fit first")
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_feature_names(self.feature_names, self.n_features))
-        if self.report is not None and not isinstance(self.report, FeatureReport):
-            raise InputError(f"the report must be a FeatureReport; got {type(self.report).__name__}")
-        if self.report is not None and self.report.n_features != self.n_features:
-            raise InputError(f"the report is of {self.report.n_features} features, the ranker of {self.n_features}")
+        if self.report is not None:
+            if not isinstance(self.report, Report) or self.report.features is None:
+                raise InputError(f"the report must be a Report of feature vectors; got {type(self.report).__name__}")
+            n_reported = self.report.features.n_features
+            if n_reported != self.n_features:
+                raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
 
     @property
     def n_features(self) -> int:
@@ -132,7 +134,7 @@ class FeatureModel:
             return cls(
                 ranker,
                 None if names is None else tuple(names),
-                None if report is None else FeatureReport.from_meta(report),
+                None if report is None else Report.from_meta(report),
             )
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error

@@ -4,83 +4,55 @@ is better on validation queries by more than one standard error."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose
-from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler, check_grade
 from tercet.errors import InputError
+from tercet.fitting.candidates import BLENDS, fitting_candidate, low_rank, n_steps_for
 from tercet.fitting.model import TextModel
-from tercet.fitting.reporting import CurveRecorder, Facts, Outcome, make_report
-from tercet.fitting.space import Space
-from tercet.learn import LowRankRanker, SampledSource
+from tercet.fitting.reporting import CurveRecorder, Outcome, make_report
+from tercet.fitting.task import WEIGHTINGS, Qrels, Space, Task, Threes, decide
+from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements, preference_task
+from tercet.learn import SampledSource
 from tercet.learn.loop import Callback
-from tercet.measure.held_out import HeldOutQueries
-from tercet.measure.names import parse_measure
-from tercet.text import Analyser, Vectoriser
+from tercet.measure.names import PAIR_ACCURACY, parse_measure
+from tercet.text import Analyser
 from tercet.weights import Weights
-
-Qrels = Mapping[str, Mapping[str, int]]
-
-WEIGHTINGS = {"tf-idf": "tfidf", "BM25": "bm25"}
-HELD_OUT_SHARE = 0.1
-FEWEST_QUERIES = 10  # below this there is nothing to hold out
-FEWEST_TEXTS = 20
-
-# What is tried, each with the same preferences, and chosen between on validation; found as docs/recipe.md says.
-FOR_JUDGEMENTS: tuple[dict[str, Any], ...] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
-FOR_LABELS: tuple[dict[str, Any], ...] = (
-    {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
-    {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
-)
-BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0)  # more of the identity, as multiples of the identity weight
-MIN_STEPS, MAX_STEPS, STEPS_PER_JUDGEMENT = 100_000, 500_000, 20
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What is to be learned, apart from how words are weighted."""
-
-    sampler: Sampler
-    candidates: tuple[dict[str, Any], ...]
-    n_judgements: int
-    facts: Facts
-    build: Callable[[Vectoriser], tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]]
-
-    def space(self, name: str, analyser: Analyser) -> Space:
-        vectoriser = Vectoriser(analyser=analyser, weighting=WEIGHTINGS[name])
-        return Space(name, vectoriser, *self.build(vectoriser))
 
 
 def fit(
     docs: Mapping[str, str],
-    queries: Mapping[str, str],
-    qrels: Qrels,
+    queries: Mapping[str, str] | None = None,
+    qrels: Qrels | None = None,
     *,
-    validation: Qrels | None = None,
-    test: Qrels | None = None,
-    measure: str = "nDCG@10",
+    preferences: Threes | None = None,
+    validation: Qrels | Threes | None = None,
+    test: Qrels | Threes | None = None,
+    measure: str | None = None,
     analyser: Analyser | None = None,
     n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
 ) -> TextModel:
-    """Learn a text model from judged queries, and report it against tf-idf and BM25 on untouched ones.
+    """Learn a text model from judgements or preferences, and report it against tf-idf and BM25 on untouched queries.
 
     Parameters
     ----------
-    docs, queries : id -> text
+    docs : id -> text
+    queries : id -> text; may be left out with ``preferences``, whose queries are then texts
     qrels : qid -> doc_id -> grade, the judgements to learn from
-    validation, test : judgements of other queries, to choose and to report on
+    preferences : instead of judgements, threes (query, better document, worse document): the id of a query, or its
+        text where there are no ``queries``, and ids of documents
+    validation, test : judgements, or preferences, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
-    measure : what validation maximises
+    measure : what validation is by: "nDCG@10" by default. Preferences are measured by the share of a query's threes in
+        the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
         to their English stems where plain matching is then better on validation by more than one standard error
     n_models : how often the chosen model is learned, from as many seeds; the mean of all is the result
@@ -102,11 +74,23 @@ def fit(
     >>> model = fit(docs, queries, qrels)
     >>> next(iter(model.rank({"q": "bark"}, docs, k=1)["q"]))
     'b'
+    >>> threes = [(f"{animal} {i}", right, wrong) for i in range(4) for animal, right, wrong in
+    ...           (("feline", "a", "b"), ("canine", "b", "c"), ("finny", "c", "a"))]
+    >>> print(fit(docs, preferences=threes).report.split)
+    A tenth of the queries was held out for validation and another for testing.
     """
-    measure = str(parse_measure(measure))
-    random_state = check_seed(random_state)
-    task = _judged_task(docs, queries, qrels, validation, test, measure, random_state)
-    return _solve(task, measure, analyser, check_integer(n_models, "n_models"), random_state, verbose, name)
+    how = _Settings(analyser, n_models, random_state, verbose, name)
+    if (qrels is None) == (preferences is None):
+        raise InputError("there must be qrels to learn from, or preferences; give one of the two")
+    if preferences is not None:
+        if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
+            raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
+        return _solve(preference_task(docs, queries, preferences, validation, test, how.seed), PAIR_ACCURACY, how)  # type: ignore[arg-type]
+    if queries is None:
+        raise InputError("judgements are of queries; give their texts, id -> text")
+    assert qrels is not None
+    chosen_by = str(parse_measure(measure or "nDCG@10"))
+    return _solve(judged_task(docs, queries, qrels, validation, test, chosen_by, how.seed), chosen_by, how)  # type: ignore[arg-type]
 
 
 def fit_labelled(
@@ -126,10 +110,9 @@ def fit_labelled(
     A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
     and labels, each against all others, or on another tenth. ``n_models`` and ``name`` as in ``fit``.
     """
+    how = _Settings(analyser, n_models, random_state, verbose, name)
     measure = str(parse_measure(measure))
-    random_state = check_seed(random_state)
-    task = _labelled_task(texts, labels, test, measure, random_state)
-    return _solve(task, measure, analyser, check_integer(n_models, "n_models"), random_state, verbose, name)
+    return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
 
 
 def fit_linked(
@@ -163,193 +146,45 @@ def fit_linked(
     >>> next(iter(model.rank({"q": "dog"}, docs, k=1)["q"]))[:3]
     'dog'
     """
+    how = _Settings(analyser, n_models, random_state, verbose, name)
     measure = str(parse_measure(measure))
-    random_state = check_seed(random_state)
-    parts = [
-        None if part is None else _as_judgements(part, what)
-        for part, what in ((links, "links"), (validation, "validation"), (test, "test"))
-    ]
-    assert parts[0] is not None
-    task = _judged_task(docs, docs, parts[0], parts[1], parts[2], measure, random_state, linked=True)
-    return _solve(task, measure, analyser, check_integer(n_models, "n_models"), random_state, verbose, name)
-
-
-def _as_judgements(links: Mapping[str, Iterable[str]], what: str) -> dict[str, dict[str, int]]:
-    if not isinstance(links, Mapping):
-        raise InputError(f"{what} must be a mapping, id -> ids it links to; got {type(links).__name__}")
-    judged = {}
-    for source, targets in links.items():
-        if isinstance(targets, (str, bytes)) or not isinstance(targets, Iterable):
-            raise InputError(f"{what} of {source!r} must be a list of ids; got {targets!r}")
-        judged[source] = {target: 1 for target in targets if target != source}
-    return judged
-
-
-# -- tasks ------------------------------------------------------------------------------------------------------------
-
-
-def _judged_task(
-    docs: Mapping[str, str],
-    queries: Mapping[str, str],
-    qrels: Qrels,
-    validation: Qrels | None,
-    test: Qrels | None,
-    measure: str,
-    random_state: int,
-    linked: bool = False,
-) -> Task:
-    """``linked``: queries are the documents, and no query is to find itself."""
-    for name, what in (("docs", docs), ("queries", queries), ("qrels", qrels)):
-        if not isinstance(what, Mapping):
-            inside = "qid -> {doc_id: grade}" if name == "qrels" else "id -> text"
-            raise InputError(f"{name} must be a mapping, {inside}; got {type(what).__name__}")
-    if not docs or not queries:
-        raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")
-    doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
-    query_rows = {qid: row for row, qid in enumerate(queries)}
-    usable = {}
-    for name, given in (("qrels", qrels), ("validation", validation), ("test", test)):
-        for qid, judged in (given or {}).items():
-            if not isinstance(judged, Mapping):
-                raise InputError(f"{name} of query {qid!r} must be doc_id -> grade; got {type(judged).__name__}")
-            if qid not in query_rows:
-                raise InputError(f"{name} judge query {qid!r}, which is not among the queries")
-            for doc_id, grade in judged.items():
-                if doc_id not in doc_rows:
-                    raise InputError(f"{name} judge document {doc_id!r} for query {qid!r}; there is no such document")
-                check_grade(qid, doc_id, grade)
-        # A query without a relevant document can neither teach nor be measured.
-        usable[name] = {q: j for q, j in (given or {}).items() if max(j.values(), default=0) > 0}
-        if given is not None and not usable[name]:
-            raise InputError(f"{name} have no query with a relevant document (a grade above 0)")
-    for one, other in (("qrels", "validation"), ("qrels", "test"), ("validation", "test")):
-        if overlap := [q for q in usable[one] if q in usable[other]]:
-            raise InputError(f"query {overlap[0]!r} is judged in both {one} and {other}; a query belongs to one part")
-    train, parts, split = _hold_out(usable["qrels"], [validation, test], random_state)
-    held_out = [usable[name] or part for name, part in zip(("validation", "test"), parts, strict=True)]
-
-    def build(
-        vectoriser: Vectoriser,
-    ) -> tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]:
-        taught = [queries[qid] for qid in train]  # words that only these have can be learned, and no others
-        D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values()), queries=taught))
-        Q = sparse.csr_array(vectoriser.transform_queries(list(queries.values())))
-        to_choose, to_report = (
-            HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out
-        )
-        if linked:
-            own = [np.array([doc_rows[qid] for qid in part]) for part in held_out]
-            to_choose, to_report = replace(to_choose, exclude=own[0]), replace(to_report, exclude=own[1])
-        return Q, D, to_choose, to_report
-
-    sampler = JudgementSampler.from_qrels(train, n_docs=len(docs), query_rows=query_rows, doc_rows=doc_rows)
-    n_judgements = sum(map(len, train.values()))
-    kind = "linked documents" if linked else "judged queries"
-    data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
-    return Task(sampler, FOR_JUDGEMENTS, n_judgements, Facts(data, len(train), split, queries), build)
-
-
-def _hold_out(
-    train: Qrels, given: Sequence[Qrels | None], random_state: int
-) -> tuple[Qrels, list[dict[str, Mapping[str, int]]], str]:
-    """Set aside a tenth of the queries for each part that was not given."""
-    names = [name for name, part in zip(("validation", "testing"), given, strict=True) if part is None]
-    parts: list[dict[str, Mapping[str, int]]] = [{}, {}]
-    if not names:
-        return train, parts, "Validation and test queries were given."
-    if len(train) < FEWEST_QUERIES:
-        raise InputError(
-            f"{len(train)} judged queries are too few to hold any out for {' and '.join(names)}; give at least "
-            f"{FEWEST_QUERIES}, or validation and test judgements"
-        )
-    size = max(2, round(len(train) * HELD_OUT_SHARE))
-    qids = sorted(train)
-    order = [qids[i] for i in np.random.default_rng(random_state).permutation(len(qids))]
-    for at, part in enumerate(given):
-        if part is None:
-            parts[at] = {qid: train[qid] for qid in order[:size]}
-            order = order[size:]
-    kept = set(order)
-    split = f"A tenth of the queries was held out for {' and another for '.join(names)}."
-    return {qid: judged for qid, judged in train.items() if qid in kept}, parts, split
-
-
-def _check_labelled(texts: Sequence[str], labels: Sequence[str], what: str) -> None:
-    if isinstance(texts, str) or isinstance(labels, str):
-        raise InputError(f"{what} must be lists, one text and one label each; got a single string")
-    if len(texts) != len(labels):
-        raise InputError(f"{what}: there are {len(texts)} texts and {len(labels)} labels; each text has one")
-    if not len(texts):
-        raise InputError(f"{what}: there are no texts")
-
-
-def _labelled_task(
-    texts: Sequence[str],
-    labels: Sequence[str],
-    test: tuple[Sequence[str], Sequence[str]] | None,
-    measure: str,
-    random_state: int,
-) -> Task:
-    _check_labelled(texts, labels, "training texts and labels")
-    if test is not None:
-        _check_labelled(*test, "test texts and labels")
-    if len(texts) < FEWEST_TEXTS:
-        raise InputError(f"{len(texts)} labelled texts are too few; at least {FEWEST_TEXTS} are needed")
-    y = np.asarray(labels)
-    order = np.random.default_rng(random_state).permutation(len(texts))
-    size = max(2, round(len(texts) * HELD_OUT_SHARE))
-    to_choose, rest = order[:size], order[size:]
-    if test is None:
-        report, rest = rest[:size], rest[size:]
-        split = "A tenth of the texts was held out for validation and another for testing."
-    else:
-        split = "A tenth of the texts was held out for validation; test texts were given."
-    rest = np.sort(rest)
-    parsed = parse_measure(measure)
-    tested = ([texts[i] for i in report], y[report]) if test is None else test
-
-    def held_out(vectoriser: Vectoriser, some: Sequence[str], classes: Any) -> HeldOutQueries:
-        """Each text against all others; never against training texts, whose memorised labels look like a gain."""
-        Q = sparse.csr_array(vectoriser.transform_queries(some))
-        D = sparse.csr_array(vectoriser.transform_docs(some))
-        grades = sparse.csr_array(np.asarray(classes)[:, None] == np.asarray(classes)[None, :], dtype=np.int64)
-        return HeldOutQueries(Q, D, grades, tuple(map(str, range(len(some)))), parsed, np.arange(len(some)))
-
-    def build(
-        vectoriser: Vectoriser,
-    ) -> tuple[sparse.csr_array, sparse.csr_array, HeldOutQueries, HeldOutQueries]:
-        taught = [texts[i] for i in rest]
-        D = sparse.csr_array(vectoriser.fit_transform_docs(taught))
-        Q = sparse.csr_array(vectoriser.transform_queries(taught))
-        validation = held_out(vectoriser, [texts[i] for i in to_choose], y[to_choose])
-        return Q, D, validation, held_out(vectoriser, *tested)
-
-    data = {"kind": "labelled texts", "n_texts": len(texts), "n_classes": len(set(labels))}
-    asked = dict(zip(map(str, range(len(tested[0]))), tested[0], strict=True))
-    return Task(LabelSampler(y[rest]), FOR_LABELS, len(rest), Facts(data, len(rest), split, asked), build)
+    judged = links_as_judgements(links, "links")
+    to_choose, to_report = (
+        None if part is None else links_as_judgements(part, what)
+        for part, what in ((validation, "validation"), (test, "test"))
+    )
+    task = judged_task(docs, docs, judged, to_choose, to_report, measure, how.seed, linked=True)
+    return _solve(task, measure, how)
 
 
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def _solve(
-    task: Task,
-    measure: str,
-    analyser: Analyser | None,
-    n_models: int,
-    random_state: int,
-    verbose: bool | None,
-    name: str,
-) -> TextModel:
-    if not isinstance(name, str):
-        raise InputError(f"name is what the report calls the data, a string; got {name!r}")
+class _Settings:
+    """What all recipes of texts are given besides the evidence, checked."""
+
+    def __init__(
+        self, analyser: Analyser | None, n_models: int, random_state: int, verbose: bool | None, name: str
+    ) -> None:
+        if not isinstance(name, str):
+            raise InputError(f"name is what the report calls the data, a string; got {name!r}")
+        self.analyser = analyser
+        self.n_models = check_integer(n_models, "n_models")
+        self.seed = check_seed(random_state)
+        self.verbose = verbose
+        self.name = name
+
+
+def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     began = time.perf_counter()
-    spaces, space = _choose_words(task, analyser)
-    learned, chosen, curves = _learn(space, task, n_models, random_state, verbose)
+    spaces, space = _choose_words(task, how.analyser)
+    learned, chosen, curves = _learn(space, task, how)
     before, after = space.validation.values(space.start), space.validation.values(learned)
-    accepted, decision = _decide(space, before, after, measure, n_models)
-    model = TextModel(space.vectoriser, space.vectoriser, learned if accepted else space.start)
-    outcome = Outcome(measure, accepted, decision, chosen, before, after, curves, name, random_state)
+    decision = decide(
+        space.gain(before, after), before, after, start=space.name, measure=measure, n_models=how.n_models
+    )
+    model = TextModel(space.vectoriser, space.vectoriser, learned if decision.accepted else space.start)
+    outcome = Outcome(measure, *decision, chosen, before, after, curves, how.name, how.seed)
     seconds = time.perf_counter() - began
     return replace(model, report=make_report(model, task.facts, spaces, space, outcome, seconds))
 
@@ -359,45 +194,41 @@ def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], S
     analysers = [Analyser(stop_words="english", stemmer=stemmer) for stemmer in (None, "english")]
     spaces: list[Space] = []
     best: Space | None = None
-    for each in analysers if analyser is None else [analyser]:
-        found = [task.space(weighting, each) for weighting in WEIGHTINGS]
-        one = max(found, key=lambda space: space.validation(space.start))
-        if best is None or one.gain(best.validation.values(best.start), one.validation.values(one.start)).is_clear:
-            spaces, best = found, one
+    for tried in analysers if analyser is None else [analyser]:
+        weighted = [task.space(weighting, tried) for weighting in WEIGHTINGS]
+        trials = [Trial({"vectors": space.name}, np.array(space.validation(space.start))) for space in weighted]
+        space = weighted[choose(trials)]
+        if best is None or space.gain(*(each.validation.values(each.start) for each in (best, space))).is_clear:
+            spaces, best = weighted, space
     assert best is not None
     return spaces, best
 
 
-def _learn(
-    space: Space, task: Task, n_models: int, random_state: int, verbose: bool | None
-) -> tuple[Weights, dict[str, Any], CurveRecorder]:
+def _learn(space: Space, task: Task, how: _Settings) -> tuple[Weights, dict[str, Any], CurveRecorder]:
     """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
-    n_steps = int(np.clip(task.n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
+    n_steps = n_steps_for(task.n_judgements)
     curves = CurveRecorder(space, n_steps)
 
     def train(candidate: dict[str, Any], seed: int, *callbacks: Callback) -> Weights:
-        ranker = LowRankRanker(schedule="linear", rate=0.1, random_state=seed, verbose=verbose, **candidate)
         source = SampledSource(task.sampler, n_steps, random_state=seed)
-        return ranker.fit(space.Q, source, space.D, callbacks=callbacks).weights_
+        return low_rank(candidate, seed, how.verbose).fit(space.Q, source, space.D, callbacks=callbacks).weights_
 
     trials = []
-    for candidate in task.candidates:
-        if candidate["start"] == "lsi" and min(space.D.shape) <= candidate["n_components"]:
-            # Too few documents or words to have that many directions.
-            candidate = {**candidate, "start": "random"}
-        one = train(candidate, random_state, curves.of(candidate))
-        value, extra = _blend(space, one, candidate["identity_weight"])
-        trials.append(Trial(candidate, np.array(value), result=(one, extra)))
+    for listed in task.candidates:
+        candidate = fitting_candidate(listed, space.D.shape)
+        weights = train(candidate, how.seed, curves.of(candidate))
+        value, extra = _blend(space, weights, candidate["identity_weight"])
+        trials.append(Trial(candidate, np.array(value), result=(weights, extra)))
     best = trials[choose(trials)]
     candidate, (weights, extra) = best.setting, best.result
     curves.choose(candidate)
     chosen = {"vectors": space.name, "steps": n_steps, **candidate}
-    if n_models > 1:
-        for seed in range(random_state + 1, random_state + n_models):
+    if how.n_models > 1:
+        for seed in range(how.seed + 1, how.seed + how.n_models):
             weights = weights + train(candidate, seed)
-        weights = weights * (1 / n_models)
+        weights = weights * (1 / how.n_models)
         _, extra = _blend(space, weights, candidate["identity_weight"])
-        chosen["models"] = n_models
+        chosen["models"] = how.n_models
     return weights + space.start * extra, {**chosen, "blend": extra}, curves
 
 
@@ -406,20 +237,5 @@ def _blend(space: Space, weights: Weights, identity_weight: float) -> tuple[floa
     extra = [blend * identity_weight for blend in BLENDS]
     values = space.validation.values_of_blends(weights, space.start, extra).mean(axis=1)
     values = values if space.validation.measure.higher_is_better else -values
-    best = int(np.argmax(values))
+    best = choose([Trial({"blend": factor}, value) for factor, value in zip(extra, values, strict=True)])
     return float(values[best]), extra[best]
-
-
-def _decide(
-    space: Space, before: NDArray[np.float64], after: NDArray[np.float64], measure: str, n_models: int
-) -> tuple[bool, str]:
-    """Accept learning only when it beats the start on validation by more than one standard error."""
-    gain = space.gain(before, after)
-    accepted = gain.is_clear
-    learning = "Learning" if n_models == 1 else f"Learning (the mean of {n_models} models)"
-    verdict = "accepted" if accepted else f"declined; the model is {space.name}"
-    return accepted, (
-        f"{learning} was {verdict}: on {gain.n_queries} validation queries {measure} changed by "
-        f"{(after - before).mean():+.3f} from {space.name}'s {before.mean():.3f}, with a standard error of "
-        f"{gain.error:.3f}."
-    )

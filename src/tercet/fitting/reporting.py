@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.choose import standard_error
-from tercet.fitting.baselines import at_most, evaluate_rm3
+from tercet.fitting.baselines import evaluate_rm3
 from tercet.fitting.model import TextModel
-from tercet.fitting.space import Space
+from tercet.fitting.task import Facts, Space
 from tercet.learn.loop import Event
 from tercet.measure import Evaluation, holm, paired_test
-from tercet.report import Report, SystemResult, change_between
-from tercet.report.details import ByQuery, Comparison, Curve, Details, Learning, QueryChange, Size
+from tercet.measure.names import PAIR_ACCURACY
+from tercet.report import Report, SystemResult, changes_between
+from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, scan_rows
@@ -31,16 +32,6 @@ _LONGEST_TEXT: Final = 120
 _PAIRS_SHOWN: Final = 24
 _MOST_PAIRED_WORDS: Final = 5_000  # among which the strongest pairs are sought, so at most 25 million of them
 _SAME: Final = 1e-9  # differences below are those of rounding
-
-
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """What was given: numbers of the collection, how the queries were split, and the texts of those by id."""
-
-    data: dict[str, Any]
-    n_train: int
-    split: str
-    texts: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +54,7 @@ class CurveRecorder:
 
     def __init__(self, space: Space, n_steps: int) -> None:
         most = max(_FEWEST_CURVE_QUERIES, _MOST_CURVE_SCORES // space.validation.D.shape[0])
-        self.queries = at_most(space.validation, most)
+        self.queries = space.validation.at_most(most)
         self.start = float(self.queries.values(space.start).mean())
         self.curves: list[Curve] = []
         self._every = max(1, n_steps // _CURVE_POINTS)
@@ -100,14 +91,14 @@ def make_report(
 ) -> Report:
     """Evaluate all systems on the untouched queries, and write down everything that a reader may ask."""
     measure = outcome.measure
-    measures = list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
+    measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
     # The start comes last of the baselines, next to what was learned from it.
     found = {s.name: s.test.evaluate(s.start, measures) for s in sorted(spaces, key=lambda s: s is space)}
     start = found[space.name]
-    change = None
+    changes = {}
     if outcome.accepted:
         learned = space.test.evaluate(model.weights, measures)
-        change = change_between(learned, start, measure)
+        changes = changes_between(learned, start, measure)
         found["learned"] = learned
     bm25 = next(s for s in spaces if s.vectoriser.weighting == "bm25")
     rm3, rm3_setting = evaluate_rm3(bm25, measures)
@@ -133,7 +124,7 @@ def make_report(
         systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in found.items()),
         accepted=outcome.accepted,
         decision=outcome.decision,
-        change=change,
+        changes=changes,
         chosen=outcome.chosen,
         seconds=seconds,
         rivals=(SystemResult.of("RM3", rm3),),
@@ -169,14 +160,14 @@ def _learning(outcome: Outcome) -> Learning:
     )
 
 
-def _comparisons(final: Evaluation, others: Mapping[str, Evaluation], measure: str) -> tuple[Comparison, ...]:
+def _comparisons(final: Evaluation, others: Mapping[str, Evaluation], measure: str) -> tuple[SystemComparison, ...]:
     """The model against each other system; none where there is one query only."""
     if len(final.qids) < 2:
         return ()
     tests = {name: paired_test(final, other, measure=measure) for name, other in others.items()}
     corrected = holm([test.p_value for test in tests.values()]).tolist()
     return tuple(
-        Comparison(name, test.difference, test.low, test.high, test.p_value, p)
+        SystemComparison(name, test.difference, test.low, test.high, test.p_value, p)
         for (name, test), p in zip(tests.items(), corrected, strict=True)
     )
 

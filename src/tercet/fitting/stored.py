@@ -1,51 +1,38 @@
-"""Learning a text model from vectors on disk: documents and preferences that never are in memory as a whole."""
+"""Vectors on disk as a task: documents and preferences that never are in memory as a whole."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet._validate import check_seed
+from tercet.choose import Gain
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
+from tercet.fitting.candidates import n_steps_for, term_pair_ranker
 from tercet.fitting.model import TextModel
-from tercet.fitting.recipe import FOR_JUDGEMENTS, MAX_STEPS, MIN_STEPS, STEPS_PER_JUDGEMENT, WEIGHTINGS
-from tercet.learn import DiagonalRanker, LowRankRanker, SampledSource, Source, SparseRanker, TermPairRanker
+from tercet.fitting.task import WEIGHTINGS, Decision, Qrels, check_disjoint, decide, hold_out
+from tercet.fitting.texts import answerable
+from tercet.learn import SampledSource, Source, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts, take
 from tercet.measure import Evaluation, evaluate
-from tercet.measure.names import parse_measure
-from tercet.report import Report, SystemResult
-from tercet.report.value import change_between
+from tercet.measure.held_out import HeldOut, HeldOutPreferences
+from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
+from tercet.report import Report, SystemResult, changes_between
 from tercet.text.vectors import Vectors
 from tercet.weights import Identity, Weights
 
-Qrels = Mapping[str, Mapping[str, int]]
-
-DEPTH: Final = 1000  # documents of a test query that are ranked
+DEPTH: Final = 1000  # documents of a held-out query that are ranked
+MOST_HELD_OUT: Final = 1000  # queries for each of validation and test: every one of them is ranked over all documents
 _IDS_AT_ONCE: Final = 1 << 16
 _QUERIES_AT_ONCE: Final = 256
-
-
-def _low_rank(vectors: Vectors, seed: int) -> LowRankRanker:
-    """As ``tc.fit`` learns from judgements."""
-    [candidate] = FOR_JUDGEMENTS
-    if min(vectors.docs.shape) <= candidate["n_components"]:
-        candidate = {**candidate, "start": "random"}
-    if vectors.query_vectoriser is not vectors.doc_vectoriser:
-        candidate = {"n_components": candidate["n_components"], "diagonal": None}
-    return LowRankRanker(schedule="linear", rate=0.1, random_state=seed, **candidate)
-
-
-RANKERS: dict[str, Callable[[Vectors, int], TermPairRanker]] = {
-    "low-rank": _low_rank,
-    "sparse": lambda vectors, seed: SparseRanker(random_state=seed),
-    "diagonal": lambda vectors, seed: DiagonalRanker(random_state=seed),
-}
 
 
 def fit_vectors(
@@ -54,27 +41,31 @@ def fit_vectors(
     ranker: TermPairRanker | str | None = None,
     *,
     n_steps: int | None = None,
-    test: Qrels | None = None,
-    measure: str = "nDCG@10",
+    validation: Qrels | Preferences | None = None,
+    test: Qrels | Preferences | None = None,
+    measure: str | None = None,
     callbacks: Sequence[Callback] = (),
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> TextModel:
     """Learn a text model from vectors on disk. Documents are fetched as preferences need them.
 
-    Nothing is held out and nothing is chosen: the model is what was learned. Judgements of other queries, as ``test``,
-    give it a ``report`` that says how it does there.
+    As in ``tc.fit`` queries are held out, what is learned is compared with plain matching on those for validation, and
+    declined unless it is better by more than one standard error; the ``report`` is on the others.
 
     Parameters
     ----------
     vectors : with queries
     learn_from : qid -> doc_id -> grade, from which preferences are drawn as they are needed; or preferences between
-        rows of ``vectors.queries`` and ``vectors.docs``; or a source of them
+        rows of ``vectors.queries`` and ``vectors.docs``; or a source of them, which is learned from as it is: nothing
+        of it can be held out
     ranker : {"low-rank", "sparse", "diagonal"} or a term-pair ranker, which is fitted; default "low-rank", learned as
         ``tc.fit`` does from judgements
     n_steps : preferences drawn from judgements; default 20 for each judgement, but 100,000 to 500,000
-    test : judgements to measure on; their queries are ranked over all documents, a block at a time
-    measure : what the report is about
+    validation, test : judgements, or preferences by rows, of other queries, to choose and to report on
+        Each that is left out is replaced by a tenth of the training queries, but at most 1,000, drawn by
+        ``random_state``. Judged queries are ranked over all documents, a block at a time
+    measure : what validation is by: "nDCG@10" for judgements, "PairAccuracy" for preferences
     callbacks : see ``DenseRanker.fit``; a ``Checkpoint`` makes the fit resumable
 
     Notes
@@ -87,74 +78,150 @@ def fit_vectors(
     >>> import tempfile
     >>> from tercet.text import vectorise
     >>> docs = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
+    >>> queries = {f"{word}{i}": word for i in range(5) for word in ("feline", "canine")}
+    >>> qrels = {qid: {"b" if word == "canine" else "a": 1} for qid, word in queries.items()}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     vectors = vectorise(docs, {"q": "feline", "r": "canine"}, f"{folder}/vectors")
-    ...     model = fit_vectors(vectors, {"q": {"a": 1}, "r": {"b": 1}}, n_steps=5000)
+    ...     vectors = vectorise(docs, queries, f"{folder}/vectors")
+    ...     model = fit_vectors(vectors, qrels, n_steps=5000, random_state=3)
     >>> next(iter(model.rank({"q": "canine"}, docs, k=1)["q"]))
     'b'
     """
-    measure = str(parse_measure(measure))
-    random_state = check_seed(random_state)
+    began = time.perf_counter()
+    seed = check_seed(random_state)
     if vectors.queries is None:
         raise InputError(f"{vectors.path} has no queries; vectorise them together with the documents")
-    learner = _ranker(ranker, vectors, random_state)
+    shared = vectors.query_vectoriser is vectors.doc_vectoriser
+    learner = ranker
+    if not isinstance(learner, TermPairRanker):
+        learner = term_pair_ranker(ranker or "low-rank", vectors.docs.shape, seed, shared=shared)
     if verbose is not None and "verbose" in learner.get_params():
         learner.set_params(verbose=verbose)
-    began = time.perf_counter()
-    n_train = len(vectors.queries)
-    given: Any = learn_from
-    if isinstance(learn_from, Mapping):
-        sampler = judgement_sampler(vectors, learn_from)
-        n_train = sampler.queries.size
-        n_judged = sum(map(len, learn_from.values()))
-        steps = int(np.clip(n_judged * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS)) if n_steps is None else n_steps
-        given = SampledSource(sampler, steps, random_state=random_state)
-    elif n_steps is not None:
+    if n_steps is not None and not isinstance(learn_from, Mapping):
         raise InputError("n_steps is for preferences drawn from judgements; those given have a number of their own")
-    if test is not None:
-        _rows_of_judgements(vectors, test, "test")  # now, and not after hours of learning
-        known = next((qid for qid in test if isinstance(learn_from, Mapping) and qid in learn_from), None)
-        if known is not None:
-            raise InputError(f"test judge query {known!r}, which is learned from; measure on other queries")
-    learner.fit(vectors.queries, given, vectors.docs, callbacks=callbacks)
-    model = TextModel(vectors.query_vectoriser, vectors.doc_vectoriser, learner.weights_)
-    if test is None:
-        return model
-    report = _measured(vectors, model.weights, test, measure, learner, n_train, began)
-    return TextModel(model.query_vectoriser, model.doc_vectoriser, model.weights, report)
+    task = _stored_task(vectors, learn_from, validation, test, measure, n_steps, seed)
+    learner.fit(vectors.queries, task.source, vectors.docs, callbacks=callbacks)
+    start = Weights([Identity(n_terms=vectors.docs.shape[1])]) if shared else None
+    name = {own: shown for shown, own in WEIGHTINGS.items()}[vectors.vectoriser.weighting]
+    decision = _decide(task, start, learner.weights_, name)
+    weights = learner.weights_ if decision.accepted or start is None else start
+    chosen = {"vectors": name, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))}
+    report = _report(task, start, weights, decision, name, chosen, time.perf_counter() - began)
+    return TextModel(vectors.query_vectoriser, vectors.doc_vectoriser, weights, report)
+
+
+# -- the task ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTask:
+    """What is learned from, what chooses and what reports; None where nothing could be held out."""
+
+    source: Preferences | Source
+    validation: HeldOut | None
+    test: HeldOut | None
+    n_train: int
+    split: str
+
+
+@dataclass(frozen=True, eq=False)
+class StoredQueries:
+    """Judged queries of stored vectors, each ranked over all documents; the best 1,000 count."""
+
+    vectors: Vectors
+    qrels: Qrels
+    measure: Measure
+
+    @property
+    def qids(self) -> tuple[str, ...]:
+        return tuple(self.qrels)
+
+    def values(self, weights: Weights) -> NDArray[np.float64]:
+        return self.evaluate(weights).values[:, 0]
+
+    def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
+        return evaluate_vectors(self.vectors, weights, self.qrels, measures or [self.measure])
+
+
+def _stored_task(
+    vectors: Vectors,
+    learn_from: Qrels | Preferences | Source,
+    validation: Qrels | Preferences | None,
+    test: Qrels | Preferences | None,
+    measure: str | None,
+    n_steps: int | None,
+    seed: int,
+) -> StoredTask:
+    assert vectors.queries is not None
+    parts = {"validation": validation, "test": test}
+    judged = {name: part for name, part in parts.items() if isinstance(part, Mapping)}
+    for name, part in judged.items():
+        rows_of_judgements(vectors, part, name)  # now, and not after hours of learning
+    source: Preferences | Source
+    held: list[dict[str, Any]] = [{}, {}]
+    if isinstance(learn_from, Mapping):
+        rows_of_judgements(vectors, learn_from, "qrels")
+        usable = answerable(learn_from)
+        check_disjoint({"qrels": usable, **judged})
+        train, held, split = hold_out(usable, [validation, test], seed, most=MOST_HELD_OUT)
+        sampler = judgement_sampler(vectors, train)
+        steps = n_steps_for(sum(map(len, train.values()))) if n_steps is None else n_steps
+        source, n_train = SampledSource(sampler, steps, random_state=seed), sampler.queries.size
+    elif isinstance(learn_from, Preferences):
+        learn_from.check_rows(len(vectors.queries), len(vectors.docs))
+        by_query = _by_query(learn_from)
+        known = {str(row) for part in judged.values() for row in vectors.query_ids.get_many(list(part)).tolist()}
+        given = {name: _by_query(part) for name, part in parts.items() if isinstance(part, Preferences)}
+        check_disjoint({"preferences": by_query, **given, "judgements": dict.fromkeys(known)})
+        train, held, split = hold_out(
+            by_query,
+            [validation, test],
+            seed,
+            what="queries with preferences",
+            otherwise="validation and test judgements or preferences",
+            most=MOST_HELD_OUT,
+        )
+        numbers = np.sort(np.concatenate(list(train.values())))
+        source, n_train = learn_from[numbers], len(train)
+        held = [{"preferences": learn_from[np.concatenate(list(part.values()))]} if part else {} for part in held]
+    else:
+        source, n_train = learn_from, len(vectors.queries)
+        split = "Preferences were learned from as they came, and nothing of them was held out."
+    to_choose, to_report = (
+        _held_out(vectors, part, held_part, measure) for part, held_part in zip((validation, test), held, strict=True)
+    )
+    return StoredTask(source, to_choose, to_report, n_train, split)
+
+
+def _held_out(vectors: Vectors, part: Any, held: dict[str, Any], measure: str | None) -> HeldOut | None:
+    """What was given, or else held out, as something that weights are judged by."""
+    assert vectors.queries is not None
+    evidence = part if part is not None else held.get("preferences", held)
+    if isinstance(evidence, Preferences):
+        if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
+            raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
+        evidence.check_rows(len(vectors.queries), len(vectors.docs))
+        in_order = evidence[np.argsort(evidence.query, kind="stable")]
+        rows = np.unique(in_order.query)
+        return HeldOutPreferences(vectors.queries, vectors.docs, in_order, tuple(vectors.query_ids.many(rows)))
+    if not evidence:
+        return None
+    return StoredQueries(vectors, answerable(evidence), parse_measure(measure or "nDCG@10"))
+
+
+def _by_query(preferences: Preferences) -> dict[str, NDArray[np.int64]]:
+    """The numbers of each query's preferences, by its row."""
+    order = np.argsort(preferences.query, kind="stable")
+    rows, starts = np.unique(preferences.query[order], return_index=True)
+    return {f"{row}": part for row, part in zip(rows.tolist(), np.split(order, starts[1:]), strict=True)}
 
 
 def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
     """What draws preferences from judgements by id; documents without one count as of grade 0."""
-    query, doc, grade = _rows_of_judgements(vectors, qrels, "qrels")
+    query, doc, grade = rows_of_judgements(vectors, qrels, "qrels")
     return JudgementSampler(query, doc, grade, n_docs=len(vectors.docs))
 
 
-def evaluate_vectors(vectors: Vectors, weights: Weights, qrels: Qrels, measures: Sequence[Any]) -> Evaluation:
-    """Measures of judged queries, ranked over all documents, a block of them at a time; the best 1,000 count."""
-    assert vectors.queries is not None
-    rows = vectors.query_ids.get_many(list(qrels))
-    docs, scores = rank_texts(weights, take(vectors.queries, rows), vectors.docs, DEPTH)
-    qids, found = list(qrels), []
-    for start in range(0, len(qids), _QUERIES_AT_ONCE):  # ids take ten times the memory of row numbers
-        run = {
-            qid: dict(zip(vectors.doc_ids.many(docs[at]), scores[at].tolist(), strict=True))
-            for at, qid in enumerate(qids[start : start + _QUERIES_AT_ONCE], start)
-        }
-        found.append(evaluate({qid: qrels[qid] for qid in run}, run, measures))
-    return Evaluation(found[0].measures, tuple(qids), np.concatenate([each.values for each in found]))
-
-
-def _ranker(ranker: TermPairRanker | str | None, vectors: Vectors, seed: int) -> TermPairRanker:
-    if isinstance(ranker, TermPairRanker):
-        return ranker
-    name = "low-rank" if ranker is None else ranker
-    if name not in RANKERS:
-        raise InputError(f"ranker is {ranker!r}; expected a term-pair ranker, or one of {', '.join(RANKERS)}")
-    return RANKERS[name](vectors, seed)
-
-
-def _rows_of_judgements(vectors: Vectors, qrels: Qrels, name: str) -> tuple[Any, Any, Any]:
+def rows_of_judgements(vectors: Vectors, qrels: Qrels, name: str) -> tuple[Any, Any, Any]:
     """Rows of queries and documents, and grades; what is not there is an error that names it."""
     qids = list(qrels)
     rows = vectors.query_ids.get_many(qids)
@@ -178,35 +245,73 @@ def _rows_of_judgements(vectors: Vectors, qrels: Qrels, name: str) -> tuple[Any,
     return np.array([row for row, *_ in judged], dtype=np.int64), docs, grades
 
 
-def _measured(
-    vectors: Vectors,
+# -- choosing and reporting -------------------------------------------------------------------------------------------
+
+
+def _decide(task: StoredTask, start: Weights | None, learned: Weights, name: str) -> Decision:
+    if start is None:
+        text = "queries and documents have vocabularies of their own, so there is nothing to compare it with"
+        return Decision(True, f"The model is what was learned: {text}.")
+    if task.validation is None:
+        return Decision(True, "The model is what was learned: nothing was held out to choose by.")
+    before, after = task.validation.values(start), task.validation.values(learned)
+    measure = task.validation.measure
+    gain = Gain.between(before, after, higher_is_better=measure.higher_is_better)
+    return decide(gain, before, after, start=name, measure=str(measure))
+
+
+def _report(
+    task: StoredTask,
+    start: Weights | None,
     weights: Weights,
-    test: Qrels,
-    measure: str,
-    learner: TermPairRanker,
-    n_train: int,
-    began: float,
+    decision: Decision,
+    name: str,
+    chosen: dict[str, Any],
+    seconds: float,
 ) -> Report:
-    answerable = {qid: judged for qid, judged in test.items() if max(judged.values(), default=0) > 0}
-    measures = list(dict.fromkeys([measure, "nDCG@10", "AP"]))
-    learned = evaluate_vectors(vectors, weights, answerable, measures)
-    name = {own: shown for shown, own in WEIGHTINGS.items()}[vectors.vectoriser.weighting]
-    systems, change, compared = [SystemResult.of("learned", learned)], None, "There is nothing to compare it with."
-    if vectors.query_vectoriser is vectors.doc_vectoriser:
-        start = evaluate_vectors(vectors, Weights([Identity(n_terms=weights.shape[1])]), answerable, measures)
-        systems.insert(0, SystemResult.of(name, start))
-        change = change_between(learned, start, measure)
-        compared = f"{measure} changed by {learned.mean(measure) - start.mean(measure):+.3f} from {name}'s."
+    """Plain matching and the model on the test queries; no system where there are none."""
+    held_out = task.test
+    measured = held_out or task.validation
+    measure = "nDCG@10" if measured is None else str(measured.measure)
+    systems: dict[str, Evaluation] = {}
+    notes: tuple[str, ...] = ()
+    if held_out is None:
+        notes = ("nothing was held out to report on, so nothing tells how it does on other queries.",)
+    else:
+        measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP"]))
+        if start is not None:
+            systems[name] = held_out.evaluate(start, measures)
+        if start is None or decision.accepted:
+            systems["learned"] = held_out.evaluate(weights, measures)
+        if measure != PAIR_ACCURACY:
+            notes = (f"the best {DEPTH:,} documents of each query count.",)
+    changes = changes_between(systems["learned"], systems[name], measure) if len(systems) == 2 else {}
     return Report(
         measure=measure,
-        n_train=n_train,
-        n_validation=0,
-        n_test=len(answerable),
-        split=f"Judgements to measure on were given; the best {DEPTH:,} of {len(vectors.docs):,} documents count.",
-        systems=tuple(systems),
-        accepted=True,
-        decision=f"The model is what was learned: nothing was held out to choose by. {compared}",
-        change=change,
-        chosen={"vectors": name, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))},
-        seconds=time.perf_counter() - began,
+        n_train=task.n_train,
+        n_validation=0 if task.validation is None else len(task.validation.qids),
+        n_test=0 if held_out is None else len(held_out.qids),
+        split=task.split,
+        systems=tuple(SystemResult.of(system, evaluation) for system, evaluation in systems.items()),
+        accepted=decision.accepted,
+        decision=decision.text,
+        changes=changes,
+        chosen=chosen,
+        seconds=seconds,
+        notes=notes,
     )
+
+
+def evaluate_vectors(vectors: Vectors, weights: Weights, qrels: Qrels, measures: Sequence[Any]) -> Evaluation:
+    """Measures of judged queries, ranked over all documents, a block of them at a time; the best 1,000 count."""
+    assert vectors.queries is not None
+    qids = list(qrels)
+    docs, scores = rank_texts(weights, take(vectors.queries, vectors.query_ids.get_many(qids)), vectors.docs, DEPTH)
+    blocks = []
+    for start in range(0, len(qids), _QUERIES_AT_ONCE):  # ids take ten times the memory of row numbers
+        run = {
+            qid: dict(zip(vectors.doc_ids.many(docs[row]), scores[row].tolist(), strict=True))
+            for row, qid in enumerate(qids[start : start + _QUERIES_AT_ONCE], start)
+        }
+        blocks.append(evaluate({qid: qrels[qid] for qid in run}, run, measures))
+    return Evaluation(blocks[0].measures, tuple(qids), np.concatenate([block.values for block in blocks]))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tercet.measure.comparing import compare_evaluations as compare_evaluations
     from tercet.measure.evaluation import Evaluation as Evaluation
     from tercet.measure.evaluation import evaluate as evaluate
+    from tercet.measure.held_out import HeldOut as HeldOut
+    from tercet.measure.held_out import HeldOutPreferences as HeldOutPreferences
     from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
     from tercet.measure.held_out import average_precision_of_classes as average_precision_of_classes
     from tercet.measure.letor import measure_rows as measure_rows
@@ -35,7 +37,12 @@ else:
             "tercet.measure.blending": ("Blend", "blend"),
             "tercet.measure.comparing": ("Comparison", "PairContrast", "compare", "compare_evaluations"),
             "tercet.measure.evaluation": ("Evaluation", "evaluate"),
-            "tercet.measure.held_out": ("HeldOutQueries", "average_precision_of_classes"),
+            "tercet.measure.held_out": (
+                "HeldOut",
+                "HeldOutPreferences",
+                "HeldOutQueries",
+                "average_precision_of_classes",
+            ),
             "tercet.measure.letor": ("measure_rows",),
             "tercet.measure.names": ("Measure", "parse_measure", "parse_measures"),
             "tercet.measure.orders": ("Orders", "compare_orders"),

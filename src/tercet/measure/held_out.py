@@ -1,21 +1,49 @@
-"""Queries with known answers over a fixed collection, ready to judge any weights value."""
+"""Queries with known answers over a fixed collection, or preferences between its documents: to judge any weights by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tercet._validate import is_integer
+from tercet.data.preferences import Preferences
 from tercet.errors import InputError
+from tercet.learn.matrices import Texts
+from tercet.learn.stored import take
 from tercet.measure.arrays import average_precision_by_class, measure_block
 from tercet.measure.evaluation import Evaluation
-from tercet.measure.names import Measure, parse_measure, parse_measures
+from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.weights import Weights
+
+_PAIR_ACCURACY = Measure(PAIR_ACCURACY)
+_AT_ONCE = 4096  # preferences whose texts are fetched together
+
+
+class HeldOut(Protocol):
+    """What weights are chosen by, or reported on: queries that nothing is learned from."""
+
+    @property
+    def measure(self) -> Measure:
+        """What chooses."""
+        ...
+
+    @property
+    def qids(self) -> tuple[str, ...]:
+        """Names of the queries, for reports."""
+        ...
+
+    def values(self, weights: Weights) -> NDArray[np.float64]:
+        """The measure of each query."""
+        ...
+
+    def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
+        """Several measures of each query."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +175,20 @@ class HeldOutQueries:
             found.append(np.concatenate(blends, axis=1).T)
         return np.concatenate(found, axis=1)
 
+    def at_most(self, n: int) -> Self:
+        """The same, of so many queries, evenly spaced."""
+        if len(self.qids) <= n:
+            return self
+        rows = _evenly_spaced(len(self.qids), n)
+        return replace(
+            self,
+            Q=self.Q[rows],
+            grades=self.grades[rows],
+            qids=tuple(self.qids[row] for row in rows),
+            exclude=None if self.exclude is None else self.exclude[rows],
+            hidden=None if self.hidden is None else self.hidden[rows],
+        )
+
     def measured(self, block: slice, scores: NDArray[np.float64], measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n, n_measures) of a block of queries from their scores; those of hidden documents are lost."""
         exclude = None if self.exclude is None else self.exclude[block]
@@ -154,6 +196,84 @@ class HeldOutQueries:
             hidden = self.hidden[block].tocoo()
             scores[hidden.row, hidden.col] = -np.inf  # below every other, so that no rank above changes
         return measure_block(scores, self.grades[block], measures, exclude=exclude)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutPreferences:
+    """Preferences of queries that nothing is learned from; measured is the share in the right order, by query.
+
+    Equal scores count a half: where a query shares no word with either document, plain matching has no opinion, and a
+    model that guesses is no better.
+
+    Called with weights it returns the mean over queries, as `HeldOutQueries` does.
+
+    Parameters
+    ----------
+    Q, D : query rows and the whole collection, in memory or stored
+    preferences : by rows of Q and D
+    qids : a name for each query that has some, by its row in Q, rising
+
+    Examples
+    --------
+    >>> Q, D = sparse.csr_array([[1.0, 0.0]]), sparse.csr_array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
+    >>> held_out = HeldOutPreferences(Q, D, Preferences([0, 0], [0, 1], [1, 2]), ("q",))
+    >>> from tercet.weights import Identity
+    >>> held_out(Weights([Identity(n_terms=2)]))
+    0.75
+    """
+
+    Q: Texts
+    D: Texts
+    preferences: Preferences
+    qids: tuple[str, ...]
+    measure: Measure = _PAIR_ACCURACY
+
+    def __call__(self, weights: Weights) -> float:
+        return float(self.values(weights).mean())
+
+    def values(self, weights: Weights) -> NDArray[np.float64]:
+        """The share of each query's preferences in the right order (n_q,)."""
+        return self._shares(self._margins(weights))
+
+    def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
+        """The one measure there is, as an evaluation."""
+        parsed = parse_measures(measures or [self.measure])
+        if parsed != (self.measure,):
+            raise InputError(f"preferences are measured by {self.measure} alone; got {', '.join(map(str, parsed))}")
+        return Evaluation(parsed, self.qids, self.values(weights)[:, None])
+
+    def values_of_blends(self, weights: Weights, other: Weights, factors: Sequence[float]) -> NDArray[np.float64]:
+        """The measure of each query under ``weights + factor * other``, (n_factors, n_q); each is scored once."""
+        margins, other_margins = self._margins(weights), self._margins(other)
+        return np.stack([self._shares(margins + factor * other_margins) for factor in factors])
+
+    def at_most(self, n: int) -> Self:
+        """The same, of so many queries, evenly spaced."""
+        if len(self.qids) <= n:
+            return self
+        _, number = np.unique(self.preferences.query, return_inverse=True)
+        rows = _evenly_spaced(len(self.qids), n)
+        kept = np.isin(number.ravel(), rows)
+        return replace(self, preferences=self.preferences[kept], qids=tuple(self.qids[row] for row in rows))
+
+    def _margins(self, weights: Weights) -> NDArray[np.float64]:
+        margins = np.empty(len(self.preferences))
+        for start in range(0, len(margins), _AT_ONCE):
+            some = self.preferences[start : start + _AT_ONCE]
+            queries = take(self.Q, some.query)
+            better, worse = (weights.score_rows(queries, take(self.D, rows)) for rows in (some.better, some.worse))
+            margins[start : start + _AT_ONCE] = better - worse
+        return margins
+
+    def _shares(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
+        _, number = np.unique(self.preferences.query, return_inverse=True)
+        right = 0.5 * (np.sign(margins) + 1.0)
+        return np.bincount(number.ravel(), right) / np.bincount(number.ravel())
+
+
+def _evenly_spaced(n: int, some: int) -> NDArray[np.int64]:
+    """Some of the numbers below n, the first and the last among them."""
+    return np.linspace(0, n - 1, some).astype(np.int64)
 
 
 def _row(key: Any, rows: Mapping[Any, int] | None, n: int, what: str) -> int:

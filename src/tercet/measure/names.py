@@ -13,6 +13,8 @@ from tercet._validate import is_integer
 from tercet.errors import InputError
 
 RANK_LOSS = "RankLoss"
+PAIR_ACCURACY = "PairAccuracy"  # of preferences, not of rankings; see HeldOutPreferences
+_OF_PAIRS = (RANK_LOSS, PAIR_ACCURACY)
 _FROM_IR_MEASURES = ("AP", "nDCG", "P", "RR", "R", "Success")
 # How nDCG makes gains of grades and discounts them by rank; the first two as in ir_measures.
 DCG_FORMS = ("log2", "exp-log2", "letor")
@@ -35,7 +37,7 @@ class Measure:
 
     Parameters
     ----------
-    name : AP, nDCG, P, RR, R, Success or RankLoss
+    name : AP, nDCG, P, RR, R, Success or RankLoss; or PairAccuracy, of preferences
     cutoff : how many documents at the top are looked at; None for all
     rel : lowest grade that counts as relevant, at least 1; nDCG uses the grades themselves
     dcg : what a document of grade g at rank r (from 1) adds to nDCG's sum:
@@ -49,7 +51,9 @@ class Measure:
     Notes
     -----
     RankLoss is the fraction of (relevant, irrelevant but ranked) pairs of documents in the wrong order. Equal
-    scores count as wrong. It is the only one where lower is better.
+    scores count as wrong. It is the only one where lower is better. PairAccuracy is the share of a query's preferences
+    (better, worse) in the right order, equal scores counting a half; it is measured on preferences, by
+    `HeldOutPreferences`, and not on rankings.
 
     Examples
     --------
@@ -67,7 +71,7 @@ class Measure:
     dcg: str = "log2"
 
     def __post_init__(self) -> None:
-        if self.name != RANK_LOSS and self.name not in _FROM_IR_MEASURES:
+        if self.name not in _OF_PAIRS and self.name not in _FROM_IR_MEASURES:
             raise InputError(f"Measure {self.name!r} is not known. Supported: {SUPPORTED}.")
         for key, value in (("cutoff", self.cutoff), ("rel", self.rel)):
             if not is_integer(value, 1) and not (key == "cutoff" and value is None):
@@ -76,9 +80,9 @@ class Measure:
             raise InputError(f"The 'dcg' of nDCG must be one of {', '.join(DCG_FORMS)}. Got {self.dcg!r}.")
         if self.dcg != "log2" and self.name != "nDCG":
             raise InputError(f"Measure {self.name} has no 'dcg' parameter. Supported: {SUPPORTED}.")
-        if self.name == RANK_LOSS:
+        if self.name in _OF_PAIRS:
             if self.cutoff is not None:
-                raise InputError(f"Measure RankLoss looks at the whole ranking. Got the cutoff @{self.cutoff}.")
+                raise InputError(f"Measure {self.name} looks at the whole ranking. Got the cutoff @{self.cutoff}.")
             return
         parameters = ir_measures.parse_measure(self.name).SUPPORTED_PARAMS
         if self.cutoff is None and parameters["cutoff"].required:
@@ -140,7 +144,7 @@ def parse_measures(names: str | Measure | Iterable[str | Measure]) -> tuple[Meas
 
 
 def _canonical(name: str) -> str:
-    if name == RANK_LOSS:
+    if name in _OF_PAIRS:
         return name
     try:
         return str(ir_measures.parse_measure(name).NAME)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tercet.errors import InputError
 from tercet.fitting.feature_model import FeatureModel, weights_of
-from tercet.fitting.feature_report import FeatureReport, PathPoint
 from tercet.measure import parse_measure
 from tercet.pictures.drawing import (
     BLUE,
@@ -23,6 +22,7 @@ from tercet.pictures.drawing import (
     say_instead,
     shortened,
 )
+from tercet.report.details import FeatureDetails, PathPoint
 
 _LONGEST_NAME = 28
 
@@ -36,7 +36,7 @@ def draw_path(model: FeatureModel, *, n_features: int = 20) -> Any:
     """
     if not isinstance(model, FeatureModel):
         raise InputError(f"the picture of a path is of a FeatureModel; got {type(model).__name__}")
-    if model.report is None:
+    if model.report is None or model.report.features is None:
         raise InputError("the model has no report, so there is no path to draw; fit_letor makes one")
     if not isinstance(n_features, int) or n_features < 1:
         raise InputError(f"n_features must be a whole number, at least 1; got {n_features!r}")
@@ -46,7 +46,7 @@ def draw_path(model: FeatureModel, *, n_features: int = 20) -> Any:
     with matplotlib.rc_context(SETTINGS):
         figure: Any = Figure(figsize=(10, 4.6), dpi=150, layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-        _draw_front(left, model.report)
+        _draw_front(left, model.report.features, model.report.measure)
         _draw_weights(right, model, n_features)
     return figure
 
@@ -68,12 +68,12 @@ def pareto_front(path: tuple[PathPoint, ...], *, higher_is_better: bool = True) 
     return front
 
 
-def _draw_front(axes: Any, report: FeatureReport) -> None:
+def _draw_front(axes: Any, report: FeatureDetails, measure: str) -> None:
     axes.set_title("What sparsity costs", loc="left", fontsize=TITLE_SIZE)
     if report.chosen is None:
         say_instead(axes, "no penalty was chosen: there is no path")
         return
-    higher = parse_measure(report.measure).higher_is_better
+    higher = parse_measure(measure).higher_is_better
     path, front = report.path, pareto_front(report.path, higher_is_better=higher)
     used, value = np.array([point.n_used for point in path]), np.array([point.value for point in path])
     best = value[front[-1]]
@@ -100,7 +100,7 @@ def _draw_front(axes: Any, report: FeatureReport) -> None:
         ha="center",
         color=RED,
     )
-    axes.set(xlabel=f"features used, of {report.n_features:,}", ylabel=f"{report.measure}, queries that chose")
+    axes.set(xlabel=f"features used, of {report.n_features:,}", ylabel=f"{measure}, queries that chose")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.04, y=0.12)
     _look_closer(axes, used, value)

@@ -1,14 +1,20 @@
-"""What a report says beyond its table: how learning went, query by query, what was learned, and from what."""
+"""What a report says beyond its table: how learning went, query by query, what was learned, and from what.
+
+Texts have `Details`, feature vectors `FeatureDetails`. The fields are the saved format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
-from tercet.errors import DamagedBundleError
-from tercet.store import Fields
+from tercet.choose import Rule
+from tercet.errors import InputError
+from tercet.store.schema import Bounds
+
+Count = Annotated[int, Bounds(least=0)]
+
+# -- texts ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -17,17 +23,6 @@ class Curve:
 
     name: str
     points: tuple[tuple[int, float], ...]
-
-    def to_meta(self) -> dict[str, Any]:
-        return {"name": self.name, "points": [list(point) for point in self.points]}
-
-    @classmethod
-    def from_meta(cls, meta: Any) -> Curve:
-        fields = Fields(meta, "report curve")
-        points = tuple((_whole(p[0]), _number(p[1])) for p in _rows(fields.take("points", list), 2))
-        curve = cls(fields.take("name", str), points)
-        fields.done()
-        return curve
 
 
 @dataclass(frozen=True)
@@ -52,29 +47,9 @@ class Learning:
     curve_start: float
     curve_queries: int
 
-    def to_meta(self) -> dict[str, Any]:
-        return vars(self) | {"curves": [curve.to_meta() for curve in self.curves]}
-
-    @classmethod
-    def from_meta(cls, meta: Any) -> Learning:
-        fields = Fields(meta, "report learning")
-        error = fields.take("standard_error", float | None)
-        learning = cls(
-            start=_number(fields.take("start", float)),
-            final=_number(fields.take("final", float)),
-            difference=_number(fields.take("difference", float)),
-            standard_error=None if error is None else _number(error),
-            n_queries=fields.take("n_queries", int),
-            curves=tuple(Curve.from_meta(curve) for curve in fields.take("curves", list)),
-            curve_start=_number(fields.take("curve_start", float)),
-            curve_queries=fields.take("curve_queries", int),
-        )
-        fields.done()
-        return learning
-
 
 @dataclass(frozen=True)
-class Comparison:
+class SystemComparison:
     """The model against one other system on the untouched queries: paired t-test, and Holm's correction for several."""
 
     other: str
@@ -84,22 +59,8 @@ class Comparison:
     p_value: float
     p_corrected: float
 
-    def to_meta(self) -> dict[str, Any]:
-        return dict(vars(self))
 
-    @classmethod
-    def from_meta(cls, meta: Any) -> Comparison:
-        fields = Fields(meta, "report comparison")
-        numbers = {
-            name: _number(fields.take(name, float)) for name in ("difference", "low", "high", "p_value", "p_corrected")
-        }
-        comparison = cls(other=fields.take("other", str), **numbers)
-        fields.done()
-        return comparison
-
-
-@dataclass(frozen=True)
-class QueryChange:
+class QueryChange(NamedTuple):
     """One query before and after learning."""
 
     qid: str
@@ -128,33 +89,6 @@ class ByQuery:
     gains: tuple[QueryChange, ...]
     losses: tuple[QueryChange, ...]
 
-    def to_meta(self) -> dict[str, Any]:
-        changes = {
-            name: [[c.qid, c.text, c.before, c.after] for c in getattr(self, name)] for name in ("gains", "losses")
-        }
-        return vars(self) | {"differences": list(self.differences)} | changes
-
-    @classmethod
-    def from_meta(cls, meta: Any) -> ByQuery:
-        fields = Fields(meta, "report by query")
-        changes = {
-            name: tuple(
-                QueryChange(_text(row[0]), _text(row[1]), _number(row[2]), _number(row[3]))
-                for row in _rows(fields.take(name, list), 4)
-            )
-            for name in ("gains", "losses")
-        }
-        by_query = cls(
-            other=fields.take("other", str),
-            n_better=fields.take("n_better", int),
-            n_same=fields.take("n_same", int),
-            n_worse=fields.take("n_worse", int),
-            differences=tuple(map(_number, fields.take("differences", list))),
-            **changes,
-        )
-        fields.done()
-        return by_query
-
 
 @dataclass(frozen=True)
 class Size:
@@ -166,20 +100,6 @@ class Size:
     n_stored: int
     n_bytes: int
     density: float
-
-    def to_meta(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    @classmethod
-    def from_meta(cls, meta: Any) -> Size:
-        fields = Fields(meta, "report size")
-        size = cls(
-            **{name: fields.take(name, int) for name in ("n_query_words", "n_doc_words", "n_stored", "n_bytes")},
-            parts=fields.take("parts", str),
-            density=_number(fields.take("density", float)),
-        )
-        fields.done()
-        return size
 
 
 @dataclass(frozen=True)
@@ -204,69 +124,80 @@ class Details:
     random_state: int
     learning: Learning
     rival_settings: dict[str, dict[str, Any]]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SystemComparison, ...]
     by_query: ByQuery | None
     pairs: tuple[tuple[str, str, float], ...]
     size: Size
 
-    def to_meta(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "data": self.data,
-            "random_state": self.random_state,
-            "learning": self.learning.to_meta(),
-            "rival_settings": self.rival_settings,
-            "comparisons": [comparison.to_meta() for comparison in self.comparisons],
-            "by_query": None if self.by_query is None else self.by_query.to_meta(),
-            "pairs": [list(pair) for pair in self.pairs],
-            "size": self.size.to_meta(),
-        }
 
-    @classmethod
-    def from_meta(cls, meta: Any) -> Details:
-        fields = Fields(meta, "report details")
-        by_query = fields.take("by_query", dict | None)
-        details = cls(
-            name=fields.take("name", str),
-            data=fields.take("data", dict),
-            random_state=fields.take("random_state", int),
-            learning=Learning.from_meta(fields.take("learning", dict)),
-            rival_settings=fields.take("rival_settings", dict),
-            comparisons=tuple(map(Comparison.from_meta, fields.take("comparisons", list))),
-            by_query=None if by_query is None else ByQuery.from_meta(by_query),
-            pairs=tuple((_text(p[0]), _text(p[1]), _number(p[2])) for p in _rows(fields.take("pairs", list), 3)),
-            size=Size.from_meta(fields.take("size", dict)),
-        )
-        fields.done()
-        return details
+# -- feature vectors --------------------------------------------------------------------------------------------------
 
 
-def _rows(listed: Sequence[Any], width: int) -> Sequence[list[Any]]:
-    for row in listed:
-        if not isinstance(row, list) or len(row) != width:
-            raise DamagedBundleError(f"a report has {row!r}; expected a list of {width}")
-    return listed
+class PathPoint(NamedTuple):
+    """One penalty: how many features it leaves, and the mean of the measure on the queries that chose.
+
+    ``error`` is the standard error of the difference to the best point over the same queries; None for one query.
+    """
+
+    l1: float
+    n_used: Count
+    value: float
+    error: float | None
 
 
-def _number(value: Any) -> float:
-    if type(value) not in (int, float):
-        raise DamagedBundleError(f"a report has {value!r}; expected a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise DamagedBundleError("a report has a number that no float holds") from None
-    if not isfinite(number):
-        raise DamagedBundleError(f"a report has {value!r}; expected a finite number")
-    return number
+_WHY: dict[Rule, str] = {
+    "best": "the best on {where}",
+    "sparsest": "the sparsest within one standard error of the best on {where}",
+}
 
 
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise DamagedBundleError(f"a report has {value!r}; expected a whole number")
-    return value
+@dataclass(frozen=True)
+class FeatureDetails:
+    """What was learned from feature vectors, and the path of penalties it was chosen from.
 
+    Attributes
+    ----------
+    ranker : class of what was learned
+    choose : "best" or "sparsest"
+    n_features, n_used : features there are, and those with a weight; the latter None for a ranker without weights
+    reported_on : which queries the table is of
+    path : penalties, falling; empty when none was chosen between
+    chosen : place of the chosen penalty in the path
+    used_by_fold : features used in each fold, where each chose for itself
+    learn_seconds : for the rankers of the path on all training rows
+    """
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise DamagedBundleError(f"a report has {value!r}; expected text")
-    return value
+    ranker: str
+    choose: Literal["best", "sparsest"]
+    n_features: Annotated[int, Bounds(least=1)]
+    n_used: int | None
+    reported_on: str
+    path: tuple[PathPoint, ...]
+    chosen: int | None
+    used_by_fold: tuple[int, ...]
+    learn_seconds: float
+
+    def __post_init__(self) -> None:
+        if (self.chosen is None) != (not self.path) or not 0 <= (self.chosen or 0) < max(len(self.path), 1):
+            raise InputError(f"there are {len(self.path)} penalties, and chosen is number {self.chosen}")
+
+    @property
+    def sparsity_ratio(self) -> float | None:
+        """The share of features used."""
+        return None if self.n_used is None else self.n_used / self.n_features
+
+    def decision(self, measure: str) -> str:
+        """What was taken, and why."""
+        used = "no weights of features"
+        if self.n_used is not None:
+            used = f"{self.n_used} of {self.n_features} features (sparsity ratio {self.sparsity_ratio:.4f})"
+        text = f"{self.ranker}: {used}."
+        if self.chosen is not None:
+            point = self.path[self.chosen]
+            why = f"of {len(self.path)} {_WHY[self.choose].format(where=measure)} ({point.value:.4f})"
+            text = f"{self.ranker} with the penalty {point.l1:.5g}, {why}: {used}."
+        if self.used_by_fold:
+            mean = sum(self.used_by_fold) / len(self.used_by_fold)
+            listed = ", ".join(map(str, self.used_by_fold))
+            text += f"\nFeatures used by fold: {listed} (sparsity ratio {mean / self.n_features:.4f})."
+        return text

@@ -38,6 +38,7 @@ _DATA_LABELS = {
     "n_texts": "texts",
     "n_queries": "queries in all",
     "n_judgements": "judgements learned from",
+    "n_preferences": "preferences learned from",
     "n_classes": "classes",
     "n_words": "words",
     "mean_length": "words a document, mean",

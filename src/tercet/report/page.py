@@ -8,7 +8,7 @@ from os import PathLike
 from tercet.data.lines import write_atomically
 from tercet.measure.names import parse_measure
 from tercet.report.charts import bars, curves, intervals
-from tercet.report.details import ByQuery, Comparison, Details, Learning, QueryChange
+from tercet.report.details import ByQuery, Details, Learning, QueryChange, SystemComparison
 from tercet.report.facts import facts_section, pairs_section, shown_bytes, shown_count, shown_value
 from tercet.report.html import Html, element, page
 from tercet.report.style import STYLE
@@ -34,7 +34,9 @@ def make_report_page(report: Report) -> str:
     """The page as HTML; a report of an earlier version gives the table and the decision only."""
     details = report.details
     name = (details.name if details else "") or "A text model"
-    sections = [_header(report, name), _systems(report)]
+    sections = [_header(report, name)]
+    if report.systems:
+        sections.append(_systems(report))
     if details is not None:
         sections.append(_learning(report, details.learning))
         if details.by_query is not None:
@@ -55,13 +57,17 @@ def make_report_page(report: Report) -> str:
 
 def _header(report: Report, name: str) -> Html:
     verdict = ("good", "learning accepted") if report.accepted else ("bad", "learning declined")
-    model, measure = report.systems[-1], report.measure
-    value = model.values[measure][0]
+    measure = report.measure
     queries = shown_count(report.n_test, "untouched query", "untouched queries")
-    if report.accepted and len(report.systems) > 1:
-        start = report.systems[-2]
+    if not report.systems:
+        lead = "Nothing was held out to report on."
+    elif report.accepted and len(report.systems) > 1:
+        start, model = report.systems[-2:]
+        value = model.values[measure][0]
         lead = f"{measure} went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on {queries}."
     else:
+        model = report.systems[-1]
+        value = model.values[measure][0]
         lead = f"The model is {model.name}, with {measure} of {value:.3f} on {queries}."
     return element(
         "header",
@@ -74,9 +80,11 @@ def _header(report: Report, name: str) -> Html:
 
 def _tiles(report: Report) -> list[Html]:
     details = report.details
-    model, measure = report.systems[-1], report.measure
-    mean, low, high = model.values[measure]
-    tiles = [_tile(f"{measure}, {model.name}", f"{mean:.3f}", None if isnan(low) else f"{low:.3f} to {high:.3f}")]
+    tiles = []
+    for model in report.systems[-1:]:
+        mean, low, high = model.values[report.measure]
+        ends = None if isnan(low) else f"{low:.3f} to {high:.3f}"
+        tiles.append(_tile(f"{report.measure}, {model.name}", f"{mean:.3f}", ends))
     if report.change is not None:
         difference, low, high, p_value = report.change
         under = f"{low:+.3f} to {high:+.3f}, " + shown_p(p_value).replace(" ", "\N{NO-BREAK SPACE}")
@@ -151,7 +159,7 @@ def _in_order(report: Report) -> list[SystemResult]:
     return [*report.systems[:-1], *report.rivals, report.systems[-1]]
 
 
-def _system_row(system: SystemResult, comparisons: dict[str, Comparison], ours: bool) -> Html:
+def _system_row(system: SystemResult, comparisons: dict[str, SystemComparison], ours: bool) -> Html:
     cells = [element("th", system.name, scope="row")]
     for mean, low, high in system.values.values():
         interval = None if isnan(low) else element("small", f"{low:.3f} to {high:.3f}", class_="soft")

@@ -72,10 +72,20 @@ class Table:
         """A table of plain texts."""
         return cls("", list(head), [[Cell(text) for text in row] for row in rows], n_labels=n_labels)
 
+    def transposed(self) -> Table:
+        """The same with a row for each column: the first column is the head."""
+        columns = list(zip(*self.rows, strict=True))
+        head = [self.head[0], *(cell.text for cell in columns[0])]
+        rows = [[Cell(name), *column] for name, column in zip(self.head[1:], columns[1:], strict=True)]
+        return Table(self.title, head, rows, self.notes, self.records, self.key, section=self.section)
+
     # -- as text ----------------------------------------------------------------------------------------------------
 
-    def as_text(self, *, details: Literal["below", "beside"] = "below", ruled: bool = True) -> str:
-        """Plain text. Details stand on a line of their own below, that of a row's first cell left out, or beside."""
+    def as_text(self, *, details: Literal["below", "beside"] = "below", ruled: bool = True, narrowest: int = 0) -> str:
+        """Plain text. Details stand on a line of their own below, that of a row's first cell left out, or beside.
+
+        Columns of numbers are at least ``narrowest`` wide.
+        """
         lines: list[list[str]] = [list(self.head)]
         for row in self.rows:
             if details == "beside":
@@ -85,6 +95,8 @@ class Table:
             if any(cell.detail for cell in row[1:]):
                 lines.append(["", *(cell.detail for cell in row[1:])])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        n_labels = len(widths) if self.n_labels is None else self.n_labels
+        widths[n_labels:] = [max(width, narrowest) for width in widths[n_labels:]]
         shown = [self._line(line, widths) for line in lines]
         if ruled:
             shown.insert(1, "  ".join("-" * width for width in widths))

@@ -1,15 +1,20 @@
-"""What a fit says about itself."""
+"""What a fit says about itself: one report, of texts and of feature vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
 
 from tercet.errors import DamagedBundleError
 from tercet.measure import Evaluation, PairedTest, paired_test
-from tercet.report.details import Details
+from tercet.report.details import Details, FeatureDetails
+from tercet.report.table import Cell, Table
 from tercet.store import Fields
+from tercet.store.codec import decode, encode
+
+# Difference of the means, low and high end of its 95 % interval, p-value.
+Change = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,23 @@ class SystemResult:
 class Report:
     """What was tried, what was chosen on validation, and how it does on queries that nothing was chosen on.
 
-    Printing it gives the table of the systems and the decision. ``systems`` are the starts that learning could have
-    had, the chosen one last of them, and then what was learned, where that was accepted; ``rivals`` are others, such as
-    RM3. ``details`` is what `tercet.report.page` shows besides; reports of earlier versions have neither.
+    Printing it gives the table of the systems and the decision.
+
+    Attributes
+    ----------
+    measure : what the choice was by
+    n_train, n_validation, n_test : queries learned from, chosen on and reported on
+    split : how they were held out
+    systems : the starts that learning could have had, the chosen one last of them, and then what was learned, where
+        that was accepted; empty where nothing could be held out to report on
+    accepted, decision : whether what was learned is the model, and why
+    changes : measure -> the difference between the last two systems on the same queries; empty for one query
+    chosen : the settings taken
+    seconds : for everything
+    rivals : other systems, such as RM3
+    details : of texts, what `tercet.report.page` shows besides; reports of earlier versions have none
+    features : of feature vectors, what was learned and the path it was chosen from
+    notes : what the reader should know about the data
     """
 
     measure: str
@@ -57,89 +76,169 @@ class Report:
     systems: tuple[SystemResult, ...]
     accepted: bool
     decision: str
-    change: tuple[float, float, float, float] | None
-    chosen: dict[str, Any]
-    seconds: float
+    changes: dict[str, Change] = field(default_factory=dict)
+    chosen: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
     rivals: tuple[SystemResult, ...] = ()
     details: Details | None = None
+    features: FeatureDetails | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def change(self) -> Change | None:
+        """The difference in the measure of the choice."""
+        return self.changes.get(self.measure)
+
+    # -- as text ----------------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """A row for each system, rivals first, and a column for each measure; of features the other way round."""
+        table = Table("", ["", *self.systems[0].values], n_labels=1)
+        for system in (*self.rivals, *self.systems):
+            cells = [Cell(f"{mean:.3f}", shown_ends(low, high)) for mean, low, high in system.values.values()]
+            table.rows.append([Cell(system.name), *cells])
+        if self.features is None:
+            return table
+        if self.changes:
+            cells = [Cell(*shown_change(change)) for change in self.changes.values()]
+            table.rows.append([Cell("difference, paired t-test"), *cells])
+        return table.transposed()
 
     def __str__(self) -> str:
-        measures = list(self.systems[0].values)
-        shown = (*self.rivals, *self.systems)
-        width = max(len(s.name) for s in shown)
-        lines = [
-            f"{self.n_train} training queries, {self.n_validation} for validation, {self.n_test} untouched. "
-            + self.split,
-            " " * width + "".join(f"  {m:>22}" for m in measures),
-        ]
-        for system in shown:
-            cells = ""
-            for mean, low, high in system.values.values():
-                cells += f"  {shown_interval(mean, low, high):>22}"
-            lines.append(f"{system.name:<{width}}{cells}")
-        if self.change is not None:
-            difference, low, high, p_value = self.change
-            lines.append(
-                f"{self.systems[-1].name} against {self.systems[-2].name}, untouched queries, {self.measure}: "
-                f"{difference:+.3f} [{low:+.3f}, {high:+.3f}], paired t-test {shown_p(p_value)}"
-            )
-        lines.append(self.decision)
+        lines = []
+        if self.features is None:
+            held_out = f"{self.n_validation} for validation, {self.n_test} untouched"
+            lines.append(f"{self.n_train} training queries, {held_out}. {self.split}")
+        else:
+            lines += [f"{self.n_train:,} training queries, {self.features.n_features:,} features. {self.split}", ""]
+        if self.systems:
+            lines.append(self.table().as_text(details="beside", ruled=False, narrowest=22))
+        if self.features is not None and self.systems:
+            lines += [f"Means over {self.features.reported_on}, with 95 % intervals.", ""]
+        elif self.change is not None:
+            model, start = self.systems[-1].name, self.systems[-2].name
+            difference, interval = shown_change(self.change, ", paired t-test ")
+            lines.append(f"{model} against {start}, untouched queries, {self.measure}: {difference} {interval}")
+        return "\n".join([*lines, self.decision, *(f"Note: {note}" for note in self.notes)])
+
+    def path_table(self) -> str:
+        """Of features: penalty, features used and value of each point of the path, the chosen one marked."""
+        features = self.features
+        if features is None or not features.path:
+            return "There is no path: no penalty was chosen."
+        lines = [f"   {'penalty':>12}  {'features':>8}  {self.measure} on the queries that chose"]
+        for number, point in enumerate(features.path):
+            mark = "→" if number == features.chosen else " "
+            lines.append(f"{mark}  {point.l1:>12.6g}  {point.n_used:>8,}  {point.value:.4f}")
         return "\n".join(lines)
 
+    # -- saving -----------------------------------------------------------------------------------------------------
+
     def to_meta(self) -> dict[str, Any]:
-        added: dict[str, Any] = {}  # absent rather than empty, as before there were any
-        if self.rivals:
-            added["rivals"] = [rival.to_meta() for rival in self.rivals]
-        if self.details is not None:
-            added["details"] = self.details.to_meta()
-        return added | {
+        meta: dict[str, Any] = {
             "measure": self.measure,
             "n_train": self.n_train,
-            "n_validation": self.n_validation,
-            "n_test": self.n_test,
             "split": self.split,
             "systems": [system.to_meta() for system in self.systems],
+            "seconds": self.seconds,
+        }
+        if self.features is not None:
+            changes = [list(change) for change in self.changes.values()]
+            return meta | encode(self.features)[0] | {"changes": changes or None, "notes": list(self.notes)}
+        # Absent rather than empty, as before there were any.
+        if self.rivals:
+            meta["rivals"] = [rival.to_meta() for rival in self.rivals]
+        if self.details is not None:
+            meta["details"] = encode(self.details)[0]
+        if self.notes:
+            meta["notes"] = list(self.notes)
+        return meta | {
+            "n_validation": self.n_validation,
+            "n_test": self.n_test,
             "accepted": self.accepted,
             "decision": self.decision,
             "change": None if self.change is None else list(self.change),
             "chosen": self.chosen,
-            "seconds": self.seconds,
         }
 
     @classmethod
     def from_meta(cls, meta: dict[str, Any]) -> Report:
+        """The report that was saved; one of feature vectors says so by its ranker."""
         fields = Fields(meta, "report")
         systems = tuple(SystemResult.from_meta(entry) for entry in fields.take("systems", list))
         rivals = tuple(SystemResult.from_meta(entry) for entry in fields.take("rivals", list, default=[]))
-        if not systems or any(s.values.keys() != systems[0].values.keys() for s in (*systems, *rivals)):
-            raise DamagedBundleError("a report must have systems, all with the same measures")
+        if not systems and (rivals or "details" in meta):
+            raise DamagedBundleError("a report with rivals or details must have systems")
+        if any(system.values.keys() != systems[0].values.keys() for system in (*systems, *rivals)):
+            raise DamagedBundleError("the systems of a report must all have the same measures")
+        measure = fields.take("measure", str)
+        if systems and measure not in systems[0].values:
+            raise DamagedBundleError(f"a report has the measure {measure!r}, by which no system was measured")
+        notes = fields.take("notes", list, default=[])
+        if not all(isinstance(note, str) for note in notes):
+            raise DamagedBundleError(f"a report has the notes {notes!r}; expected sentences")
+        shared: dict[str, Any] = {
+            "measure": measure,
+            "n_train": fields.take("n_train", int),
+            "split": fields.take("split", str),
+            "systems": systems,
+            "seconds": fields.take("seconds", float),
+            "rivals": rivals,
+            "notes": tuple(notes),
+        }
+        if "ranker" in meta:
+            changes = fields.take("changes", list | None)
+            rest = {name: value for name, value in meta.items() if name not in (*shared, "changes")}
+            return cls(**shared, **_feature_fields(rest, measure, systems, changes))
         details = fields.take("details", dict | None, default=None)
         change = fields.take("change", list | None)
-        measure = fields.take("measure", str)
-        if measure not in systems[0].values:
-            raise DamagedBundleError(f"a report has the measure {measure!r}, by which no system was measured")
         report = cls(
-            measure=measure,
-            n_train=fields.take("n_train", int),
+            **shared,
             n_validation=fields.take("n_validation", int),
             n_test=fields.take("n_test", int),
-            split=fields.take("split", str),
-            systems=systems,
             accepted=fields.take("accepted", bool),
             decision=fields.take("decision", str),
-            change=None if change is None else read_numbers(change, 4),  # type: ignore[arg-type]
+            changes={} if change is None else {measure: read_numbers(change, 4)},  # type: ignore[dict-item]
             chosen=fields.take("chosen", dict),
-            seconds=fields.take("seconds", float),
-            rivals=rivals,
-            details=None if details is None else Details.from_meta(details),
+            details=None if details is None else decode(Details, details, where="report details"),
         )
         fields.done()
         return report
 
 
+def _feature_fields(
+    meta: dict[str, Any], measure: str, systems: tuple[SystemResult, ...], changes: list[Any] | None
+) -> dict[str, Any]:
+    if changes is not None and (not systems or len(changes) != len(systems[0].values)):
+        raise DamagedBundleError("a report must have one difference for each measure")
+    features = decode(FeatureDetails, meta, where="report")
+    return {
+        "n_validation": 0,
+        "n_test": 0,
+        "accepted": True,
+        "decision": features.decision(measure),
+        "changes": {m: read_numbers(c, 4) for m, c in zip(systems[0].values, changes, strict=True)} if changes else {},
+        "features": features,
+    }
+
+
+# -- how numbers are shown --------------------------------------------------------------------------------------------
+
+
 def shown_interval(mean: float, low: float, high: float, digits: int = 3) -> str:
     """A mean and its interval; a single query has none."""
-    return f"{mean:.{digits}f}" if isnan(low) else f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{mean:.{digits}f} {shown_ends(low, high, digits)}".rstrip()
+
+
+def shown_ends(low: float, high: float, digits: int = 3) -> str:
+    """An interval; nothing where there is none."""
+    return "" if isnan(low) else f"[{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def shown_change(change: Change, between: str = "  ") -> tuple[str, str]:
+    """A difference, and its interval with the p-value."""
+    difference, low, high, p_value = change
+    return f"{difference:+.3f}", f"[{low:+.3f}, {high:+.3f}]{between}{shown_p(p_value)}"
 
 
 def shown_p(p_value: float) -> str:
@@ -162,9 +261,18 @@ def read_numbers(values: Any, n: int) -> tuple[float, ...]:
         raise DamagedBundleError("a report has a number that no float holds") from None
 
 
-def change_between(learned: Evaluation, start: Evaluation, measure: str) -> tuple[float, float, float, float] | None:
-    """Difference, interval and p-value over the same queries; None when there is one query only."""
+# -- differences ------------------------------------------------------------------------------------------------------
+
+
+def changes_between(learned: Evaluation, start: Evaluation, *measures: str) -> dict[str, Change]:
+    """Difference, interval and p-value over the same queries, by measure; of all where none is named.
+
+    Empty when there is one query only, or where one of them cannot be told.
+    """
     if len(learned.qids) < 2:
-        return None
-    test: PairedTest = paired_test(learned, start, measure=measure)
-    return test.difference, test.low, test.high, test.p_value
+        return {}
+    changes = {}
+    for measure in measures or map(str, learned.measures):
+        test: PairedTest = paired_test(learned, start, measure=measure)
+        changes[measure] = (test.difference, test.low, test.high, test.p_value)
+    return {} if any(isnan(number) for change in changes.values() for number in change) else changes

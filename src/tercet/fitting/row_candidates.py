@@ -1,4 +1,4 @@
-"""Learning rankers of feature vectors at every penalty, and choosing between them on rows they did not learn from."""
+"""Rankers of feature vectors at every penalty, and the choice between them on rows they did not learn from."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from scipy import sparse
 from sklearn.base import clone
 
 from tercet._validate import check_seed
-from tercet.choose import Trial, choose, standard_error
+from tercet.choose import RULES, Rule, Trial, choose, standard_error
 from tercet.data import LetorData, query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.fitting.feature_model import LETOR_MEASURES, weights_of
-from tercet.fitting.feature_report import CHOICES, Choice, PathPoint
 from tercet.kernels.compiler import announce_compilation
 from tercet.kernels.ftrl import ftrl_pass
 from tercet.learn.features import FeatureRanker
@@ -26,16 +25,17 @@ from tercet.learn.progress import SHOW_AFTER_SECONDS, ProgressBar
 from tercet.learn.rls import KernelLeastSquares, choose_rls
 from tercet.learn.rls.path import checked_l2s
 from tercet.measure import Evaluation, Measure, measure_rows, parse_measure
+from tercet.report.details import PathPoint
 
-CELLS_LOOKED_AT = 2_000_000  # rows times features, when the best single feature is looked for
-FEATURES_LOOKED_AT = 5_000
+MOST_CELLS = 2_000_000  # rows times features, when the best single feature is looked for
+MOST_FEATURES = 5_000
 MANY_ROWS = 200_000  # so many take long enough at every penalty that a terminal is told
 
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class RankerPath:
     """The rankers to choose between, and their penalties where they have any, from few features to many."""
 
     rankers: tuple[Any, ...]
@@ -47,16 +47,16 @@ class Tried:
     @property
     def n_used(self) -> list[int | None]:
         """Features used by each; None for a ranker without weights."""
-        weights = [weights_of(each) for each in self.rankers]
-        return [None if each is None else int(np.count_nonzero(each)) for each in weights]
+        weights = map(weights_of, self.rankers)
+        return [None if w is None else int(np.count_nonzero(w)) for w in weights]
 
     def scores(self, X: Any) -> Matrix:
         """(n_rows, n)"""
-        return np.column_stack([each.predict(X) for each in self.rankers])
+        return np.column_stack([ranker.predict(X) for ranker in self.rankers])
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldOutRows:
     """Scores of rows that were not learned from: of every ranker (n_rows, n), and of one feature (n_rows,)."""
 
     scores: Matrix
@@ -64,16 +64,16 @@ class Held:
     y: NDArray[np.int64]
     qid: NDArray[np.str_]
 
-    def of_fold(self, name: str) -> Held:
+    def of_fold(self, name: str) -> HeldOutRows:
         """The same with queries named after a fold, so that two folds may have the same query."""
         return replace(self, qid=np.array([f"{name}/{qid}" for qid in self.qid.tolist()]))
 
-    def column(self, ranker: int) -> Held:
+    def column(self, ranker: int) -> HeldOutRows:
         """The same with the scores of one ranker only."""
         return replace(self, scores=self.scores[:, [ranker]])
 
     @classmethod
-    def joined(cls, parts: list[Held]) -> Held:
+    def joined(cls, parts: list[HeldOutRows]) -> HeldOutRows:
         scores, feature, y, qid = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "feature", "y", "qid")
         )
@@ -96,13 +96,13 @@ class SingleFeature:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """What to learn and how to choose, checked."""
+class RowCandidates:
+    """What to learn from rows and how to choose, checked: the rankers of a path, or the one that has no path."""
 
     measure: Measure
     pattern: Any
     l1s: Matrix | None
-    rule: Choice
+    rule: Rule
     random_state: int
     bar: ProgressBar
     l2s: Matrix | None = None
@@ -117,10 +117,10 @@ class Plan:
         random_state: int,
         verbose: bool | None,
         l2s: Any = None,
-    ) -> Plan:
-        rule = next((each for each in CHOICES if each == choose), None)
+    ) -> RowCandidates:
+        rule = next((name for name in RULES if name == choose), None)
         if rule is None:
-            raise InputError(f"choose must be {' or '.join(map(repr, CHOICES))}; got {choose!r}")
+            raise InputError(f"choose must be {' or '.join(map(repr, RULES))}; got {choose!r}")
         seed = check_seed(random_state)
         if ranker is not None and not isinstance(ranker, FeatureRanker):
             raise ParameterError(f"ranker must be a ranker of feature vectors, as FTRLRanker(); got {ranker!r}")
@@ -177,7 +177,7 @@ class Plan:
             with announce_compilation((ftrl_pass,), self.bar.say):
                 l1_path(data.X[first:stop], data.y[first:stop], l1s=[0.0], ranker=self.pattern)
 
-    def learn(self, data: LetorData, l1s: Matrix | None, name: str) -> Tried:
+    def learn(self, data: LetorData, l1s: Matrix | None, name: str) -> RankerPath:
         """Rankers at these penalties; without any, those of a path, or the one ranker that has no path."""
         if not has_pairs(data):
             raise InputError(
@@ -189,27 +189,27 @@ class Plan:
         rows = data.X, data.y, data.qid
         if isinstance(self.pattern, FTRLRanker) or (l1s is not None and isinstance(self.pattern, SparseLinearRanker)):
             path = l1_path(*rows, l1s=l1s, ranker=self.pattern)
-            return Tried(path.rankers, path.l1s)
+            return RankerPath(path.rankers, path.l1s)
         if self.l2s is not None:
-            return Tried((choose_rls(*rows, l2s=self.l2s, ranker=self.pattern).ranker,), None)
+            return RankerPath((choose_rls(*rows, l2s=self.l2s, ranker=self.pattern).ranker,), None)
         if l1s is None:
-            return Tried((clone(self.pattern).fit(*rows),), None)
-        return Tried(tuple(clone(self.pattern).set_params(l1=float(l1)).fit(*rows) for l1 in l1s), l1s)
+            return RankerPath((clone(self.pattern).fit(*rows),), None)
+        return RankerPath(tuple(clone(self.pattern).set_params(l1=float(l1)).fit(*rows) for l1 in l1s), l1s)
 
-    def share(self, tried: Tried, n_queries: int, of: int) -> Matrix | None:
-        """The penalties that do with some of the queries what ``tried`` does with all of them."""
-        if tried.l1s is None or not isinstance(self.pattern, FTRLRanker):
-            return tried.l1s
-        return tried.l1s * (n_queries / of)
+    def share(self, path: RankerPath, n_queries: int, of: int) -> Matrix | None:
+        """The penalties that do with some of the queries what ``path`` does with all of them."""
+        if path.l1s is None or not isinstance(self.pattern, FTRLRanker):
+            return path.l1s
+        return path.l1s * (n_queries / of)
 
-    def cross_validate(self, tried: Tried, data: LetorData, n_folds: int) -> Held:
+    def cross_validate(self, path: RankerPath, data: LetorData, n_folds: int) -> HeldOutRows:
         """Scores of all rows, each by rankers that have not seen its query."""
-        held = Held(np.empty((len(data), len(tried))), np.empty(len(data)), data.y, data.qid)
+        held = HeldOutRows(np.empty((len(data), len(path))), np.empty(len(data)), data.y, data.qid)
         for number, (learned, left) in enumerate(query_folds(data.qid, n_folds, self.random_state), start=1):
             self.tell(f"fold {number} of {n_folds}")
             part = LetorData(data.X[learned], data.y[learned], data.qid[learned])
             own = self.learn(
-                part, self.share(tried, part.n_queries, data.n_queries), f"fold {number} of {n_folds}, training part"
+                part, self.share(path, part.n_queries, data.n_queries), f"fold {number} of {n_folds}, training part"
             )
             held.scores[left] = own.scores(data.X[left])
             held.feature[left] = self.best_feature(part).scores(data.X[left])
@@ -217,20 +217,20 @@ class Plan:
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
-    def choose(self, tried: Tried, held: Held) -> tuple[int, tuple[PathPoint, ...]]:
-        """The place of the chosen ranker, and the path it was chosen from; no path where there was no choice.
+    def choose(self, path: RankerPath, held: HeldOutRows) -> tuple[int, tuple[PathPoint, ...]]:
+        """The number of the chosen ranker, and the path it was chosen from; no path where there was no choice.
 
         Rows of a query are put in random order: where equal scores count in the order of the file, and the file is
         sorted by grade, a ranker without features would be the best.
         """
-        if len(tried) == 1 or tried.l1s is None:
+        if len(path) == 1 or path.l1s is None:
             return 0, ()
         mixed = mixed_rows(held.qid, self.random_state)
         y, qid = held.y[mixed], held.qid[mixed]
-        columns = (measure_rows(held.scores[mixed, i], y, qid, self.measure) for i in range(len(tried)))
+        columns = (measure_rows(held.scores[mixed, i], y, qid, self.measure) for i in range(len(path)))
         table = np.stack([column.values[:, 0] for column in columns])  # (n, n_queries)
-        sizes = [np.inf if n_used is None else n_used for n_used in tried.n_used]
-        trials = [Trial({"l1": l1}, row, size) for l1, row, size in zip(tried.l1s.tolist(), table, sizes, strict=True)]
+        sizes = [np.inf if n_used is None else n_used for n_used in path.n_used]
+        trials = [Trial({"l1": l1}, row, size) for l1, row, size in zip(path.l1s.tolist(), table, sizes, strict=True)]
         higher = self.measure.higher_is_better
         best = trials[choose(trials, higher_is_better=higher)]
         chosen = choose(trials, self.rule, higher_is_better=higher, paired=True)
@@ -243,28 +243,28 @@ class Plan:
     def best_feature(self, data: LetorData) -> SingleFeature:
         """The feature that ranks these queries best by itself, upwards or downwards; of equal ones the first.
 
-        Of large sets so many queries are looked at, drawn at random, as make `CELLS_LOOKED_AT`; of wide ones the
-        `FEATURES_LOOKED_AT` features that most rows have.
+        Of large sets so many queries are looked at, drawn at random, as make `MOST_CELLS`; of wide ones the
+        `MOST_FEATURES` features that most rows have.
         """
         number = np.repeat(np.arange(data.n_queries), np.diff(data.starts))
         sizes = np.diff(data.starts)
         drawn = np.random.default_rng(self.random_state).permutation(data.n_queries)
-        enough = int(np.searchsorted(np.cumsum(sizes[drawn]), CELLS_LOOKED_AT // data.n_features)) + 1
+        enough = int(np.searchsorted(np.cumsum(sizes[drawn]), MOST_CELLS // data.n_features)) + 1
         rows = np.flatnonzero(np.isin(number, drawn[:enough]))
         rows = rows[mixed_rows(number[rows], self.random_state)]
         X, y, query = data.X[rows], data.y[rows], number[rows]
         X = sparse.csc_array(X) if sparse.issparse(X) else X
-        found, most = SingleFeature(0, 1), -np.inf
+        best, most = SingleFeature(0, 1), -np.inf
         for column in _columns_to_look_at(X):
             values = _column(X, column)
             for sign in (1, -1):
                 value = measure_rows(sign * values, y, query, self.measure).mean(self.measure)
                 value = value if self.measure.higher_is_better else -value
                 if value > most:
-                    found, most = SingleFeature(column, sign), value
-        return found
+                    best, most = SingleFeature(column, sign), value
+        return best
 
-    def measured(self, held: Held, ranker: int) -> tuple[Evaluation, Evaluation]:
+    def measured(self, held: HeldOutRows, ranker: int) -> tuple[Evaluation, Evaluation]:
         """The single feature and the ranker, every measure of the table."""
         return (
             measure_rows(held.feature, held.y, held.qid, self.measures),
@@ -276,7 +276,7 @@ def has_pairs(data: LetorData) -> bool:
     """Whether some query has documents of different grades."""
     if not len(data):
         return False
-    lowest, highest = (each.reduceat(data.y, data.starts[:-1]) for each in (np.minimum, np.maximum))
+    lowest, highest = (extreme.reduceat(data.y, data.starts[:-1]) for extreme in (np.minimum, np.maximum))
     return bool((lowest < highest).any())
 
 
@@ -288,15 +288,15 @@ def mixed_rows(qid: NDArray[Any], seed: int) -> NDArray[np.int64]:
 
 
 def _columns_to_look_at(X: Any) -> list[int]:
-    """Columns that are not the same in all rows, rising; of more than `FEATURES_LOOKED_AT` those with most values."""
+    """Columns that are not the same in all rows, rising; of more than `MOST_FEATURES` those with most values."""
     if sparse.issparse(X):
-        low, high = (np.asarray(found.toarray()).ravel() for found in (X.min(axis=0), X.max(axis=0)))
+        low, high = (np.asarray(row.toarray()).ravel() for row in (X.min(axis=0), X.max(axis=0)))
     else:
         low, high = X.min(axis=0), X.max(axis=0)
     columns = np.flatnonzero(low < high)
-    if len(columns) > FEATURES_LOOKED_AT:
+    if len(columns) > MOST_FEATURES:
         n_values = np.diff(X.indptr) if sparse.issparse(X) else np.count_nonzero(X, axis=0)
-        columns = np.sort(columns[np.argsort(-n_values[columns], kind="stable")[:FEATURES_LOOKED_AT]])
+        columns = np.sort(columns[np.argsort(-n_values[columns], kind="stable")[:MOST_FEATURES]])
     return [int(column) for column in columns]
 
 

@@ -1,0 +1,121 @@
+"""Learning from threes: a query, a better document and a worse one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tercet as tc
+from support.corpora import bits, synonyms
+from tercet.errors import InputError
+from tercet.measure.held_out import HeldOutPreferences
+
+CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
+
+
+def threes_of(qids, n_each=12, seed=0, right=True) -> list[tuple[str, str, str]]:
+    """A relevant document before one that is not; the other way round, or at random, where nothing is right."""
+    rng = np.random.default_rng(seed)
+    doc_ids, threes = list(CORPUS.docs), []
+    for qid in qids:
+        relevant = [d for d, grade in CORPUS.qrels[qid].items() if grade > 0]
+        others = [d for d in doc_ids if d not in relevant]
+        for _ in range(n_each):
+            pair = relevant[rng.integers(len(relevant))], others[rng.integers(len(others))]
+            threes.append((qid, *(pair if right or rng.random() < 0.5 else pair[::-1])))
+    return threes
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(CORPUS.qrels), verbose=False)
+
+
+def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
+    report = model.report
+    assert report.accepted
+    assert (report.n_train, report.n_validation, report.n_test) == (64, 8, 8)
+    assert report.measure == "PairAccuracy"
+    assert {system.name for system in report.systems} == {"tf-idf", "BM25", "learned"}
+    assert [rival.name for rival in report.rivals] == ["RM3"]
+    assert "A tenth of the queries was held out for validation" in report.split
+    start, learned = (system.values["PairAccuracy"] for system in report.systems[-2:])
+    assert learned[0] > start[0]
+    assert learned[1] <= learned[0] <= learned[2]
+    assert report.details.data["kind"] == "preferences"
+    assert report.details.data["n_preferences"] == 64 * 12
+
+
+def test_the_report_is_what_anyone_would_compute(model):
+    rows = {qid: row for row, qid in enumerate(CORPUS.queries)}
+    order = np.random.default_rng(0).permutation(80)
+    tested = [sorted(CORPUS.qrels)[i] for i in order[8:16]]
+    shares = []
+    for qid in tested:
+        scores = {
+            d: float(s) for d, s in model.rank({"q": CORPUS.queries[qid]}, CORPUS.docs, k=len(CORPUS.docs))["q"].items()
+        }
+        threes = [three for three in threes_of(CORPUS.qrels) if three[0] == qid]
+        shares.append(np.mean([0.5 * (1 + np.sign(scores[better] - scores[worse])) for _, better, worse in threes]))
+    assert model.report.systems[-1].values["PairAccuracy"][0] == pytest.approx(np.mean(shares))
+    assert set(rows) >= set(tested)
+
+
+def test_threes_that_say_nothing_are_declined():
+    report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(CORPUS.qrels, right=False), verbose=False).report
+    assert not report.accepted
+    assert "Learning was declined" in report.decision
+
+
+def test_queries_may_be_texts(model):
+    threes = [(CORPUS.queries[qid], better, worse) for qid, better, worse in threes_of(CORPUS.qrels)]
+    assert len({query for query, *_ in threes}) == 80
+    fitted = tc.fit(CORPUS.docs, preferences=threes, verbose=False)
+    assert fitted.report.n_train == model.report.n_train
+    assert fitted.report.accepted
+
+
+def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits():
+    qids = list(CORPUS.qrels)
+    parts = {"validation": threes_of(qids[50:65]), "test": threes_of(qids[65:])}
+    one, other = (
+        tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(qids[:50]), **parts, verbose=False) for _ in range(2)
+    )
+    assert (one.report.n_train, one.report.n_validation, one.report.n_test) == (50, 15, 15)
+    assert bits(one.weights) == bits(other.weights)
+
+
+def test_a_tie_counts_a_half(model):
+    Q, D = model.queries(["nobody"]), model.docs(list(CORPUS.docs.values()))
+    held_out = HeldOutPreferences(Q, D, tc.Preferences([0, 0], [1, 2], [3, 4]), ("q",))
+    assert held_out(model.weights) == 0.5
+    np.testing.assert_array_equal(held_out.values_of_blends(model.weights, model.weights, [0.0, 1.0]), [[0.5], [0.5]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "qrels to learn from, or preferences"),
+        ({"qrels": CORPUS.qrels, "preferences": threes_of(CORPUS.qrels)}, "give one of the two"),
+        ({"preferences": [("q1", "nothing", "d1")]}, r"preferences\[0\] names document 'nothing'"),
+        ({"preferences": [("nobody", "d1", "d2")]}, r"preferences\[0\] is of query 'nobody'"),
+        ({"preferences": [("q1", "d1", "d1")]}, "'d1' is better than itself"),
+        ({"preferences": [("q1", "d1")]}, r"preferences\[0\] must be a query, a better and a worse document"),
+        ({"preferences": "q1"}, "preferences must be threes"),
+        ({"preferences": []}, "preferences have no preference"),
+        ({"preferences": threes_of(list(CORPUS.qrels)[:9])}, "9 queries with preferences are too few"),
+        ({"preferences": threes_of(CORPUS.qrels), "measure": "AP"}, "measured by PairAccuracy; got 'AP'"),
+        (
+            {"preferences": threes_of(CORPUS.qrels), "test": threes_of(list(CORPUS.qrels)[:3])},
+            "is judged in both preferences and test",
+        ),
+    ],
+)
+def test_what_cannot_be_learned_from_says_why(arguments, message):
+    with pytest.raises(InputError, match=message):
+        tc.fit(CORPUS.docs, CORPUS.queries, **arguments)
+
+
+def test_judgements_need_queries():
+    with pytest.raises(InputError, match="judgements are of queries"):
+        tc.fit(CORPUS.docs, qrels=CORPUS.qrels)
