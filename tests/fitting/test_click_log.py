@@ -19,7 +19,7 @@ from tercet.data import Impression, watch_reading, write_clicks
 from tercet.data.growing import GrowingFile
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.fitting.click_log import ClickEvent, learn_from_clicks
-from tercet.learn.continuing import Pace
+from tercet.learn.online import OnlineRule
 
 
 def lines(log: list[Impression]) -> str:
@@ -77,7 +77,7 @@ def test_the_place_belongs_to_one_log_one_model_and_one_pace(tmp_path):
     with pytest.raises(InputError, match="was learned by"):
         learn_from_clicks(model(), log, DOCS, **kept, skipped="all")
     with pytest.raises(InputError, match="was learned by"):
-        learn_from_clicks(model(), log, DOCS, **kept, pace=Pace(rate=0.5))
+        learn_from_clicks(model(), log, DOCS, **kept, rule=OnlineRule(rate=0.5))
     other = replace(model(), weights=model().weights * 2.0)
     with pytest.raises(InputError, match="belongs to another model"):
         learn_from_clicks(other, log, DOCS, **kept)
@@ -261,7 +261,7 @@ def test_a_followed_log_is_waited_for(tmp_path, at_once):
     expected = learned(LOG, tmp_path / "all.jsonl")
     log = tmp_path / "log.jsonl"
     told: list[ClickEvent] = []
-    common = {"queries": QUERIES, "follow": True, "told": told.append, "output": tmp_path / "out"}
+    common = {"queries": QUERIES, "follow": True, "on_event": told.append, "output": tmp_path / "out"}
     learn_from_clicks(model(), log, DOCS, **common, stopped=Ticks(nothing, nothing))
     assert [event.note for event in told] == [f"there is no {log} yet; waiting for it"]
     assert not (tmp_path / "out").exists()

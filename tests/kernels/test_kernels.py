@@ -23,7 +23,7 @@ GROUPS = {
     "search": ("search", "topk", "scoring"),
     "features": ("ftrl", "ndcg", "pairs", "simplex"),
     "steps": ("binned", "dense", "diagonal", "fixed_rows", "grouped", "hashed", "lowrank", "rows"),
-    "sparse": ("mixing", "sparse", "sparse_rows"),
+    "sparse": ("mixing", "online", "sparse", "sparse_rows"),
 }
 WITHOUT_KERNELS = {
     "__init__",

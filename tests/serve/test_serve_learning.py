@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 import tercet as tc
 from support.serving import made_docs, made_index, preferred
+from tercet.data.clicks import MOST_PREFERENCES
 from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve import Bounds, Journal, Learner, read_journal, replay
 from tercet.serve import journal as journal_room
 from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
-from tercet.serve.votes import ONE_VOTE, votes_of
+from tercet.serve.votes import ONE_CLICK, votes_of
 from tercet.weights import Identity, Weights
 from tercet.weights.unit import unit_of
 
@@ -215,17 +216,17 @@ def test_what_is_no_entry_is_refused(meta):
 
 
 def test_clicks_prefer_the_clicked_over_the_skipped_above():
-    found = list(votes_of(clicked(1, "q", ("a", "b", "c", "d", "e"), "b", "d"), Bounds()))
-    assert {(vote.better, vote.worse) for vote in found} == {("b", "a"), ("d", "a"), ("d", "c")}
-    weights = {vote.worse: vote.parts / ONE_VOTE for vote in found if vote.better == "d"}
+    votes = list(votes_of(clicked(1, "q", ("a", "b", "c", "d", "e"), "b", "d"), Bounds()))
+    assert {(vote.better, vote.worse) for vote in votes} == {("b", "a"), ("d", "a"), ("d", "c")}
+    weights = {vote.worse: vote.parts / ONE_CLICK for vote in votes if vote.better == "d"}
     assert weights["c"] / weights["a"] == pytest.approx(0.5, abs=1e-5)  # 1 / log2(1 + 3) of rank 1's
 
 
-def test_one_list_counts_no_more_than_one_preference():
-    shown = tuple(f"d{at}" for at in range(100))
-    found = list(votes_of(clicked(1, "q", shown, *shown[1::2]), Bounds()))
-    assert len(found) == Bounds.click_pairs
-    assert sum(vote.parts for vote in found) <= ONE_VOTE
+def test_one_list_counts_no_more_than_one_click():
+    shown = tuple(f"d{rank}" for rank in range(100))
+    votes = list(votes_of(clicked(1, "q", shown, *shown[1::2]), Bounds()))
+    assert len(votes) == MOST_PREFERENCES
+    assert sum(vote.parts for vote in votes) <= ONE_CLICK
     assert list(votes_of(clicked(1, "q", shown, shown[0]), Bounds())) == []
 
 
@@ -282,9 +283,9 @@ def assert_same(one: Replay, other: Replay) -> None:
     first, second = one.overlay.matrix(), other.overlay.matrix()
     for name in ("indptr", "indices", "data"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
-    assert [(taken.place, taken.entries) for taken in one.taken] == [(t.place, t.entries) for t in other.taken]
+    assert [(taken.position, taken.entries) for taken in one.steps] == [(t.position, t.entries) for t in other.steps]
     for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann", "*/10.0.0.1"):
-        assert one.overlay.spent(client) == other.overlay.spent(client)
+        assert one.allowances.spent(client) == other.allowances.spent(client)
 
 
 @pytest.mark.parametrize("index", [INDEX, LATENT], ids=["sparse", "latent"])
@@ -353,7 +354,7 @@ def test_no_name_of_a_client_gives_more_than_another():
     for name in ("10.0.0.1/*", "10.0.0.1/ann"):
         state = Replay(INDEX, Bounds(client=0.5))
         state.apply(noisy(200, lambda _, name=name: name))
-        spent.append(state.overlay.spent(name))
+        spent.append(state.allowances.spent(name))
     assert spent[0] == spent[1] <= 0.5
 
 
@@ -362,7 +363,7 @@ def test_steps_and_weights_are_bounded():
     for bounds in (Bounds(step=0.01), Bounds(weight=0.005), Bounds(pairs=3)):
         state = Replay(INDEX, bounds)
         state.apply(entries)
-        assert state.taken
+        assert state.steps
         before = None
         for at in range(1, 12):
             one = replay(INDEX, entries[:at], bounds).overlay

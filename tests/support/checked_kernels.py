@@ -28,6 +28,7 @@ from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
 from tercet.data.shards import write_shards
 from tercet.errors import FormatError, InputError, MemoryLimitError
 from tercet.learn import linear
+from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.measure import compare_orders
 from tercet.search import Index
 from tercet.text import CorrelatedWords
@@ -232,6 +233,21 @@ def feature_rankers(rng: np.random.Generator, folder: Path) -> None:
                 linear.FTRLRanker(loss=loss, batch_size=3).fit(data.X, data.y, qid=data.qid)
 
 
+def online_steps(rng: np.random.Generator, folder: Path) -> None:
+    """Many at once, until the table grows, and one by one and back."""
+    Q, D, prefs = random_texts(rng, 9, 60), random_texts(rng, 14, 60), random_preferences(rng, 300, 9, 14)
+    base = Weights([Identity(n_terms=60)])
+    for rule in (OnlineRule(margin=0.4, l1=1e-3), OnlineRule(margin=0.4, l1=0.0, pairs=5, step=0.1, weight=0.05)):
+        learner = OnlineLearner(base, rule)
+        learner.learn(Q, prefs, D)
+        learner.restore(*learner.to_state())
+        steps = [learner.propose(learner.contrast(Q[[i]], D[[0]], D[[1]]), 1.0) for i in range(9)]
+        for step in steps:
+            learner.take(step)
+        for step in reversed(steps):
+            learner.go_back(step)
+
+
 WORKLOADS: dict[str, Workload] = {
     "binned": learners("CorrelatedRanker"),
     "correlated": correlated_words,
@@ -246,6 +262,7 @@ WORKLOADS: dict[str, Workload] = {
     "lowrank": learners("LowRankRanker", "MultiTaskRanker"),
     "mixing": rounds,
     "ndcg": feature_rankers,
+    "online": online_steps,
     "orders": orders,
     "pairs": feature_rankers,
     "prefetch": learners("DenseRanker"),

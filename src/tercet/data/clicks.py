@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from os import fspath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from tercet.data.lines import (
     FilePath,
@@ -22,7 +23,11 @@ from tercet.errors import FormatError, InputError
 CLICK_HEADER = "query-id\tshown-ids\tclicked-ids"
 KEYS = ("query", "shown", "clicked")
 NO_IMPRESSIONS = "the file holds no impressions"
+MOST_PREFERENCES = 64  # that one list gives
 _COLUMNS = "query, shown documents, clicked documents"
+
+Doc = TypeVar("Doc")
+Skipped = Literal["above", "all"]
 
 
 class Impression(NamedTuple):
@@ -38,6 +43,40 @@ class Impression(NamedTuple):
     query: str
     shown: tuple[str, ...]
     clicked: tuple[str, ...]
+
+
+def click_preferences(
+    shown: Sequence[Doc], clicked: Iterable[Doc], skipped: Skipped = "above"
+) -> list[tuple[Doc, Doc, float]]:
+    """What the clicks on a list say, as (better, worse, weight): a clicked document is better than one passed over.
+
+    People look from the top down, so that clicks agree with what they judge better mostly where the other document
+    stood above. The chance that rank r was looked at is taken as 1 / log2(1 + r), and a document that was passed over
+    there counts for that much. All of a list come to 1 at most, and are the `MOST_PREFERENCES` that count most.
+
+    Parameters
+    ----------
+    shown : documents from top to bottom
+    clicked : those of them that were clicked
+    skipped : which documents a clicked one is better than: those without a click ``"above"`` it, or ``"all"`` without
+
+    Examples
+    --------
+    >>> [(better, worse, round(weight, 2)) for better, worse, weight in click_preferences("abcd", "d")]
+    [('d', 'a', 0.47), ('d', 'b', 0.3), ('d', 'c', 0.23)]
+    """
+    chosen = dict.fromkeys(clicked)
+    ranks = {doc: rank for rank, doc in enumerate(shown, start=1)}
+    preferences = [
+        (better, worse, 1 / math.log2(1 + rank))
+        for better in chosen
+        for rank, worse in enumerate(shown, start=1)
+        if worse not in chosen and (skipped == "all" or rank < ranks[better])
+    ]
+    if len(preferences) > MOST_PREFERENCES:
+        preferences = sorted(preferences, key=lambda preference: -preference[2])[:MOST_PREFERENCES]
+    total = max(1.0, math.fsum(weight for _, _, weight in preferences))
+    return [(better, worse, weight / total) for better, worse, weight in preferences]
 
 
 def read_clicks(path: FilePath) -> list[Impression]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, check_seed, is_integer
+from tercet.data.clicks import Skipped, click_preferences
 from tercet.data.sampling import LAST_ROW, Drawn, JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
@@ -235,7 +236,7 @@ class Preferences:
         *,
         query_rows: Mapping[Any, int] | None = None,
         doc_rows: Mapping[Any, int] | None = None,
-        skipped: Literal["above", "all"] = "above",
+        skipped: Skipped = "above",
     ) -> Preferences:
         """Preferences of clicks: a clicked document is better than one that was shown and skipped.
 
@@ -249,33 +250,32 @@ class Preferences:
 
         Notes
         -----
-        Clicks agree with what people judge better only where the other document stood above, since people look from
-        the top down. A preference that was seen again is there again; none at all is fine.
+        `click_preferences` says what each counts: a document that was passed over near the top was probably looked at,
+        and all of a list come to 1 at most. A preference that was seen again is there again; none at all is fine.
 
         Examples
         --------
         >>> prefs = Preferences.from_clicks([(0, [5, 6, 7, 8], [7])])
-        >>> prefs.better.tolist(), prefs.worse.tolist()
-        ([7, 7], [5, 6])
+        >>> prefs.better.tolist(), prefs.worse.tolist(), prefs.weight.round(2).tolist()
+        ([7, 7], [5, 6], [0.6100000143051147, 0.38999998569488525])
         """
         if skipped not in ("above", "all"):
             raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
-        columns = tuple(growing_array("q") for _ in range(3))
+        rows, weights = tuple(growing_array("q") for _ in range(3)), growing_array("d")
         for i, (query, shown, clicked) in enumerate(log):
-            ranks = {doc: rank for rank, doc in enumerate(shown)}
-            chosen = dict.fromkeys(clicked)
-            if len(ranks) < len(shown):
+            listed = set(shown)
+            if len(listed) < len(shown):
                 raise InputError(f"log[{i}] shows a document twice; each is shown once")
-            for better in chosen:
-                if better not in ranks:
-                    raise InputError(f"log[{i}] has a click on {better!r}, which was not shown")
-                above = shown[: ranks[better]] if skipped == "above" else shown
-                for worse in above:
-                    if worse not in chosen:
-                        columns[0].append(_row_of(query, query_rows, i, "query"))
-                        columns[1].append(_row_of(better, doc_rows, i, "document"))
-                        columns[2].append(_row_of(worse, doc_rows, i, "document"))
-        return cls(*(np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in columns))
+            for doc in clicked:
+                if doc not in listed:
+                    raise InputError(f"log[{i}] has a click on {doc!r}, which was not shown")
+            for better, worse, weight in click_preferences(shown, clicked, skipped):
+                rows[0].append(_row_of(query, query_rows, i, "query"))
+                rows[1].append(_row_of(better, doc_rows, i, "document"))
+                rows[2].append(_row_of(worse, doc_rows, i, "document"))
+                weights.append(weight)
+        query_column, better_column, worse_column = (np.array(column, np.int64) for column in rows)
+        return cls(query_column, better_column, worse_column, np.array(weights, np.float32))
 
 
 def _row_of(key: Any, rows: Mapping[Any, int] | None, i: int, what: str) -> int:

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.clicks import ImpressionParser
+from tercet.data.clicks import ImpressionParser, Skipped
 from tercet.data.growing import GrowingFile, check_before
 from tercet.data.lines import FilePath, open_lines
 from tercet.data.preference_files import START, StreamPosition
 from tercet.errors import FormatError, InputError, MissingBundleError
-from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries, Skipped
+from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
 from tercet.fitting.model import TextModel
-from tercet.learn.continuing import Pace
+from tercet.learn.online import OnlineRule
 from tercet.store import Fields, check_destination, claim_folder, read_bundle, write_bundle
 from tercet.weights import Weights
 
@@ -65,7 +65,7 @@ def learn_from_clicks(
     every: int = 10_000,
     seconds: float = 60.0,
     skipped: Skipped = "above",
-    pace: Pace | None = None,
+    rule: OnlineRule | None = None,
     on_event: Callable[[ClickEvent], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> TextModel:
@@ -76,7 +76,7 @@ def learn_from_clicks(
 
     Parameters
     ----------
-    model, docs, queries, skipped, pace : as `ClickLearner` has them
+    model, docs, queries, skipped, rule : as `ClickLearner` has them
     log : the file; half a line at its end is left for later
     output : folder to write the model to, again and again; may be the one it was read from
     checkpoint : folder that keeps the place in the log and what was learned. When it holds those of the same model, the
@@ -115,13 +115,13 @@ def learn_from_clicks(
     if output is not None:
         check_destination(output)
     with _alone(output, checkpoint):
-        kept = None if checkpoint is None else ClickCheckpoint(checkpoint, skipped, pace or Pace())
+        kept = None if checkpoint is None else ClickCheckpoint(checkpoint, skipped, rule or OnlineRule())
         progress = None if kept is None else kept.find(model)
         base = model if progress is None else progress.base
-        learner = ClickLearner(base, docs, queries=queries, skipped=skipped, pace=pace)
+        learner = ClickLearner(base, docs, queries=queries, skipped=skipped, rule=rule)
         place = START
         if progress is not None:
-            learner.continued.restore(progress.state, progress.arrays)
+            learner.online.restore(progress.state, progress.arrays)
             learner.tally = progress.tally
             place = START if new_log else progress.place
         if follow and not _is_there(log, learner.tally, on_event, stopped):
@@ -134,7 +134,7 @@ def learn_from_clicks(
             run = _LogRun(learner, file, output, kept, on_event, every, seconds)
             if progress is not None and output is not None:
                 learner.model.save(output)  # a kill may have come between the two writings
-            learner.continued.compile(lambda message: run.report(note=message))
+            learner.online.compile(lambda message: run.report(note=message))
             run.go(follow, stopped)
         return learner.model
 
@@ -279,9 +279,9 @@ class LogProgress:
 class ClickCheckpoint:
     """A folder with the place in the log and what was learned."""
 
-    def __init__(self, path: str | PathLike[str], skipped: str, pace: Pace) -> None:
+    def __init__(self, path: str | PathLike[str], skipped: str, rule: OnlineRule) -> None:
         self.path = Path(path)
-        self.rules = {"skipped": skipped, **asdict(pace)}
+        self.rules = {"skipped": skipped, **asdict(rule)}
         self._base: tuple[int, str] | None = None
 
     def find(self, model: TextModel) -> LogProgress | None:
@@ -321,7 +321,7 @@ class ClickCheckpoint:
 
     def write(self, learner: ClickLearner, file: GrowingFile) -> None:
         assert self._base is not None
-        state, arrays = learner.continued.to_state()
+        state, arrays = learner.online.to_state()
         meta = {
             "n_parts": self._base[0],
             "base": self._base[1],

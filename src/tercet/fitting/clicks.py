@@ -6,21 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, islice
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.clicks import Impression
+from tercet.data.clicks import Impression, Skipped, click_preferences, impression_problem
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
-from tercet.learn.continuing import Continued, Pace
+from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.text import Vectoriser
 from tercet.text.vectors import Vectors
-
-Skipped = Literal["above", "all"]
 
 IMPRESSIONS_AT_ONCE = 256
 _TEXTS_AT_ONCE = 4096
@@ -170,8 +168,8 @@ class ClickLearner:
         as rows in memory. Documents that are not among them are passed over and counted
     queries : texts of queries by id, or vectors of the same words with queries among them, by default those of
         ``docs``; what is not an id of one is a text itself
-    skipped : what a clicked document is better than, as in ``Preferences.from_clicks``
-    pace : how far steps go
+    skipped : what a clicked document is better than, as in `click_preferences`
+    rule : how far steps go
 
     Notes
     -----
@@ -200,7 +198,7 @@ class ClickLearner:
         *,
         queries: Queries | None = None,
         skipped: Skipped = "above",
-        pace: Pace | None = None,
+        rule: OnlineRule | None = None,
     ) -> None:
         if skipped not in ("above", "all"):
             raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
@@ -208,13 +206,13 @@ class ClickLearner:
         self._docs = _rows_of(model, docs)
         self._queries = _QueryRows(model, docs if queries is None and isinstance(docs, Vectors) else queries)
         self.skipped = skipped
-        self.continued = Continued(model.weights, model.doc_vectoriser.document_frequency_, pace)
+        self.online = OnlineLearner(model.weights, rule)
         self.tally = ClickTally()
 
     @property
     def model(self) -> TextModel:
         """The model as it is now."""
-        return replace(self._start, weights=self.continued.weights)
+        return replace(self._start, weights=self.online.weights)
 
     def learn(self, impressions: Sequence[Impression]) -> None:
         """Learn from impressions, in their order."""
@@ -225,33 +223,35 @@ class ClickLearner:
         shown = list(dict.fromkeys(doc_id for impression in impressions for doc_id in impression.shown))
         known = list(compress(shown, self._docs.known(shown)))
         doc_rows = {doc_id: row for row, doc_id in enumerate(known)}
-        log = [
-            Impression(
-                query,
-                tuple(doc_id for doc_id in listed if doc_id in doc_rows),
-                tuple(doc_id for doc_id in clicked if doc_id in doc_rows),
-            )
-            for query, listed, clicked in impressions
-        ]
-        query_rows = {query: row for row, query in enumerate(dict.fromkeys(impression.query for impression in log))}
+        query_rows = {query: row for row, query in enumerate(dict.fromkeys(query for query, _, _ in impressions))}
+        columns: list[tuple[int, int, int, float]] = []
+        for impression in impressions:
+            problem = impression_problem(impression)
+            if problem is not None:
+                raise InputError(f"the impression {impression}: {problem}")
+            columns += [
+                (query_rows[impression.query], doc_rows[better], doc_rows[worse], weight)
+                for better, worse, weight in click_preferences(impression.shown, impression.clicked, self.skipped)
+                if better in doc_rows and worse in doc_rows
+            ]
         Q = self._queries.rows(list(query_rows))
-        prefs = Preferences.from_clicks(log, query_rows=query_rows, doc_rows=doc_rows, skipped=self.skipped)
         n_violations = 0
-        if len(prefs):
-            used, places = np.unique(np.concatenate([prefs.better, prefs.worse]), return_inverse=True)
-            better, worse = places[: len(prefs)], places[len(prefs) :]
+        if columns:
+            query, better, worse, weight = zip(*columns, strict=True)
+            used, rows = np.unique(better + worse, return_inverse=True)
             D = self._docs.rows([known[row] for row in used])
-            n_violations = self.continued.learn(Q, Preferences(prefs.query, better, worse), D).n_violations
+            prefs = Preferences(query, rows[: len(columns)], rows[len(columns) :], weight)
+            n_violations = self.online.learn(Q, prefs, D).n_violations
         wordless = np.diff(Q.indptr) == 0
         before, all_shown = self.tally, [doc_id for impression in impressions for doc_id in impression.shown]
         self.tally = ClickTally(
-            before.n_impressions + len(log),
+            before.n_impressions + len(impressions),
             before.n_clicked + sum(bool(impression.clicked) for impression in impressions),
-            before.n_preferences + len(prefs),
+            before.n_preferences + len(columns),
             before.n_violations + n_violations,
             before.n_shown + len(all_shown),
             before.n_unknown + sum(doc_id not in doc_rows for doc_id in all_shown),
-            before.n_wordless + sum(bool(wordless[query_rows[impression.query]]) for impression in log),
+            before.n_wordless + sum(bool(wordless[query_rows[impression.query]]) for impression in impressions),
         )
         self._check_known()
 

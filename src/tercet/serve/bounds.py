@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tercet.learn.online import OnlineRule
+
 BODY_BYTES: Final = 1_000_000  # of a request; more is answered by 413
 QUERY_CHARS: Final = 1_000  # of a query; more of these and the following is answered by 422
 QUERY_TERMS: Final = 64  # words of a query, as the model cuts it
@@ -37,26 +39,22 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """How far preferences move the weights, which are counted in units: the base's usual weight of a word on itself.
+class Bounds(OnlineRule):
+    """The rule that the service learns by, bounded, and how much of it one client may ask for.
+
+    Lengths are in units: the base's usual weight of a word on itself.
 
     Attributes
     ----------
-    margin : by how much the better document is to be ahead, as a share of the larger score of the two
-    least_margin : the same where both scores are near 0, in units
-    pairs : pairs of words that one preference may change, those that count most for it
-    step : largest change by one preference, as a Euclidean length, in units
-    weight : largest weight of a pair in the overlay, in units
+    rate, margin, least_margin, l1, pairs, step, weight : as `OnlineRule` has them; here, steps are bounded
     client : largest total change by one client, sizes added up, in units; ten times that for one address
-    click : what a click counts, a preference being 1
-    click_pairs : preferences that one list with clicks may give
+    preference : what a preference counts, a click being 1: enough to put the better document ahead at once, however far
+        it is behind
     """
 
-    margin: float = 0.05
-    least_margin: float = 0.01
+    l1: float = 0.0  # so that going back gives the bits that were there
     pairs: int = 64
     step: float = 1.0
     weight: float = 1.0
     client: float = 20.0
-    click: float = 0.5
-    click_pairs: int = 64
+    preference: float = 250.0

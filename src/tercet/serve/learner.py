@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections import deque
@@ -19,8 +20,7 @@ from tercet.fitting.model import TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import Bounds
 from tercet.serve.entries import Entry
-from tercet.serve.overlay import digest_of
-from tercet.serve.replay import Replay, Taken, text_model
+from tercet.serve.replay import Replay, TakenStep, text_model
 from tercet.weights import Sparse, Weights
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Version:
     number: int
     index: BaseIndex
     overlay: sparse.csr_array
-    taken: tuple[Taken, ...]
+    steps: tuple[TakenStep, ...]
     inactive: frozenset[int]
 
     @property
@@ -49,7 +49,7 @@ class Version:
     @cached_property
     def digest(self) -> str:
         """What the overlay is known by; a replay of the same journal gives the same."""
-        return digest_of(self.overlay)
+        return _digest(self.overlay)
 
     def strongest(self, k: int) -> list[tuple[str, str, float, tuple[int, ...]]]:
         """The k pairs of words that were changed most: their weights in the overlay, and the entries behind them."""
@@ -57,7 +57,7 @@ class Version:
         order = np.argsort(-np.abs(self.overlay.data), kind="stable")[:k]
         keys: NDArray[np.int64] = rows[order] * self.overlay.shape[1] + self.overlay.indices[order].astype(np.int64)
         behind: dict[int, set[int]] = {key: set() for key in keys.tolist()}
-        for taken in self.taken:
+        for taken in self.steps:
             for key in taken.step.keys[np.isin(taken.step.keys, keys)].tolist():
                 behind[key].update(taken.entries)
         query_words, doc_words = self.model.query_vectoriser.words_, self.model.doc_vectoriser.words_
@@ -67,6 +67,13 @@ class Version:
                 rows[order].tolist(), self.overlay.indices[order].tolist(), self.overlay.data[order], strict=True
             )
         ]
+
+
+def _digest(matrix: sparse.csr_array) -> str:
+    digest = hashlib.sha256(f"{matrix.shape}".encode())
+    for array, dtype in ((matrix.indptr, np.int64), (matrix.indices, np.int32), (matrix.data, np.float32)):
+        digest.update(np.ascontiguousarray(array, dtype).tobytes())
+    return digest.hexdigest()[:32]
 
 
 def replay(index: BaseIndex, entries: Iterable[Entry], bounds: Bounds | None = None) -> Version:
@@ -99,7 +106,7 @@ def _version(state: Replay, base: BaseIndex, number: int) -> Version:
         weights = state.model.weights + Weights([Sparse(weights=matrix)])
         index = base.with_model(replace(state.model, weights=weights))
     inactive = frozenset(number for number, active in state.active.items() if not active)
-    return Version(number, index, matrix, tuple(state.taken), inactive)
+    return Version(number, index, matrix, tuple(state.steps), inactive)
 
 
 class Learner:
@@ -117,6 +124,7 @@ class Learner:
         listed = list(entries)
         self._state.apply(listed)
         self.current = _version(self._state, index, listed[-1].number if listed else 0)
+        self.query_row = self._state.query_row
         self.failure: str | None = None
         self._todo: deque[Entry] = deque()
         self._waiting: list[tuple[int, Future[Version]]] = []
@@ -174,7 +182,7 @@ class Learner:
     def _answer(self) -> None:
         with self._changed:
             done = [future for number, future in self._waiting if number <= self.current.number]
-            self._waiting = [each for each in self._waiting if each[0] > self.current.number]
+            self._waiting = [(number, future) for number, future in self._waiting if number > self.current.number]
         for future in done:
             if future.set_running_or_notify_cancel():
                 future.set_result(self.current)

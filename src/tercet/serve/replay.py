@@ -1,39 +1,41 @@
 """The replay: the overlay as a function of the base and of the active entries of the journal.
 
 Active votes on the same two documents for the same query are added up, and each such question whose votes do not
-cancel is one step, taken in the order of last votes. An entry that comes later mostly adds a step at the end. One that
-changes an earlier question, or takes an entry back, goes back to the first step it changes and takes the later ones
-again, so the result has the bits of a replay from nothing.
+cancel is one step of the online learner, taken in the order of last votes. An entry that comes later mostly adds a step
+at the end. One that changes an earlier question, or takes an entry back, goes back to the first step it changes and
+takes the later ones again, so the result has the bits of a replay from nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from scipy import sparse
 
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
+from tercet.learn.online import Contrast, OnlineLearner, Step
 from tercet.search import BaseIndex
+from tercet.serve.allowances import Allowances
 from tercet.serve.bounds import Bounds
-from tercet.serve.entries import Entry, Withdrawn
-from tercet.serve.overlay import Contrast, Overlay, Step
-from tercet.serve.votes import Place, Question, votes_of
-from tercet.weights.unit import unit_of
-
-_Key = tuple[bytes, str, str]
+from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
+from tercet.serve.votes import ONE_CLICK, Position, Question, QuestionKey, Vote, votes_of
 
 _CONTRASTS_KEPT = 2048
+_ROWS_KEPT = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
-    """A step in its place, and the entries behind it."""
+class TakenStep:
+    """A step at its position, what those who asked for it had spent before, and the entries behind it."""
 
-    place: Place
-    question: _Key
+    position: Position
+    question: QuestionKey
     step: Step
+    spent_before: tuple[tuple[str, float], ...]
     entries: tuple[int, ...]
 
 
@@ -43,102 +45,112 @@ class Replay:
     def __init__(self, index: BaseIndex, bounds: Bounds) -> None:
         self.model = text_model(index)
         self.bounds = bounds
-        self.overlay = Overlay(self.model.weights.shape, bounds, unit_of(self.model.weights))
+        self.overlay = OnlineLearner(self.model.weights, bounds)
+        self.allowances = Allowances(bounds.client * self.overlay.unit)
         self.active: dict[int, bool] = {}
-        self.taken: list[Taken] = []
+        self.steps: list[TakenStep] = []
+        self.query_row = lru_cache(_ROWS_KEPT)(self._query_row)  # asked for by whoever checks, prepares and applies
         self._index = index
-        self._questions: dict[_Key, Question] = {}
-        self._contrasts: dict[_Key, Contrast | None] = {}
-        self._asked_by: dict[int, list[tuple[_Key, Place]]] = {}
+        self._questions: dict[QuestionKey, Question] = {}
+        self._contrasts: dict[QuestionKey, Contrast | None] = {}
+        self._cast_by: dict[int, list[tuple[QuestionKey, Position]]] = {}
+
+    def _query_row(self, text: str) -> sparse.csr_array:
+        return sparse.csr_array(self.model.queries([text]))
 
     def prepare(self, entries: Iterable[Entry]) -> None:
         """Look up the documents that entries speak of. Nothing changes, so this can be tried again where it fails."""
         for entry in entries:
-            for vote in () if isinstance(entry, Withdrawn) else votes_of(entry, self.bounds):
-                first, second = sorted((vote.better, vote.worse))
-                key = (self._query_key(vote.query), first, second)
-                self._contrast(key, Question(key[0], vote.query, first, second))
+            for question, _ in self._asked(entry):
+                self._contrast(question)
 
     def apply(self, entries: Iterable[Entry]) -> None:
         """Take in entries, in the order of their numbers."""
-        places_before: dict[_Key, Place | None] = {}
+        before: dict[QuestionKey, Position | None] = {}
         for entry in entries:
             self.active[entry.number] = True
             if isinstance(entry, Withdrawn):
                 for number in entry.entries:
-                    self._withdraw(number, places_before)
+                    self._withdraw(number, before)
             else:
-                self._cast(entry, places_before)
-        self._advance(places_before)
+                self._cast(entry, before)
+        self._advance(before)
 
-    def _cast(self, entry: Entry, places_before: dict[_Key, Place | None]) -> None:
-        asked = self._asked_by.setdefault(entry.number, [])
-        for at, vote in enumerate(votes_of(entry, self.bounds)):
-            first, second = sorted((vote.better, vote.worse))
-            key = (self._query_key(vote.query), first, second)
-            question = self._questions.setdefault(key, Question(key[0], vote.query, first, second))
-            places_before.setdefault(key, question.place if question.votes else None)
-            place = (entry.number, at)
-            question.votes[place] = (entry.client, vote.parts if vote.better == first else -vote.parts)
-            asked.append((key, place))
+    def _asked(self, entry: Entry) -> Iterator[tuple[Question, Vote]]:
+        """The votes of an entry, each with its question, a new one where nobody asked it before."""
+        if isinstance(entry, (Preferred, Clicked)):
+            query = _query_key(self.query_row(entry.query), entry.query)
+            for vote in votes_of(entry, self.bounds):
+                key = QuestionKey(query, *sorted((vote.better, vote.worse)))
+                yield self._questions.get(key) or Question(key, entry.query), vote
 
-    def _withdraw(self, number: int, places_before: dict[_Key, Place | None]) -> None:
+    def _cast(self, entry: Entry, before: dict[QuestionKey, Position | None]) -> None:
+        cast = self._cast_by.setdefault(entry.number, [])
+        for i, (question, vote) in enumerate(self._asked(entry)):
+            key, position = question.key, Position(entry.number, i)
+            self._questions[key] = question
+            before.setdefault(key, question.position if question.votes else None)
+            question.votes[position] = (entry.client, vote.parts if vote.better == key.first else -vote.parts)
+            cast.append((key, position))
+
+    def _withdraw(self, number: int, before: dict[QuestionKey, Position | None]) -> None:
         if not self.active.get(number):
             return  # withdrawn before
         self.active[number] = False
-        for key, place in self._asked_by.pop(number, ()):
+        for key, position in self._cast_by.pop(number, ()):
             question = self._questions[key]
-            places_before.setdefault(key, question.place)
-            del question.votes[place]
+            before.setdefault(key, question.position)
+            del question.votes[position]
 
-    def _advance(self, places_before: dict[_Key, Place | None]) -> None:
-        """Go back to the first place that changed, and take the steps from there."""
-        places = [place for place in places_before.values() if place is not None]
-        places += [self._questions[key].place for key in places_before if self._questions[key].votes]
-        if not places:
-            self._forget(places_before)
-            return
-        changed = set(places_before)
-        while self.taken and self.taken[-1].place >= min(places):
-            last = self.taken.pop()
+    def _advance(self, before: dict[QuestionKey, Position | None]) -> None:
+        """Go back to the first position that changed, and take the steps from there."""
+        positions = [position for position in before.values() if position is not None]
+        positions += [self._questions[key].position for key in before if self._questions[key].votes]
+        changed = set(before)
+        while positions and self.steps and self.steps[-1].position >= min(positions):
+            last = self.steps.pop()
             self.overlay.go_back(last.step)
+            self.allowances.refund(last.spent_before)
             changed.add(last.question)
-        todo = [self._questions[key] for key in changed if self._questions[key].votes]
-        for question in sorted(todo, key=lambda each: each.place):
-            clients = question.by_client()
-            key = (question.query_key, question.first, question.second)
-            contrast = self._contrast(key, question)
-            if contrast is not None and sum(clients.values()) != 0:
-                step = self.overlay.advance(contrast, clients)
-                self.taken.append(Taken(question.place, key, step, question.entries))
-        self._forget(places_before)
-
-    def _forget(self, keys: Iterable[_Key]) -> None:
-        for key in keys:
+        questions = [self._questions[key] for key in changed if self._questions[key].votes]
+        for question in sorted(questions, key=lambda question: question.position):
+            self._take_step(question)
+        for key in before:
             if not self._questions[key].votes:
                 del self._questions[key]
                 self._contrasts.pop(key, None)
 
-    def _contrast(self, key: _Key, question: Question) -> Contrast | None:
+    def _take_step(self, question: Question) -> None:
+        """One step for what all clients say together; those who asked for it pay for it."""
+        clients = question.by_client(int(self.bounds.preference * ONE_CLICK))
+        net = sum(clients.values())
+        contrast = self._contrast(question)
+        if contrast is None or net == 0:
+            return
+        step = self.overlay.propose(contrast, net / ONE_CLICK)
+        asking = {client: abs(parts) for client, parts in clients.items() if (parts > 0) == (net > 0) and parts}
+        share, spent_before = self.allowances.charge(step.size, asking) if step.keys.size else (0.0, ())
+        self.overlay.take(step, share)
+        self.steps.append(TakenStep(question.position, question.key, step, spent_before, question.entries))
+
+    def _contrast(self, question: Question) -> Contrast | None:
         """None where the index has lost a document, or the model knows no word of the query: then there is no step."""
+        key = question.key
         if key not in self._contrasts:
             if len(self._contrasts) >= _CONTRASTS_KEPT:
                 del self._contrasts[next(iter(self._contrasts))]  # worked out again should it be needed
-            known = question.first in self._index and question.second in self._index
-            q = self.model.queries([question.query])
-            self._contrasts[key] = None
-            if known and q.nnz:
-                first, second = (self._index.row(doc_id) for doc_id in (question.first, question.second))
-                weights, unit = self.model.weights, self.overlay.unit
-                self._contrasts[key] = Contrast.of(q, first, second, weights, self.bounds, unit)
+            q, contrast = self.query_row(question.query), None
+            if q.nnz and key.first in self._index and key.second in self._index:
+                contrast = self.overlay.contrast(q, self._index.row(key.first), self._index.row(key.second))
+            self._contrasts[key] = contrast
         return self._contrasts[key]
 
-    def _query_key(self, text: str) -> bytes:
-        """What makes two queries the same: their rows. Queries without a known word are told apart by their texts."""
-        row = self.model.queries([text])
-        if not row.nnz:
-            return b"?" + text.encode("utf-8", "surrogatepass")
-        return row.indices.astype(np.int32).tobytes() + row.data.astype(np.float32).tobytes()
+
+def _query_key(row: sparse.csr_array, text: str) -> bytes:
+    """What makes two queries the same: their rows. Queries without a known word are told apart by their texts."""
+    if not row.nnz:
+        return b"?" + text.encode("utf-8", "surrogatepass")
+    return row.indices.astype(np.int32).tobytes() + row.data.astype(np.float32).tobytes()
 
 
 def text_model(index: BaseIndex) -> TextModel:

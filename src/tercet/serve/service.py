@@ -196,7 +196,7 @@ class Service:
     def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:
         self.check_query(query)
         self.check_documents(doc_ids)
-        if not self.version.model.queries([query]).nnz:
+        if not self.learner.query_row(query).nnz:
             detail = "the model knows no word of the query, so there is nothing to learn"
             raise HttpProblem(422, detail, "unknown-words")
 

@@ -2,91 +2,78 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from tercet.data.clicks import click_preferences
 from tercet.serve.bounds import Bounds
 from tercet.serve.entries import Clicked, Entry, Preferred
 
-ONE_VOTE = 1 << 20  # votes are whole numbers, so that contradictory ones cancel to exactly 0
+ONE_CLICK = 1 << 20  # votes are whole numbers of parts, so that contradictory ones cancel to exactly 0
 
-Place = tuple[int, int]  # the number of an entry, and which of its preferences
+
+class Position(NamedTuple):
+    """Where a vote stands: the number of its entry, and which of the entry's votes it is."""
+
+    number: int
+    vote: int
+
+
+class QuestionKey(NamedTuple):
+    """Two documents for a query, ``first`` < ``second``; queries with the same row are the same."""
+
+    query: bytes
+    first: str
+    second: str
 
 
 @dataclass(frozen=True)
 class Vote:
-    """A preference for ``better`` over ``worse`` of so many parts of a vote."""
+    """A preference for ``better`` over ``worse`` of so many parts of a click."""
 
-    query: str
     better: str
     worse: str
     parts: int
 
 
 def votes_of(entry: Entry, bounds: Bounds) -> Iterator[Vote]:
-    """The votes an entry casts.
-
-    A preference is one whole vote. In a list with clicks, each clicked document is preferred over each one above it
-    that was not clicked. People look from the top down, and the chance that they looked at rank r is taken as
-    1 / log2(1 + r); a document that was passed over counts for that much, times `Bounds.click`. If all votes of a list
-    came to more than one, they are scaled down to one.
+    """The votes an entry casts: a preference counts as `Bounds.preference` clicks, a list as its clicks say.
 
     Examples
     --------
     >>> clicks = Clicked(1, "", "", "eyes", ("a", "b", "c"), ("c",))
-    >>> [(vote.better, vote.worse, round(vote.parts / ONE_VOTE, 2)) for vote in votes_of(clicks, Bounds())]
-    [('c', 'a', 0.5), ('c', 'b', 0.32)]
+    >>> [(vote.better, vote.worse, round(vote.parts / ONE_CLICK, 2)) for vote in votes_of(clicks, Bounds())]
+    [('c', 'a', 0.61), ('c', 'b', 0.39)]
     """
     if isinstance(entry, Preferred):
-        yield Vote(entry.query, entry.better, entry.worse, ONE_VOTE)
+        yield Vote(entry.better, entry.worse, int(bounds.preference * ONE_CLICK))
     elif isinstance(entry, Clicked):
-        yield from _votes_of_clicks(entry.query, entry.shown, entry.clicked, bounds)
-
-
-def _votes_of_clicks(query: str, shown: Sequence[str], clicked: Iterable[str], bounds: Bounds) -> Iterator[Vote]:
-    chosen = set(clicked)
-    found: list[tuple[float, str, str]] = []
-    for place, better in enumerate(shown):
-        if better in chosen:
-            found += [
-                (bounds.click / math.log2(2 + above), better, worse)
-                for above, worse in enumerate(shown[:place])
-                if worse not in chosen
-            ]
-    found.sort(key=lambda each: -each[0])  # stable, so equal ones stay in the order of the list
-    found = found[: bounds.click_pairs]
-    total = max(1.0, math.fsum(each[0] for each in found))
-    for weight, better, worse in found:
-        yield Vote(query, better, worse, int(weight / total * ONE_VOTE))
+        for better, worse, weight in click_preferences(entry.shown, entry.clicked):
+            yield Vote(better, worse, int(weight * ONE_CLICK))
 
 
 @dataclass
 class Question:
-    """Two documents for a query, ``first`` < ``second``, and the active votes on them by their places.
+    """The active votes on two documents for a query, by their positions: (client, parts), above 0 for the first."""
 
-    A vote is (client, parts), parts above 0 for ``first``.
-    """
-
-    query_key: bytes
+    key: QuestionKey
     query: str
-    first: str
-    second: str
-    votes: dict[Place, tuple[str, int]] = field(default_factory=dict)
+    votes: dict[Position, tuple[str, int]] = field(default_factory=dict)
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         """Where it stands among others: where its last vote does."""
         return max(self.votes)
 
-    def by_client(self) -> dict[str, int]:
-        """What each client says, however often: at most one vote for or against."""
+    def by_client(self, most: int) -> dict[str, int]:
+        """What each client says, however often: at most so many parts for or against."""
         sums: dict[str, int] = {}
-        for place in sorted(self.votes):
-            client, parts = self.votes[place]
+        for position in sorted(self.votes):
+            client, parts = self.votes[position]
             sums[client] = sums.get(client, 0) + parts
-        return {client: max(-ONE_VOTE, min(ONE_VOTE, parts)) for client, parts in sums.items()}
+        return {client: max(-most, min(most, parts)) for client, parts in sums.items()}
 
     @property
     def entries(self) -> tuple[int, ...]:
-        return tuple(sorted({number for number, _ in self.votes}))
+        return tuple(sorted({position.number for position in self.votes}))

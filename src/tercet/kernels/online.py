@@ -1,0 +1,172 @@
+"""Single preferences, one passive-aggressive step each (PA-I of Crammer et al. 2006), on a W in one hash table.
+
+A step for a query q, a better document b and a worse one w changes W along ``X = q (b - w)'``, the shortest way to put
+b ahead of w. With ``gap = target - margin``, the step adds ``min(gap, reach * target)`` to the margin, and nothing
+where the gap is not above 0. A step may be confined to its largest pairs and to a Euclidean length.
+
+A table is ``(keys int64, levels float64)``, both (n_slots,), a power of two: open addressing with linear probing. A key
+is ``i * n_doc_terms + j``, FREE where there is none. Levels hold owed shrinkage as ``sparse_rows`` has it: with ``cum``
+the shrinkage handed out so far, a weight w is kept as ``sign(w) (|w| + cum)``. Sums are taken in their order, so that a
+preference gives the same bits alone and in any portion of many.
+"""
+
+import numpy as np
+
+from tercet.kernels.compiler import IN_ORDER, kernel
+from tercet.kernels.rows import difference
+
+FREE = np.int64(-1)
+CUM, PENDING, L1, EVERY = 0, 1, 2, 3  # of ``shrinkage``
+PAIRS, LENGTH, LARGEST = 0, 1, 2  # of ``bounds``, each 0 where there is none
+
+
+def in_order(function):
+    return kernel(function, IN_ORDER)
+
+
+@in_order
+def slot_of(keys, key):
+    """The slot that has a key, or the free one where it would be."""
+    last = keys.size - 1
+    slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & last
+    while keys[slot] != key and keys[slot] != FREE:
+        slot = (slot + 1) & last
+    return slot
+
+
+@in_order
+def weight_at(table, key, cum):
+    keys, levels = table
+    slot = slot_of(keys, key)
+    if keys[slot] == FREE:
+        return 0.0
+    level = levels[slot]
+    return max(level - cum, 0.0) + min(level + cum, 0.0)
+
+
+@in_order
+def put_weight(table, key, weight, cum):
+    """Set a weight; returns 1 where the key is new. There must be a free slot."""
+    keys, levels = table
+    slot = slot_of(keys, key)
+    new = keys[slot] == FREE
+    keys[slot] = key
+    levels[slot] = weight + np.copysign(cum, weight)
+    return np.int64(new)
+
+
+@in_order
+def fill_table(table, keys, levels):
+    """Put distinct keys with their levels into an empty table."""
+    for k in range(keys.size):
+        slot = slot_of(table[0], keys[k])
+        table[0][slot], table[1][slot] = keys[k], levels[k]
+
+
+@in_order
+def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum):
+    """``q' W x`` for the sparse x (cols, vals, n)."""
+    total = 0.0
+    for a in range(q_terms.size):
+        expanded = 0.0
+        for j in range(n):
+            expanded += weight_at(table, np.int64(q_terms[a]) * n_doc_terms + cols[j], cum) * vals[j]
+        total += q_values[a] * expanded
+    return total
+
+
+@in_order
+def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, bounds, step_keys, step_change):
+    """The step for a gap above 0: writes the pairs it changes, by rising key, and by how much; returns their number."""
+    m = q_terms.size * n
+    move = min(gap, reach * target)
+    if m == 0 or not move > 0:
+        return 0
+    for a in range(q_terms.size):
+        for j in range(n):
+            step_keys[a * n + j] = np.int64(q_terms[a]) * n_doc_terms + cols[j]
+            step_change[a * n + j] = np.float64(q_values[a]) * vals[j]
+    if 0 < bounds[PAIRS] < m:
+        largest = np.argsort(-np.abs(step_change[:m]), kind="mergesort")[: int(bounds[PAIRS])]  # ties by lower key
+        largest.sort()
+        for k in range(largest.size):
+            step_keys[k], step_change[k] = step_keys[largest[k]], step_change[largest[k]]
+        m = largest.size
+    squared = 0.0
+    for k in range(m):
+        squared += step_change[k] * step_change[k]
+    if not squared > 0:
+        return 0
+    scale = move / squared
+    if bounds[LENGTH] > 0:
+        scale = min(scale, bounds[LENGTH] / np.sqrt(squared))
+    for k in range(m):
+        step_change[k] *= scale
+    return m
+
+
+@in_order
+def add_step(table, keys, change, share, largest, cum, before):
+    """Add a share of a step, weights kept within ``largest``; writes what was there; returns how many pairs are new."""
+    n_new = 0
+    for k in range(keys.size):
+        before[k] = weight_at(table, keys[k], cum)
+        weight = before[k] + share * change[k]
+        if largest > 0:
+            weight = max(-largest, min(largest, weight))
+        n_new += put_weight(table, keys[k], weight, cum)
+    return n_new
+
+
+@in_order
+def put_back(table, keys, before, cum):
+    """Set weights to what they were before a step; returns how many pairs are new."""
+    n_new = 0
+    for k in range(keys.size):
+        n_new += put_weight(table, keys[k], before[k], cum)
+    return n_new
+
+
+@in_order
+def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_step, bounds, scratch, tally):
+    """Steps over preferences until all are done or the table is half full; returns steps done and slots used.
+
+    ``chunk`` is (query, better, worse int32, base, target, reach, length float64), one of each per preference: the
+    margin of weights that stay, and what a step hands out as shrinkage. ``shrinkage`` is (cum, pending, l1, T): lengths
+    of steps since the last shrinkage are pending, and every T steps ``l1`` times their sum is handed out. ``scratch``
+    is (cols int32, vals float32, keys int64, change float64, before float64), with room for two documents, and for all
+    pairs with a query. ``tally`` gets the violations and the sum of their gaps.
+    """
+    query, better, worse, base, target, reach, length = chunk
+    cols, vals, step_keys, step_change, before = scratch
+    q_indptr, q_indices, q_data = Q
+    for s in range(query.size):
+        lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
+        n = difference(D, better[s], worse[s], cols, vals)
+        if 2 * (n_used + (hi - lo) * n) > table[0].size:
+            return s, n_used
+        q_terms, q_values, cum = q_indices[lo:hi], q_data[lo:hi], shrinkage[CUM]
+        gap = target[s] - base[s] - margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum)
+        if not gap <= 0 and length[s] > 0:
+            tally[0] += 1
+            tally[1] += gap
+            m = propose(
+                n_doc_terms,
+                q_terms,
+                q_values,
+                cols,
+                vals,
+                n,
+                gap,
+                target[s],
+                reach[s],
+                bounds,
+                step_keys,
+                step_change,
+            )
+            n_used += add_step(table, step_keys[:m], step_change[:m], 1.0, bounds[LARGEST], cum, before)
+        shrinkage[PENDING] += length[s]
+        if (first_step + s + 1) % int(shrinkage[EVERY]) == 0:
+            shrinkage[CUM] += shrinkage[L1] * shrinkage[PENDING]
+            shrinkage[PENDING] = 0.0
+    return query.size, n_used

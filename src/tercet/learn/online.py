@@ -1,0 +1,349 @@
+"""The one learner of single preferences: what they add to weights of any kind, which themselves stay as they are.
+
+A step for a query q, a better document b and a worse one w changes W along ``X = q (b - w)'``, as every learner here
+does. It is passive-aggressive (PA-I): with s the scores by the weights that stay, and m the margin of b over w now,
+
+    target = max(margin max(|s(b)|, |s(w)|), least_margin unit |q| max(|b|, |w|))
+    step   = min(target - m, rate weight target) X / |X|²        and none where m reaches the target
+
+so that all lengths are relative and one setting suits models of every scale. `tercet learn` and the service both learn
+by it; the service bounds its steps, and may take them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet._validate import is_number
+from tercet.data.preferences import Preferences
+from tercet.errors import DamagedBundleError, DivergedError, InputError, MemoryLimitError
+from tercet.kernels.compiler import announce_compilation
+from tercet.kernels.online import FREE, add_step, fill_table, margin_of, online_advance, propose, put_back
+from tercet.learn.matrices import check_matrix, kernel_rows
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Shape
+from tercet.weights import Sparse, Weights
+from tercet.weights.unit import unit_of
+
+SHRINK_EVERY = 100  # steps
+CHUNK = 4096  # preferences that are planned at once
+LEAST_SLOTS = 1024
+SLOT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class OnlineRule:
+    """How far preferences move the weights.
+
+    Attributes
+    ----------
+    rate : by how much one preference of weight 1 may change its margin, as a share of its target
+    margin : by how much the better document is to be ahead, as a share of the larger score of the two
+    least_margin : the same where both scores are near 0, as a share of what a document of the same words would get
+    l1 : by how much each step shrinks every weight it has learned, as a share of the step's length. Weights that no
+        preference asks for any more return to zero after some ``rate / l1`` steps
+    pairs : pairs of words that one preference may change, those that count most for it; 0 for all
+    step : largest change by one preference, as a Euclidean length, in units of the base's usual weight of a word on
+        itself; 0 for any
+    weight : largest learned weight of a pair, in these units; 0 for any
+    """
+
+    rate: float = 0.2
+    margin: float = 0.05
+    least_margin: float = 0.01
+    l1: float = 2e-7
+    pairs: int = 0
+    step: float = 0.0
+    weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not is_number(value, 0):
+                raise InputError(f"{name} must be a finite number from 0; got {value!r}")
+        if not (self.rate and (self.margin or self.least_margin)):
+            raise InputError("rate and one of the margins must be above 0, or nothing is learned")
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """What a step needs to know of a query and two documents, the same for whichever of them is better.
+
+    ``margin`` is by how much the base puts the first ahead, ``target`` by how much the better one is to be.
+    """
+
+    query_terms: NDArray[np.int32]
+    query_values: NDArray[np.float32]
+    doc_terms: NDArray[np.int32]
+    differences: NDArray[np.float32]  # first minus second
+    margin: float
+    target: float
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step along pairs of words: by how much it changes each, and once it was taken, what they were before."""
+
+    keys: NDArray[np.int64]  # query term times the number of document terms, plus document term
+    change: NDArray[np.float64]
+    before: NDArray[np.float64]
+
+    @property
+    def size(self) -> float:
+        """Sizes of its changes, added up."""
+        return float(np.abs(self.change).sum())
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of some preferences: how many there were, how many asked for a change, and by how much in all."""
+
+    n_preferences: int
+    n_violations: int
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineState:
+    """What was learned, as a checkpoint keeps it: levels of pairs by rising key, and the shrinkage they owe."""
+
+    shape: tuple[int, int]
+    n_steps: int
+    cum: float
+    pending: float
+    keys: Annotated[NDArray[np.int64], Shape("n_pairs")]
+    levels: Annotated[NDArray[np.float64], Shape("n_pairs")]
+
+    def __post_init__(self) -> None:
+        inside = self.keys.size == 0 or (self.keys[0] >= 0 and self.keys[-1] < self.shape[0] * self.shape[1])
+        if not inside or (np.diff(self.keys) <= 0).any():
+            raise InputError("keys of learned pairs do not rise, or are beyond the shape of the weights")
+
+
+class OnlineLearner:
+    """Weights of any kind, and the sparse part that preferences add to them.
+
+    Parameters
+    ----------
+    base : what is learned on from; it never changes
+    rule : how far steps go
+    max_memory : bytes that the learned part may take while learning
+
+    Notes
+    -----
+    A step costs the pairs of a query's words with those of two documents, and two scores of the base. Preferences may
+    come in any portions: the bits are the same. `learn` takes many; `contrast`, `propose`, `take` and `go_back` are for
+    those who look at each step and may undo it, which gives the very bits that were there.
+
+    Examples
+    --------
+    >>> from tercet.weights import Identity
+    >>> X = sparse.csr_array(np.eye(3, dtype=np.float32))
+    >>> learner = OnlineLearner(Weights([Identity(n_terms=3)]), OnlineRule(rate=1.0, margin=0.5, l1=0.0))
+    >>> learner.learn(X, Preferences([0], [1], [0]), X)
+    Learned(n_preferences=1, n_violations=1, loss=1.5)
+    >>> print(learner.weights.sparse.toarray().round(2))
+    [[-0.25  0.25  0.  ]
+     [ 0.    0.    0.  ]
+     [ 0.    0.    0.  ]]
+    """
+
+    def __init__(self, base: Weights, rule: OnlineRule | None = None, *, max_memory: int = 2**30) -> None:
+        self.base = base
+        self.rule = OnlineRule() if rule is None else rule
+        self.unit = unit_of(base)
+        self.n_steps = 0
+        self._max_memory = max_memory
+        self._shrinkage = np.array([0.0, 0.0, self.rule.l1, SHRINK_EVERY])
+        self._bounds = np.array([self.rule.pairs, self.rule.step * self.unit, self.rule.weight * self.unit])
+        self._table, self._n_used = _empty_table(LEAST_SLOTS), 0
+
+    # -- what was learned ---------------------------------------------------------------------------------------
+
+    @property
+    def _cum(self) -> float:
+        return float(self._shrinkage[0])
+
+    def _live(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Keys of the pairs that have a weight, rising, and their levels."""
+        keys, levels = self._table
+        live = (keys != FREE) & (np.abs(levels) > self._cum)
+        order = np.argsort(keys[live])
+        return keys[live][order], levels[live][order]
+
+    @property
+    def n_weights(self) -> int:
+        """Pairs of words that have a learned weight now."""
+        keys, levels = self._table
+        return int(np.count_nonzero((keys != FREE) & (np.abs(levels) > self._cum)))
+
+    def matrix(self) -> sparse.csr_array:
+        """The learned weights as a part holds them: CSR float32."""
+        keys, levels = self._live()
+        rows, columns = np.divmod(keys, self.base.shape[1])
+        indptr = np.searchsorted(rows, np.arange(self.base.shape[0] + 1))
+        data = (levels - np.copysign(self._cum, levels)).astype(np.float32)
+        return sparse.csr_array((data, columns.astype(np.int32), indptr), shape=self.base.shape)
+
+    @property
+    def weights(self) -> Weights:
+        """The base's parts and, last, the learned one."""
+        return Weights([*self.base.parts, Sparse(weights=self.matrix())])
+
+    # -- many preferences ---------------------------------------------------------------------------------------
+
+    def learn(self, Q: Any, prefs: Preferences, D: Any) -> Learned:
+        """One step for each preference, in their order; those of texts without words are passed over."""
+        queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
+        prefs.check_rows(queries.shape[0], docs.shape[0])
+        tally = np.zeros(2)
+        for start in range(0, len(prefs), CHUNK):
+            self._advance(queries, prefs[start : start + CHUNK], docs, tally)
+        if not np.isfinite(tally).all():
+            raise DivergedError(f"the loss is no longer finite after {self.n_steps} steps; a smaller rate is needed")
+        return Learned(len(prefs), int(tally[0]), float(tally[1]))
+
+    def compile(self, say: Callable[[str], None]) -> None:
+        """Get ready, and say so where that takes a while; learning does it by itself otherwise."""
+        Q, D = (sparse.csr_array((1, width), dtype=np.float32) for width in self.base.shape)
+        with announce_compilation((online_advance,), say):
+            self._advance(Q, Preferences([], [], []), D, np.zeros(2))
+
+    def _advance(
+        self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]
+    ) -> None:
+        chunk = (prefs.query, prefs.better, prefs.worse, *self._plan(Q, prefs, D))
+        queries, docs = kernel_rows(Q), kernel_rows(D)
+        n_words = 2 * int(np.diff(docs[0]).max(initial=0))
+        n_pairs = n_words * int(np.diff(queries[0]).max(initial=0))
+        scratch = (np.empty(n_words, np.int32), np.empty(n_words, np.float32), *_step_room(n_pairs))
+        done = 0
+        while done < len(prefs) or not len(prefs):
+            part = tuple(column[done:] for column in chunk)
+            steps, self._n_used = online_advance(
+                self._table,
+                self._n_used,
+                queries,
+                docs,
+                self.base.shape[1],
+                part,
+                self._shrinkage,
+                self.n_steps,
+                self._bounds,
+                scratch,
+                tally,
+            )
+            if not len(prefs):
+                return
+            done += steps
+            self.n_steps += steps
+            if done < len(prefs):
+                self._make_room(n_pairs)
+
+    def _plan(
+        self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """For each preference the base's margin, the one to reach, how much of that a step may add, and its length."""
+        q, better, worse = Q[prefs.query], D[prefs.better], D[prefs.worse]
+        first, second = self.base.score_rows(q, better), self.base.score_rows(q, worse)
+        q_length, difference = _lengths(q), _lengths(better - worse)
+        longer = np.maximum(_lengths(better), _lengths(worse))
+        target = np.maximum(
+            self.rule.margin * np.maximum(np.abs(first), np.abs(second)),
+            self.rule.least_margin * self.unit * q_length * longer,
+        )
+        if prefs.margin is not None:
+            target *= prefs.margin
+        size = q_length * difference
+        length = np.divide(target, size, out=np.zeros_like(target), where=size > 0)  # 0: nothing to learn from
+        reach = np.full(len(prefs), self.rule.rate)
+        if prefs.weight is not None:
+            reach *= prefs.weight
+        return first - second, target, reach, length
+
+    def _make_room(self, n_pairs: int) -> None:
+        """A table with room for so many pairs more, without those that have no weight any more."""
+        keys, levels = self._live()
+        n_slots = max(LEAST_SLOTS, 1 << int(4 * (keys.size + n_pairs)).bit_length())
+        if n_slots * SLOT_BYTES > self._max_memory:
+            raise MemoryLimitError(
+                f"{keys.size:,} learned weights and {n_pairs:,} pairs of a preference need {n_slots * SLOT_BYTES:,} "
+                f"bytes; {self._max_memory:,} are allowed"
+            )
+        self._table, self._n_used = _empty_table(n_slots), keys.size
+        fill_table(self._table, keys, levels)
+
+    # -- one preference at a time -------------------------------------------------------------------------------
+
+    def contrast(self, q: sparse.csr_array, first: sparse.csr_array, second: sparse.csr_array) -> Contrast:
+        """What steps need to know of a query and two documents, from one-row matrices."""
+        both = sparse.csr_array(sparse.vstack([first, second], format="csr"))
+        margin, target, _, _ = self._plan(sparse.csr_array(q), Preferences([0], [0], [1]), both)
+        difference = sparse.csr_array(first - second)
+        difference.sort_indices()
+        difference.eliminate_zeros()
+        _, query_terms, query_values = kernel_rows(q)
+        _, doc_terms, differences = kernel_rows(difference)
+        return Contrast(query_terms, query_values, doc_terms, differences, float(margin[0]), float(target[0]))
+
+    def propose(self, contrast: Contrast, weight: float) -> Step:
+        """The step for a preference of that weight, above 0 for the first document; nothing changes yet."""
+        sign = np.float32(1 if weight > 0 else -1)
+        n = contrast.doc_terms.size
+        differences = sign * contrast.differences
+        words = (contrast.query_terms, contrast.query_values, contrast.doc_terms, differences, n)
+        margin = margin_of(self._table, self.base.shape[1], *words, self._cum)
+        gap = contrast.target - (float(sign) * contrast.margin + margin)
+        keys, change, before = _step_room(contrast.query_terms.size * n)
+        reach = self.rule.rate * abs(weight)
+        m = propose(self.base.shape[1], *words, gap, contrast.target, reach, self._bounds, keys, change)
+        return Step(keys[:m].copy(), change[:m].copy(), before[:m].copy())
+
+    def take(self, step: Step, share: float = 1.0) -> None:
+        """Take a share of a step; what was there is noted in it."""
+        if 2 * (self._n_used + step.keys.size) > self._table[0].size:
+            self._make_room(step.keys.size)
+        self._n_used += add_step(self._table, step.keys, step.change, share, self._bounds[2], self._cum, step.before)
+
+    def go_back(self, step: Step) -> None:
+        """Undo the last step that was taken."""
+        if 2 * (self._n_used + step.keys.size) > self._table[0].size:
+            self._make_room(step.keys.size)
+        self._n_used += put_back(self._table, step.keys, step.before, self._cum)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a checkpoint must keep besides the base."""
+        cum, pending = self._shrinkage[:2].tolist()
+        return encode(OnlineState(self.base.shape, self.n_steps, cum, pending, *self._live()))
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Be where ``to_state`` was."""
+        state = decode(OnlineState, meta, arrays, where="what was learned online")
+        if state.shape != self.base.shape:
+            raise DamagedBundleError(f"what was learned on has shape {state.shape}, its base {self.base.shape}")
+        self._shrinkage[:2] = state.cum, state.pending
+        self.n_steps = state.n_steps
+        n_slots = max(LEAST_SLOTS, 1 << int(4 * state.keys.size).bit_length())
+        self._table, self._n_used = _empty_table(n_slots), state.keys.size
+        fill_table(self._table, state.keys, state.levels)
+
+
+def _empty_table(n_slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    return np.full(n_slots, FREE), np.zeros(n_slots)
+
+
+def _step_room(n_pairs: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Room for the keys of a step, its changes, and what was there before."""
+    return np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs)
+
+
+def _lengths(rows: sparse.csr_array) -> NDArray[np.float64]:
+    squared = rows.astype(np.float64).multiply(rows.astype(np.float64))
+    return np.sqrt(np.asarray(squared.sum(axis=1)).ravel())

@@ -1,0 +1,165 @@
+"""The online learner: a sparse part that single preferences add to weights of any kind, and steps that are undone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import oracles
+from support.click_data import sparse_bits
+from support.indexes import KINDS, N_TERMS, random_weights
+from support.random_data import random_preferences, random_texts
+from tercet import Preferences
+from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.learn.online import OnlineLearner, OnlineRule
+from tercet.weights import Identity, Weights
+
+N = N_TERMS
+RULES = [
+    OnlineRule(),
+    OnlineRule(rate=0.7, margin=0.4, l1=1e-3),
+    OnlineRule(rate=50.0, margin=0.2, l1=0.0),
+    OnlineRule(rate=0.7, margin=0.4, l1=0.0, pairs=7, step=0.1, weight=0.15),
+]
+
+
+def base_of(kind: str, seed: int = 0) -> Weights:
+    return random_weights(np.random.default_rng(seed), [kind, "identity"] if kind == "sparse" else [kind])
+
+
+def texts(seed: int = 1) -> tuple[sparse.csr_array, sparse.csr_array, Preferences]:
+    rng = np.random.default_rng(seed)
+    Q, D, prefs = random_texts(rng, 9, N), random_texts(rng, 14, N), random_preferences(rng, 250, 9, 14)
+    return Q, D, Preferences(prefs.query, prefs.better, prefs.worse, rng.uniform(0.1, 2, 250).astype(np.float32))
+
+
+def expected_of(base: Weights, Q, prefs: Preferences, D, rule: OnlineRule, unit: float) -> np.ndarray:
+    q, d, scores = Q.toarray().astype(float), D.toarray().astype(float), base.score(Q, D)
+    rows = list(zip(prefs.query, prefs.better, prefs.worse, prefs.weight, strict=True))
+    return oracles.online_steps(
+        [(q[i], d[b], d[w], weight) for i, b, w, weight in rows],
+        [(scores[i, b], scores[i, w]) for i, b, w, _ in rows],
+        rule,
+        unit,
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("rule", RULES, ids=["default", "l1", "all the way", "bounded"])
+def test_the_learned_part_is_what_plain_steps_give(name, rule):
+    base = base_of(name)
+    Q, D, prefs = texts()
+    learner = OnlineLearner(base, rule)
+    result = learner.learn(Q, prefs, D)
+    learned = learner.weights.parts[-1].weights.toarray()
+    expected = expected_of(base, Q, prefs, D, rule, learner.unit)
+    assert np.allclose(learned, expected, atol=1e-4 * np.abs(expected).max())
+    assert result.n_preferences == learner.n_steps == 250
+    assert 0 < result.n_violations <= 250
+    assert learner.weights.parts[:-1] == base.parts
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("rule", RULES[2:], ids=["all the way", "bounded"])
+def test_one_step_at_a_time_is_the_same_and_goes_back_to_the_bit(name, rule):
+    base = base_of(name)
+    Q, D, prefs = texts()
+    many, single = OnlineLearner(base, rule), OnlineLearner(base, rule)
+    many.learn(Q, prefs[:60], D)
+    before, steps = [], []
+    for i, better, worse, weight in zip(prefs.query, prefs.better, prefs.worse, prefs.weight[:60], strict=False):
+        before.append(sparse_bits(single.weights))
+        first, second = sorted((better, worse))
+        contrast = single.contrast(Q[[i]], D[[first]], D[[second]])
+        steps.append(single.propose(contrast, float(weight) if better == first else -float(weight)))
+        single.take(steps[-1])
+    assert np.allclose(single.matrix().toarray(), many.matrix().toarray(), rtol=1e-5, atol=1e-7)
+    for bits, step in zip(reversed(before), reversed(steps), strict=True):
+        single.go_back(step)
+        assert sparse_bits(single.weights) == bits
+    assert single.n_weights == 0
+
+
+@given(
+    name=st.sampled_from(KINDS),
+    cuts=st.lists(st.integers(0, 250), max_size=6),
+    saved=st.integers(0, 250),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=40, deadline=None)
+def test_portions_and_restarts_give_the_same_bits(name, cuts, saved, seed):
+    base = base_of(name, seed)
+    Q, D, prefs = texts(seed)
+    rule = OnlineRule(rate=0.5, margin=0.3, l1=1e-4)
+    whole = OnlineLearner(base, rule)
+    whole.learn(Q, prefs, D)
+    parted = OnlineLearner(base, rule)
+    for first, last in pairwise(sorted({0, saved, 250, *cuts})):
+        part = prefs[first:last]
+        queries, rows = np.unique(part.query, return_inverse=True)
+        parted.learn(Q[queries], Preferences(rows, part.better, part.worse, part.weight), D)
+        if last == saved:
+            state = parted.to_state()
+            parted = OnlineLearner(base, rule)
+            parted.restore(*state)
+    assert sparse_bits(parted.weights) == sparse_bits(whole.weights)
+    assert parted.n_steps == 250
+
+
+def test_steps_have_no_scale_of_their_own():
+    Q, D, prefs = texts()
+    for name in KINDS:
+        base = base_of(name)
+        plain, scaled = (OnlineLearner(weights, OnlineRule(rate=0.5)) for weights in (base, base * 8.0))
+        plain.learn(Q, prefs, D)
+        scaled.learn(Q, prefs, D * np.float32(4.0))
+        one, other = (learner.weights.parts[-1].weights.toarray() for learner in (plain, scaled))
+        if name not in ("scaled", "mapped-lowrank"):  # which scale documents to unit length
+            assert np.allclose(8 * one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+
+
+def test_preferences_that_hold_change_nothing_and_old_weights_fade():
+    X = sparse.csr_array(np.eye(3, dtype=np.float32))
+    learner = OnlineLearner(Weights([Identity(n_terms=3)]), OnlineRule(l1=1e-3, rate=0.5))
+    assert learner.learn(X, Preferences([0], [0], [1]), X).n_violations == 0
+    assert learner.n_weights == 0
+    learner.learn(X, Preferences([2], [1], [0]), X)
+    assert learner.n_weights == 2
+    learner.learn(X, Preferences([0] * 3000, [0] * 3000, [1] * 3000), X)
+    assert learner.n_weights == 0
+
+
+def test_texts_without_words_and_weights_of_preferences():
+    X = sparse.csr_array(np.array([[1, 0], [0, 1], [0, 0]], np.float32))
+    learner = OnlineLearner(Weights([Identity(n_terms=2)]), OnlineRule(l1=0.0, rate=0.1))
+    assert learner.learn(X, Preferences([2, 2], [0, 1], [1, 0]), X).n_violations == 0
+    assert learner.learn(X, Preferences([], [], []), X).n_preferences == 0
+    assert learner.n_weights == 0
+    learner.learn(X, Preferences([0], [1], [0], weight=[2.0]), X)
+    other = OnlineLearner(Weights([Identity(n_terms=2)]), OnlineRule(l1=0.0, rate=0.2))
+    other.learn(X, Preferences([0], [1], [0]), X)
+    assert sparse_bits(learner.weights) == sparse_bits(other.weights)
+
+
+def test_what_cannot_be_learned_on_is_refused():
+    base = base_of("identity")
+    for wrong in ({"rate": -1.0}, {"l1": np.nan}, {"rate": 0.0}, {"margin": 0.0, "least_margin": 0.0}, {"step": True}):
+        with pytest.raises(InputError, match=r"rate|l1|step"):
+            OnlineRule(**wrong)
+    other = OnlineLearner(Weights([Identity(n_terms=3)])).to_state()
+    with pytest.raises(DamagedBundleError, match="has shape"):
+        OnlineLearner(base).restore(*other)
+    Q, D, prefs = texts()
+    with pytest.raises(MemoryLimitError, match="bytes; 20,000 are allowed"):
+        OnlineLearner(base, max_memory=20_000).learn(Q, prefs, D)
+    learner = OnlineLearner(base)
+    learner.learn(Q, prefs, D)
+    meta, arrays = learner.to_state()
+    for keys in (arrays["keys"][::-1].copy(), arrays["keys"] + N * N):
+        with pytest.raises(DamagedBundleError, match="do not rise"):
+            OnlineLearner(base).restore(meta, arrays | {"keys": keys})
