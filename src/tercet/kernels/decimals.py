@@ -1,8 +1,11 @@
-"""Decimal text to the nearest float64, where integers of 64 bits can settle which one that is.
+"""Decimal text to the nearest float64, exactly: Clinger's fast path, then Eisel–Lemire.
 
-Short decimals are settled by one multiplication or division of two exact float64. For longer ones the power of five
-is kept to 128 bits, rounded down, so that the true product lies within two units of the last of 128 bits; when no
-tie between two float64 lies there, rounding is settled too.
+- **Clinger (1990).** A mantissa of at most 2⁵³ and a power of ten of at most 10²² are exact float64, so one
+  multiplication or division of the two rounds once, to the nearest.
+- **Eisel–Lemire (2021).** For longer ones the power of five is kept to 128 bits, rounded down, so that the true product
+  lies within two units of the last of 128 bits; when no tie between two float64 lies there, rounding is settled.
+
+What neither settles is left to the caller, who has Python's ``float``.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ def multiply(a, b):
 
 @kernel
 def nearest_float(mantissa, power):
-    """The float64 nearest to mantissa · 10**power, or -1 where that is not settled here; mantissa is above 0."""
+    """The float64 nearest to mantissa · 10**power, or -1 where neither algorithm settles it; mantissa is above 0."""
     if mantissa <= LARGEST_EXACT_MANTISSA and abs(power) <= LARGEST_EXACT_POWER:
         exact = np.float64(mantissa)
         return exact * POWERS_OF_TEN[power] if power >= 0 else exact / POWERS_OF_TEN[-power]
@@ -98,57 +101,57 @@ def nearest_float(mantissa, power):
 
 
 @kernel
-def scan_number(text, at):
+def scan_number(text, position):
     """Read ``[+-]digits[.digits][e[+-]digits]``: (end, negative, mantissa, power of ten, whether that is all of it).
 
     The end is -1 when there is no such number. Digits beyond what an int64 holds are left out, which the last
     item tells.
     """
-    negative = text[at] == _MINUS
-    if negative or text[at] == _PLUS:
-        at += 1
+    negative = text[position] == _MINUS
+    if negative or text[position] == _PLUS:
+        position += 1
     mantissa = 0
     power = 0
     n_significant = 0
     whole = True
-    start = at
-    while is_digit(text[at]):
+    start = position
+    while is_digit(text[position]):
         if n_significant < _MOST_DIGITS:
-            mantissa = mantissa * 10 + (np.int64(text[at]) - _ZERO)
+            mantissa = mantissa * 10 + (np.int64(text[position]) - _ZERO)
             if mantissa > 0:
                 n_significant += 1
         else:
             power += 1
             whole = False
-        at += 1
-    n_digits = at - start
-    if text[at] == _POINT:
-        at += 1
-        start = at
-        while is_digit(text[at]):
+        position += 1
+    n_digits = position - start
+    if text[position] == _POINT:
+        position += 1
+        start = position
+        while is_digit(text[position]):
             if n_significant < _MOST_DIGITS:
-                mantissa = mantissa * 10 + (np.int64(text[at]) - _ZERO)
+                mantissa = mantissa * 10 + (np.int64(text[position]) - _ZERO)
                 power -= 1
                 if mantissa > 0:
                     n_significant += 1
             else:
                 whole = False
-            at += 1
-        n_digits += at - start
+            position += 1
+        n_digits += position - start
     if n_digits == 0:
         return -1, negative, mantissa, power, whole
-    if text[at] == _SMALL_E or text[at] == _LARGE_E:
-        at += 1
-        downwards = text[at] == _MINUS
-        if downwards or text[at] == _PLUS:
-            at += 1
-        start = at
+    if text[position] == _SMALL_E or text[position] == _LARGE_E:
+        position += 1
+        downwards = text[position] == _MINUS
+        if downwards or text[position] == _PLUS:
+            position += 1
+        start = position
         exponent = 0
-        while is_digit(text[at]):
+        while is_digit(text[position]):
             if exponent < _FARTHEST_EXPONENT:
-                exponent = exponent * 10 + (np.int64(text[at]) - _ZERO)
-            at += 1
-        if at == start:
+                exponent = exponent * 10 + (np.int64(text[position]) - _ZERO)
+            position += 1
+        if position == start:
             return -1, negative, mantissa, power, whole
         power += -exponent if downwards else exponent
-    return at, negative, mantissa, power, whole
+    return position, negative, mantissa, power, whole

@@ -1,9 +1,54 @@
 """FTRL-proximal over batches of pairs that never cross a query (Cheng et al. 2018, equation 6 and theorem 3.1)."""
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.kernels.compiler import kernel
 from tercet.kernels.pairs import HINGE, LISTNET, listnet_slopes, pair_slopes
+
+
+class Features(NamedTuple):
+    """Rows of features, dense (n_rows, d) or CSR; the other of the two is empty."""
+
+    dense: NDArray[Any]
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+    is_dense: bool
+
+
+class Losses(NamedTuple):
+    """Which loss is met: that of ``kernels/pairs.py``, the margin, and how pairs are taken together."""
+
+    loss: int
+    margin: float
+    batch_size: int  # pairs in a batch, 0 for all of a query
+    per_pair: bool  # whether to divide by the query's pairs
+
+
+class Rules(NamedTuple):
+    """How a weight follows from what was summed up."""
+
+    l1: float
+    rate: float
+    rho: float
+    per_feature: bool
+
+
+class Sums(NamedTuple):
+    """What FTRL has summed up, each (d,): z, squared slopes, and the weights that follow from them.
+
+    ``slopes`` gains every derivative and may be empty.
+    """
+
+    z: NDArray[Any]
+    G: NDArray[Any]
+    w: NDArray[Any]
+    slopes: NDArray[Any]
 
 
 @kernel
@@ -15,7 +60,7 @@ def ftrl_weight(z, inverse_rate, l1):
 
 
 @kernel
-def ftrl_step(feature, slope, t, rules, z, G, w, slopes):
+def ftrl_step(feature, slope, t, rules, sums):
     """Take in the derivative of batch t (from 1) by one weight; without one, no weight ever changes.
 
     With per-feature rates 1/eta_t = sqrt(rho + G_t) / rate, which only grows with slopes of its own, so a feature
@@ -23,6 +68,7 @@ def ftrl_step(feature, slope, t, rules, z, G, w, slopes):
     ``-z = w/eta + sign(w) l1`` with it while w stands still: z is brought to the present when a slope comes.
     """
     l1, rate, rho, per_feature = rules
+    z, G, w, slopes = sums
     if slopes.size:
         slopes[feature] += slope
     before = G[feature]
@@ -115,19 +161,15 @@ def score_docs(X, rows, docs, w, scores):
 
 
 @kernel
-def ftrl_pass(X, sequence, queries, losses, rules, state, step):
+def ftrl_pass(X, sequence, queries, losses, rules, sums, step):
     """One pass over the queries ``sequence`` (n,), one step a batch; returns steps done, loss met and largest |z|.
 
-    X = (dense (n_rows, d), indptr, indices, data, is_dense): one of the two matrices is empty
-    queries = (rows, starts, grades, labels, n_grades, n_pairs), the last two per query
-    losses = (loss, margin, pairs in a batch or 0 for a whole query, whether to divide by the query's pairs)
-    rules = (l1, rate, rho, per_feature); state = (z, G, w, sums), each (d,), changed in place; ``sums`` gains every
-    derivative and may be empty; step counts those before
+    X is `Features`, ``queries`` are `QueryDocs`; ``sums`` are changed in place, and ``step`` counts those before.
     """
     dense, indptr, indices, data, is_dense = X
     rows, starts, grades, labels, n_grades, n_pairs = queries
     loss, margin, batch_size, per_pair = losses
-    z, G, w, sums = state
+    z, w = sums.z, sums.w
     d = w.size
     longest = 0
     for q in sequence:
@@ -166,7 +208,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, state, step):
                             gradient[f] += slope * dense[row, f]
                 for f in range(d):
                     if gradient[f] != 0.0:
-                        ftrl_step(f, gradient[f], step, rules, z, G, w, sums)
+                        ftrl_step(f, gradient[f], step, rules, sums)
                         largest = max(largest, abs(z[f]))
                     gradient[f] = 0.0
             else:
@@ -184,7 +226,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, state, step):
                 for m in range(n_met):
                     f = features[m]
                     if gradient[f] != 0.0:
-                        ftrl_step(f, gradient[f], step, rules, z, G, w, sums)
+                        ftrl_step(f, gradient[f], step, rules, sums)
                         largest = max(largest, abs(z[f]))
                     gradient[f] = 0.0
                     met[f] = False

@@ -5,7 +5,12 @@ that is positive. All pairs of n documents are looked at in O(n log n): in the o
 violate with a given one form a growing prefix, and trees over the grades hold their number and the sum of their scores.
 """
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.kernels.compiler import kernel
 from tercet.kernels.ndcg import ndcg_pair_slopes
@@ -17,6 +22,17 @@ LISTNET = 3  # cross entropy of the top-one probabilities
 BY_PRESENT_ORDER = 4  # that of the scores
 BY_BEST_ORDER = 8  # that of the grades
 SMALL_TREE = 9  # up to 8 grades
+
+
+class QueryDocs(NamedTuple):
+    """The documents of all queries, those of query q in ``starts[q] … starts[q + 1]``."""
+
+    rows: NDArray[Any]  # int64 (n,), row numbers
+    starts: NDArray[Any]  # int64 (n_queries + 1,)
+    grades: NDArray[Any]  # int32 (n,), 0, 1, … by rising label
+    labels: NDArray[Any]  # float64 (n,), as given
+    n_grades: NDArray[Any]  # int64 (n_queries,)
+    n_pairs: NDArray[Any]  # int64 (n_queries,)
 
 
 @kernel
@@ -192,10 +208,11 @@ def listnet_slopes(scores, labels, slopes):
 def all_slopes(scores, queries, margin, loss, per_pair, slopes):
     """The loss of all queries, summed, and its derivative by each score.
 
-    scores, slopes (n_rows,) in the order of ``queries`` = (rows, starts, grades, labels, n_grades, n_pairs); with
+    scores, slopes (n_rows,) in the order of ``queries`` (`QueryDocs`); with
     ``per_pair`` the loss of a query is divided by its number of pairs.
     """
-    _, starts, grades, labels, n_grades, n_pairs = queries
+    starts, grades, labels = queries.starts, queries.grades, queries.labels
+    n_grades, n_pairs = queries.n_grades, queries.n_pairs
     total = 0.0
     for q in range(starts.size - 1):
         part = slice(starts[q], starts[q + 1])
@@ -213,7 +230,7 @@ def all_slopes(scores, queries, margin, loss, per_pair, slopes):
 @kernel
 def all_curvature(scores, direction, queries, margin, per_pair):
     """The second derivative of the summed squared hinge of all queries along a change of the scores."""
-    _, starts, grades, _, n_grades, n_pairs = queries
+    starts, grades, n_grades, n_pairs = queries.starts, queries.grades, queries.n_grades, queries.n_pairs
     total = 0.0
     for q in range(starts.size - 1):
         part = slice(starts[q], starts[q + 1])

@@ -1,18 +1,18 @@
 """Exact search of one segment of an index: postings first, the rows of the documents that may win last.
 
 A segment holds at most 65,536 documents, so a posting names its document in two bytes and the sums of all documents
-stay in the second-level cache. The arrays, by the names used here:
-
-postings  (starts uint32 (n_terms + 1), docs uint16, values float32)  the documents of each term
-bounds    float32 (n_terms, 2)                                       largest and smallest value of each term, or 0
-rows      (starts uint32 (n_docs + 1), terms int32, values float32)  the terms of each document, ascending
-words     float64 (n_parts, n_terms)                                 the expanded query, a part of W in a row
+stay in the second-level cache. ``words`` float64 (n_parts, n_terms) is the expanded query, a part of W in a row.
 
 Postings are added up in whatever order prunes best, so those sums only decide who is looked at. What is returned comes
 from `score_row`, which adds by ascending term and part after part, as scoring without an index does.
 """
 
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet.kernels.compiler import kernel, kernel_in_order
 from tercet.kernels.prefetch import prefetch
@@ -22,11 +22,46 @@ _BUCKETS = 1024
 _FIRST_CHECK = 0.5  # of the postings are left
 _NEXT_CHECK = 0.5  # of those that were left at the last one
 _SAMPLE = 2048
-_AHEAD, _ASKED_FOR = 6, 128  # terms ahead whose first postings are asked for, and how many of them
+_AHEAD, _PREFETCHED = 6, 128  # terms ahead whose first postings are prefetched, and how many of them
 _TOGETHER = 32  # sums that are compared side by side
 _COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
 _COST_OF_A_ROW = 200.0
 _SMALLEST_UNIT, _LARGEST_UNIT = 1e-200, 1e200  # beyond these, products of doubles overflow or lose digits
+
+
+class SegmentArrays(NamedTuple):
+    """One segment of an index as it is searched."""
+
+    postings: Any  # CsrRows: starts uint32 (n_terms + 1), docs uint16, values float32: the documents of each term
+    bounds: NDArray[Any]  # float32 (n_terms, 2), largest and smallest value of each term, or 0
+    rows: Any  # CsrRows: starts uint32 (n_docs + 1), terms int32, values float32: of each document, ascending
+    limits: tuple[int, float]  # most words of a row, largest length of a row
+
+
+class SearchScratch(NamedTuple):
+    """Room for a search; the middle four are one longer than the words of a query."""
+
+    sums: NDArray[Any]  # float32 (n_docs,), all zero before and after
+    order: NDArray[Any]  # int32
+    ratio: NDArray[Any]  # float32
+    rest: NDArray[Any]  # float64
+    left: NDArray[Any]  # int64
+    sample_score: NDArray[Any]  # (k,)
+    sample_row: NDArray[Any]  # int32 (k,)
+
+
+class Heap(NamedTuple):
+    """The best documents so far, the worst of them at the root."""
+
+    score: NDArray[Any]  # (k,)
+    row: NDArray[Any]  # int32 (k,)
+
+
+class Candidates(NamedTuple):
+    """Documents of a segment that may be among the best."""
+
+    rows: NDArray[Any]  # int32 (n_docs,)
+    scores: NDArray[Any]  # (n_docs,)
 
 
 @kernel
@@ -168,17 +203,17 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
 
 
 @kernel
-def _reached(sums, step, rows, words, base, has_base, sample_score, sample_row):
-    """A score that as many documents reach as the sample arrays are long; -inf where too few are known to count."""
+def _reached(sums, step, rows, words, base, has_base, sample):
+    """A score that as many documents reach as the sample is long; -inf where too few are known to count."""
     size = 0
     for d in range(0, sums.size, step):
         if sums[d] > -np.inf and (has_base or sums[d] != 0.0):
-            size = offer(sample_score, sample_row, size, sums[d], d)
-    if size < sample_score.size:
+            size = offer(sample.score, sample.row, size, sums[d], d)
+    if size < sample.score.size:
         return -np.inf
     lowest = np.inf
     for j in range(size):
-        d = sample_row[j]
+        d = sample.row[j]
         score, matched = score_row(d, rows, words)
         if has_base:
             score += base[d]
@@ -189,38 +224,22 @@ def _reached(sums, step, rows, words, base, has_base, sample_score, sample_row):
 
 
 @kernel
-def search_segment(
-    postings,
-    bounds,
-    rows,
-    limits,
-    words,
-    union,
-    base,
-    dead,
-    slack,
-    first_row,
-    scratch,
-    heap_score,
-    heap_row,
-    size,
-    found,
-):
-    """Offer the documents of a segment to a heap of the best; returns its new size and how many were ``found``.
+def search_segment(segment, words, union, base, dead, slack, first_row, scratch, heap, size, candidates):
+    """Offer the documents of a segment to a heap of the best; returns its new size and how many candidates there were.
 
-    limits   (most words of a row, largest length of a row)
     base     float32 (n_docs,)  scores to start from, from low-rank factors, -inf where no candidate; else empty
     dead     uint16             documents that are no more
     slack    how far off ``base`` may be
-    scratch  (sums float32 (n_docs,), all zero before and after, order int32, ratio float32, rest float64, left int64,
-             sample_score (k,), sample_row (k,)); the middle four are one longer than ``union``
-    found    (rows int32 (n_docs,), scores (n_docs,)): scratch; with a base, all that may be among the best
 
-    Without a base only documents with one of the words count.
+    ``candidates`` are scratch; with a base, they are all that may be among the best. Without a base only documents
+    with one of the words count.
     """
+    postings, bounds, rows, limits = segment
     starts, docs, values = postings
     sums, order, ratio, rest, left, sample_score, sample_row = scratch
-    found_row, found_score = found
+    heap_score, heap_row = heap
+    sample = Heap(sample_score, sample_row)
+    found_row, found_score = candidates
     has_base = base.size > 0
     n_docs, k = sums.size, heap_score.size
     n, unit, gross = _plan(postings, bounds, words, union, limits[1], order, ratio, rest, left)
@@ -234,7 +253,7 @@ def search_segment(
     for i in range(dead.size):
         sums[dead[i]] = -np.inf
     if not (unit > _SMALLEST_UNIT and gross < _LARGEST_UNIT and unit < _LARGEST_UNIT):
-        return _offer_all(rows, words, base, sums, first_row, heap_score, heap_row, size, found)
+        return _offer_all(rows, words, base, sums, first_row, heap, size, candidates)
     if has_base:
         for d in range(n_docs):
             sums[d] += base[d] / unit
@@ -256,7 +275,7 @@ def search_segment(
             next_check = np.int64(_NEXT_CHECK * left[i])
             hopeless = not has_base and rest[i] * per_unit > 2.0 * _highest(sums, step)  # far too much is to come
             if not hopeless:
-                reached = _reached(sums, step, rows, words, base, has_base, sample_score, sample_row)
+                reached = _reached(sums, step, rows, words, base, has_base, sample)
                 threshold = max(threshold, reached)
                 need = (threshold - rest[i] - wrong) * per_unit
                 hopeless = not has_base and need <= 0.0  # documents without a word so far are candidates, too
@@ -270,9 +289,9 @@ def search_segment(
         if i + _AHEAD < n:
             ahead = order[i + _AHEAD]
             a, stop = np.int64(starts[ahead]), np.int64(starts[ahead + 1])
-            for line in range(a, min(stop, a + _ASKED_FOR), 32):
+            for line in range(a, min(stop, a + _PREFETCHED), 32):
                 prefetch(docs_line, 0, line)
-            for line in range(a, min(stop, a + _ASKED_FOR), 16):
+            for line in range(a, min(stop, a + _PREFETCHED), 16):
                 prefetch(values_line, 0, line)
         term = order[i]
         weight = 0.0
@@ -285,11 +304,9 @@ def search_segment(
     if done == n:
         few = not has_base and 8 * left[0] < n_docs
         if few:
-            n_near = _near_touched(
-                postings, union, sums, threshold * per_unit, wrong * per_unit, sample_score, sample_row, found
-            )
+            n_near = _near_touched(postings, union, sums, threshold * per_unit, wrong * per_unit, sample, candidates)
         else:
-            n_near = _near(sums, has_base, threshold * per_unit, wrong * per_unit, sample_score, sample_row, found)
+            n_near = _near(sums, has_base, threshold * per_unit, wrong * per_unit, sample, candidates)
         for i in range(n_near):
             d = found_row[i]
             score, _ = score_row(d, rows, words)
@@ -338,9 +355,8 @@ def search_segment(
 
 
 @kernel
-def _offer_all(rows, words, base, sums, first_row, heap_score, heap_row, size, found):
+def _offer_all(rows, words, base, sums, first_row, heap, size, candidates):
     """Offer every document whose sum is not -inf, for queries whose sums would leave the range of their numbers."""
-    found_row, found_score = found
     n = 0
     for d in range(sums.size):
         if sums[d] == -np.inf:
@@ -350,9 +366,9 @@ def _offer_all(rows, words, base, sums, first_row, heap_score, heap_row, size, f
             score += base[d]
         elif not matched:
             continue
-        found_row[n], found_score[n] = d, score
+        candidates.rows[n], candidates.scores[n] = d, score
         n += 1
-        size = offer(heap_score, heap_row, size, score, first_row + d)
+        size = offer(heap.score, heap.row, size, score, first_row + d)
     sums[:] = 0.0
     return size, n
 
@@ -377,12 +393,11 @@ def _some_reach(sums, first, limit):
 
 
 @kernel
-def _near(sums, has_base, threshold, wrong, best_score, best_row, found):
+def _near(sums, has_base, threshold, wrong, best, candidates):
     """List the documents whose sums are among the best, or so close below that rounding may have put them there.
 
     Sums of exactly zero are left out unless there is a base; ``best`` is scratch for as many as are wanted.
     """
-    found_row, found_score = found
     size, n = 0, 0
     for first in range(0, sums.size, _TOGETHER):
         if not _some_reach(sums, first, threshold - wrong):
@@ -391,19 +406,18 @@ def _near(sums, has_base, threshold, wrong, best_score, best_row, found):
             total = sums[d]
             if total < threshold - wrong or total == -np.inf or (total == 0.0 and not has_base):
                 continue
-            found_row[n], found_score[n] = d, total
+            candidates.rows[n], candidates.scores[n] = d, total
             n += 1
-            size = offer(best_score, best_row, size, total, d)
-            if size == best_score.size and best_score[0] > threshold:
-                threshold = best_score[0]
-    return _kept(found_row, found_score, n, threshold - wrong)
+            size = offer(best.score, best.row, size, total, d)
+            if size == best.score.size and best.score[0] > threshold:
+                threshold = best.score[0]
+    return _kept(candidates, n, threshold - wrong)
 
 
 @kernel
-def _near_touched(postings, union, sums, threshold, wrong, best_score, best_row, found):
+def _near_touched(postings, union, sums, threshold, wrong, best, candidates):
     """Like `_near` where few documents have a word: only those are looked at, and their sums made zero again."""
     starts, docs, _ = postings
-    found_row, found_score = found
     size, n = 0, 0
     for i in range(union.size):
         for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
@@ -412,37 +426,35 @@ def _near_touched(postings, union, sums, threshold, wrong, best_score, best_row,
             if total == -np.inf or total < threshold - wrong:
                 continue
             sums[d] = -np.inf  # listed once
-            found_row[n], found_score[n] = d, total
+            candidates.rows[n], candidates.scores[n] = d, total
             n += 1
-            size = offer(best_score, best_row, size, total, d)
-            if size == best_score.size and best_score[0] > threshold:
-                threshold = best_score[0]
+            size = offer(best.score, best.row, size, total, d)
+            if size == best.score.size and best.score[0] > threshold:
+                threshold = best.score[0]
     for i in range(union.size):
         for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
             sums[docs[a]] = 0.0
-    return _kept(found_row, found_score, n, threshold - wrong)
+    return _kept(candidates, n, threshold - wrong)
 
 
 @kernel
-def _kept(found_row, found_score, n, least):
-    """Leave out those below a score that was found out later; returns how many are left."""
+def _kept(candidates, n, least):
+    """Leave out those below a score that was known only later; returns how many are left."""
     kept = 0
     for i in range(n):
-        if found_score[i] >= least:
-            found_row[kept], found_score[kept] = found_row[i], found_score[i]
+        if candidates.scores[i] >= least:
+            candidates.rows[kept], candidates.scores[kept] = candidates.rows[i], candidates.scores[i]
             kept += 1
     return kept
 
 
 @kernel
-def search_segment_for_all(
-    postings, bounds, rows, limits, words, query, union, dead, first_row, scratch, heap_score, heap_row, sizes, found
-):
+def search_segment_for_all(segment, words, query, union, dead, first_row, scratch, heaps, sizes, candidates):
     """`search_segment` without a base for many queries, each with a heap of its own.
 
-    query     (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
-    heap_score, heap_row (n_queries, k), sizes (n_queries,)  changed in place
-    union     scratch as long as the longest query
+    query   (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
+    heaps   a `Heap` of arrays (n_queries, k); with sizes (n_queries,) changed in place
+    union   scratch as long as the longest query
     """
     starts, stops, terms, weights = query
     no_base = np.empty(0, dtype=np.float32)
@@ -450,11 +462,10 @@ def search_segment_for_all(
         n = lay_out(starts[i], stops[i], terms, weights, words, union)
         if n == 0:
             continue
-        own = union[:n]
+        own, heap = union[:n], Heap(heaps.score[i], heaps.row[i])
         sizes[i], _ = search_segment(
-            postings, bounds, rows, limits, words, own, no_base, dead, 0.0, first_row, scratch,
-            heap_score[i], heap_row[i], sizes[i], found,
-        )  # fmt: skip
+            segment, words, own, no_base, dead, 0.0, first_row, scratch, heap, sizes[i], candidates
+        )
         wipe(words, own)
 
 
@@ -473,8 +484,8 @@ def fill_postings(row_starts, row_terms, row_values, starts, docs, values, bound
     for d in range(row_starts.size - 1):
         for a in range(np.int64(row_starts[d]), np.int64(row_starts[d + 1])):
             term, value = row_terms[a], row_values[a]
-            at = place[term]
-            place[term] = at + 1
-            docs[at], values[at] = d, value
+            posting = place[term]
+            place[term] = posting + 1
+            docs[posting], values[posting] = d, value
             bounds[term, 0] = max(bounds[term, 0], value)
             bounds[term, 1] = min(bounds[term, 1], value)

@@ -107,11 +107,6 @@ class MarginsLeft(Preferences):
         left.flags.writeable = False
         object.__setattr__(self, "margin", left)
 
-    def __getitem__(self, at: slice | NDArray[Any]) -> MarginsLeft:
-        assert self.margin is not None
-        weight = None if self.weight is None else self.weight[at]
-        return MarginsLeft(self.query[at], self.better[at], self.worse[at], weight, self.margin[at])
-
 
 class BesideSource(Source):
     """The preferences of a source, each with the margin that is left to reach beside an identity that stays as it is.

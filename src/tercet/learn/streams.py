@@ -181,8 +181,8 @@ class StreamSource(Source):
                     raise stretch.error(
                         path,
                         at,
-                        f"the {what} {ids[at]!r} has no row; give the rows of all ids, or leave such preferences out: "
-                        "skip_unknown=True, on the command line --skip-unknown",
+                        f"the {what} {ids[at]!r} has no row; give the rows of all ids, or leave such preferences out "
+                        "(skip_unknown)",
                     )
                 known &= found >= 0
             columns.append(found)

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.ftrl import ftrl_pass
-from tercet.learn.linear.base import KernelFeatures
-from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, Losses, Rules
+from tercet.kernels.ftrl import Features, Losses, Rules, Sums, ftrl_pass
+from tercet.kernels.pairs import QueryDocs
+from tercet.kernels.rows import CsrRows
+from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState
 from tercet.scale.changes import DenseChange, Piece, agreement, as_compiled
 from tercet.scale.mixing import RoundLength, words_of
 from tercet.scale.rounds import Diary, RoundFacts, Schedule, WorkerPool
@@ -40,7 +41,7 @@ SLOPES, SQUARES = 0, 2  # of (slopes, change of z, squares, growth of 1/eta), th
 class FeatureShare:
     """Queries of one worker, and the state of the features that their rows have; None for all."""
 
-    queries: tuple[NDArray[Any], ...]
+    queries: QueryDocs
     losses: Losses
     rules: Rules
     step: int
@@ -53,12 +54,12 @@ class FeatureShare:
         z, G, w = (self._spread_out(array) for array in self.state)
         sums = np.zeros(self.n_features)
         n_steps, loss, largest = ftrl_pass(
-            tuple(_as_sent(part) for part in X),
-            np.arange(len(self.queries[1]) - 1),
-            tuple(map(as_compiled, self.queries)),
+            Features(*map(_as_sent, X)),
+            np.arange(len(self.queries.starts) - 1),
+            QueryDocs(*map(as_compiled, self.queries)),
             self.losses,
-            self.rules.values(),
-            (z, G, w, sums),
+            self.rules,
+            Sums(z, G, w, sums),
             self.step,
         )
         own = np.arange(self.n_features) if self.features is None else self.features
@@ -106,7 +107,7 @@ def pass_in_rounds(work: FTRLPass, pool: WorkerPool, schedule: Schedule, diary: 
     return loss, largest
 
 
-def _broadcast(X: KernelFeatures, pool: WorkerPool, diary: Diary) -> None:
+def _broadcast(X: Features, pool: WorkerPool, diary: Diary) -> None:
     digest = hashlib.blake2b()
     for array in X[:4]:
         digest.update(repr((array.shape, array.dtype)).encode())
@@ -123,12 +124,15 @@ def _share(work: FTRLPass, some: NDArray[np.int64], n_blocks: int) -> FeatureSha
     starts = np.concatenate([[0], np.cumsum(lengths)])
     docs = np.repeat(queries.starts[some] - starts[:-1], lengths) + np.arange(starts[-1])
     rows = queries.rows[docs]
-    arrays = rows, starts, queries.grades[docs], queries.labels[docs], queries.n_grades[some], queries.n_pairs[some]
+    own = QueryDocs(
+        rows, starts, queries.grades[docs], queries.labels[docs], queries.n_grades[some], queries.n_pairs[some]
+    )
     features, sums = None, (state.z, state.G, state.w)
-    if not work.X[4]:
-        met = np.flatnonzero(words_of(work.X[1:4], rows, state.z.size)).astype(np.int32)
+    if not work.X.is_dense:
+        csr = CsrRows(work.X.indptr, work.X.indices, work.X.data)
+        met = np.flatnonzero(words_of(csr, rows, state.z.size)).astype(np.int32)
         features, sums = met, (state.z[met], state.G[met], state.w[met])
-    return FeatureShare(arrays, work.losses, state.rules, state.step, features, sums, state.z.size, n_blocks)
+    return FeatureShare(own, work.losses, state.rules, state.step, features, sums, state.z.size, n_blocks)
 
 
 def _mix(state: FTRLState, changes: list[DenseChange], n_steps: int) -> None:

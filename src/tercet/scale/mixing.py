@@ -225,13 +225,12 @@ def mixer_of(state: State) -> Mixer[Any]:
     return MIXERS[type(state)](state)
 
 
-def words_of(texts: tuple[Any, ...], rows: NDArray[np.int32], n_terms: int) -> NDArray[np.bool_]:
+def words_of(texts: CsrRows, rows: NDArray[np.int32], n_terms: int) -> NDArray[np.bool_]:
     """Which words these rows have."""
-    indptr, indices, _ = texts
-    asked = np.zeros(len(indptr) - 1, dtype=np.bool_)
-    asked[rows] = True
+    chosen = np.zeros(len(texts.indptr) - 1, dtype=np.bool_)
+    chosen[rows] = True
     marked = np.zeros(n_terms, dtype=np.bool_)
-    mark_words(indptr, indices, np.flatnonzero(asked), marked)
+    mark_words(texts.indptr, texts.indices, np.flatnonzero(chosen), marked)
     return marked
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.kernels.search import fill_postings
+from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.csr import csr_problem
 from tercet.store.packed import PackedIds, PackedStrings
@@ -42,6 +42,11 @@ class Segment:
     limits: tuple[int, float]
     name: str = ""
     digest: str = ""
+
+    @property
+    def kernel_arrays(self) -> SegmentArrays:
+        """As kernels take them."""
+        return SegmentArrays(self.postings, self.bounds, self.rows, self.limits)
 
     @property
     def n_docs(self) -> int:

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.kernels.search import lay_out, search_segment, search_segment_for_all, wipe
+from tercet.kernels.search import (
+    Candidates,
+    Heap,
+    SearchScratch,
+    lay_out,
+    search_segment,
+    search_segment_for_all,
+    wipe,
+)
 from tercet.kernels.topk import sort_heap
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
@@ -66,7 +74,7 @@ class Workspace:
     def __init__(self, scorer: Scorer) -> None:
         self.words = np.zeros((len(scorer.plain), scorer.n_terms))
         self.sums = np.zeros(MOST_DOCS, dtype=np.float32)
-        self.candidates = (np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
+        self.candidates = Candidates(np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +135,7 @@ class View:
             return [(np.empty(0, dtype=np.int32), np.empty(0))] * len(queries)
         if queries.latent:
             return [self._best_with_latent(queries.one(i), k) for i in range(len(queries))]
-        heap_score, heap_row = np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32)
+        heaps = Heap(np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32))
         sizes = np.zeros(len(queries), dtype=np.int64)
         union, scratch = _scratch(queries.most_terms, k)
         query = (queries.starts, queries.stops, queries.terms, queries.weights)
@@ -135,15 +143,13 @@ class View:
             for number, entry in enumerate(self.entries):
                 segment = entry.segment
                 search_segment_for_all(
-                    *(segment.postings, segment.bounds, segment.rows, segment.limits, workspace.words, query),
-                    *(union, entry.dead),
-                    *(number * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, sizes),
-                    workspace.candidates,
+                    *(segment.kernel_arrays, workspace.words, query, union, entry.dead, number * MOST_DOCS),
+                    *(SearchScratch(workspace.sums[: segment.n_docs], *scratch), heaps, sizes, workspace.candidates),
                 )
         answers = []
         for i, size in enumerate(sizes.tolist()):
-            sort_heap(heap_score[i], heap_row[i], size)
-            answers.append((heap_row[i, :size], heap_score[i, :size]))
+            sort_heap(heaps.score[i], heaps.row[i], size)
+            answers.append((heaps.row[i, :size], heaps.score[i, :size]))
         return answers
 
     def rescore(self, query: ExpandedQueries, rows: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -177,8 +183,7 @@ class View:
         single = latent.astype(np.float32)
         # Each product is of two rounded numbers, and each of n_components additions rounds, in whatever order.
         slack = 1.01 * (latent.size + 4) * (_SINGLE * length * longest + _SMALLEST_SINGLE * (length + longest + 1))
-        heap_score, heap_row = np.empty(k), np.empty(k, dtype=np.int32)
-        size = 0
+        heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
         _, scratch = _scratch(query.most_terms, k)
         rows, scores = [], []
         with self._workspace() as workspace, _laid_out(query, workspace) as union:
@@ -188,18 +193,16 @@ class View:
                 base = entry.factors.values @ single
                 hidden = np.union1d(entry.dead, segment.empty_rows) if segment.empty_rows.size else entry.dead
                 size, n_candidates = search_segment(
-                    *(segment.postings, segment.bounds, segment.rows, segment.limits, workspace.words, union),
-                    *(base, hidden, slack),
-                    *(number * MOST_DOCS, (workspace.sums[: segment.n_docs], *scratch), heap_score, heap_row, size),
-                    workspace.candidates,
+                    *(segment.kernel_arrays, workspace.words, union, base, hidden, slack, number * MOST_DOCS),
+                    *(SearchScratch(workspace.sums[: segment.n_docs], *scratch), heap, size, workspace.candidates),
                 )
-                rows.append(workspace.candidates[0][:n_candidates] + np.int32(number * MOST_DOCS))
-                scores.append(workspace.candidates[1][:n_candidates].copy())
+                rows.append(workspace.candidates.rows[:n_candidates] + np.int32(number * MOST_DOCS))
+                scores.append(workspace.candidates.scores[:n_candidates].copy())
             candidates, near = np.concatenate(rows), np.concatenate(scores)
             if size == k:
                 # To a large score of words a small latent one adds no more than a rounding.
                 slack += 2.0**-50 * (float(np.abs(near).max()) + length * longest)
-                candidates = candidates[near >= heap_score[0] - 2 * slack]
+                candidates = candidates[near >= heap.score[0] - 2 * slack]
             exact = self._exact(query, candidates, workspace.words)
         return _ranked(candidates, exact, k)
 

@@ -11,13 +11,11 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.errors import DivergedError, InputError
+from tercet.kernels.ftrl import Features
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import current_executor
 from tercet.store import take_array
-
-# (dense, indptr, indices, data, is_dense); one of the two matrices is empty
-KernelFeatures = tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int32], NDArray[Any], bool]
 
 _BYTES_AT_ONCE = 2**25
 
@@ -109,12 +107,12 @@ def scores(X: Any, coefs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([X[start : start + at_once] @ coefs for start in range(0, len(X), at_once)])
 
 
-def kernel_features(X: Any) -> KernelFeatures:
+def kernel_features(X: Any) -> Features:
     """Dense or CSR features as the kernels take them, not copied where they are right already."""
     is_dense = not sparse.issparse(X)
     dense = X if is_dense else np.empty((0, 0), dtype=X.dtype)
     indptr, indices, data = (np.empty(0),) * 3 if is_dense else (X.indptr, X.indices, X.data)
-    return (
+    return Features(
         _read_only(dense, X.dtype),
         _read_only(indptr, np.int64),
         _read_only(indices, np.int32),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,10 +10,11 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from tercet.errors import DamagedBundleError, ParameterError
+from tercet.kernels.ftrl import Losses, Rules
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from tercet.learn.linear.base import SparseLinearRanker, kernel_features
-from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, Rules
+from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState
 from tercet.learn.linear.ftrl_stream import RowChunk, StreamFit, StreamProgress
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import Checkpoint, current_executor
@@ -197,7 +197,7 @@ class FTRLRanker(SparseLinearRanker):
         state, features = self._state, kernel_features(X)
         queries = queries.by_gain() if self.weight_pairs else queries
         loss_kind = LOSSES[self.loss] + PAIR_WEIGHTS[self.weight_pairs]
-        losses = (loss_kind, float(self.margin), int(self.batch_size or 0), bool(self.normalise_pairs))
+        losses = Losses(loss_kind, float(self.margin), int(self.batch_size or 0), bool(self.normalise_pairs))
         order, loss, most = np.arange(len(queries)), 0.0, 0.0
         executor = current_executor()
         for _ in range(epochs):
@@ -214,7 +214,7 @@ class FTRLRanker(SparseLinearRanker):
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         """The smallest ``l1`` at which ``fit`` leaves every weight at zero throughout."""
-        self._state = FTRLState.start(X.shape[1], replace(self._rules(), l1=np.inf))
+        self._state = FTRLState.start(X.shape[1], self._rules()._replace(l1=np.inf))
         return self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def _state_meta(self) -> dict[str, Any]:

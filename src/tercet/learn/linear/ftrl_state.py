@@ -7,25 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.ftrl import ftrl_pass
-from tercet.learn.linear.base import KernelFeatures
+from tercet.kernels.ftrl import Features, Losses, Rules, Sums, ftrl_pass
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import QueryPass
 
-_NO_SUMS = np.empty(0)
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a weight follows from what was summed up."""
-
-    l1: float
-    rate: float
-    rho: float
-    per_feature: bool
-
-    def values(self) -> tuple[float, float, float, bool]:
-        return self.l1, self.rate, self.rho, self.per_feature
+_NO_SLOPES = np.empty(0)
 
 
 @dataclass(eq=False)
@@ -79,15 +65,11 @@ class FTRLState:
         self.w = -np.divide(shrunk, inverse_rates, out=np.zeros_like(shrunk), where=moves)
 
 
-# (loss, margin, pairs in a batch or 0, whether to divide by the pairs of a query), as the kernel takes them
-Losses = tuple[int, float, int, bool]
-
-
 @dataclass(frozen=True, eq=False)
 class FTRLPass(QueryPass):
     """One pass over the queries of an order, which changes the state."""
 
-    X: KernelFeatures
+    X: Features
     order: NDArray[np.int64]
     queries: Queries
     losses: Losses
@@ -95,9 +77,9 @@ class FTRLPass(QueryPass):
 
     def run(self) -> tuple[float, float]:
         state = self.state
-        sums = (state.z, state.G, state.w, _NO_SUMS)
+        sums = Sums(state.z, state.G, state.w, _NO_SLOPES)
         n_steps, loss, largest = ftrl_pass(
-            self.X, self.order, self.queries.arrays(), self.losses, state.rules.values(), sums, state.step
+            self.X, self.order, self.queries.arrays(), self.losses, state.rules, sums, state.step
         )
         state.step += int(n_steps)
         return float(loss), float(largest)

@@ -14,7 +14,8 @@ from scipy import sparse
 
 from tercet.data.letor import LetorData
 from tercet.errors import InputError, MissingBundleError, ParameterError
-from tercet.learn.linear.ftrl_state import FTRLState, Rules
+from tercet.kernels.ftrl import Rules
+from tercet.learn.linear.ftrl_state import FTRLState
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import CHECKPOINT_KIND, Checkpoint, current_executor
 from tercet.store import Fields, check_destination, read_bundle, take_array, write_bundle

@@ -10,19 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
+from tercet.kernels.pairs import QueryDocs
 
 _FEW_GRADES = 32
 _HIGHEST_GAIN = 31
-
-# (rows, starts, grades, labels, n_grades, n_pairs)
-KernelQueries = tuple[
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.int32],
-    NDArray[np.float64],
-    NDArray[np.int64],
-    NDArray[np.int64],
-]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +34,9 @@ class Queries:
     def __len__(self) -> int:
         return len(self.n_pairs)
 
-    def arrays(self) -> KernelQueries:
-        return self.rows, self.starts, self.grades, self.labels, self.n_grades, self.n_pairs
+    def arrays(self) -> QueryDocs:
+        """As kernels take them."""
+        return QueryDocs(self.rows, self.starts, self.grades, self.labels, self.n_grades, self.n_pairs)
 
     @classmethod
     def of(cls, y: NDArray[Any], qid: Any) -> Queries:
