@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tercet.data import check
+from tercet.data import check, iter_preferences, read_preferences
 from tercet.data.parquet import is_parquet, parquet_batches, parquet_rows
 from tercet.data.preference_files import StreamPosition, count_preferences, stretches
 from tercet.errors import FormatError, MissingExtraError
@@ -35,6 +35,20 @@ def test_ids_stay_as_they_are(tmp_path):
     assert found.weight is None
     assert found.margin is None
     assert parquet_rows(path) == count_preferences(path) == 4
+
+
+def test_the_reader_of_preferences_takes_parquet_too(tmp_path):
+    path = write(tmp_path / "p.parquet", {**GOOD, "weight": [1.0, 2.0, 0.5, 4.0]}, row_group_size=3)
+    lines = ["\t".join(map(str, row)) for row in zip(*GOOD.values(), [1.0, 2.0, 0.5, 4.0], strict=True)]
+    (tmp_path / "p.tsv").write_text("\n".join(lines), encoding="utf-8")
+    for reader in (read_preferences, lambda file: next(iter_preferences(file))):
+        mine, theirs = reader(path), reader(tmp_path / "p.tsv")
+        n = len(mine)
+        assert n == (4 if reader is read_preferences else 3)
+        assert (mine.qid, mine.better, mine.worse) == (theirs.qid[:n], theirs.better[:n], theirs.worse[:n])
+        assert mine.weight.tolist() == theirs.weight[:n].tolist()
+    with pytest.raises(FormatError, match="the column 'worse' is missing"):
+        read_preferences(write(tmp_path / "q.parquet", {name: GOOD[name] for name in ("query", "better")}))
 
 
 @pytest.mark.parametrize("kind", ["large_string", "dictionary", "string_view"])

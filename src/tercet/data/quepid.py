@@ -62,12 +62,12 @@ class QuepidJudgements:
         >>> QuepidJudgements({"avocado": {"d1": 2}}, ()).qrels({"q7": "avocado", "q8": "eyes"})
         {'q7': {'d1': 2}}
         """
-        found = {qid: self.ratings[text] for qid, text in queries.items() if text in self.ratings}
-        known = set(queries.values())
-        missing = next((text for text in self.ratings if text not in known), None)
+        ratings = {qid: self.ratings[text] for qid, text in queries.items() if text in self.ratings}
+        texts = set(queries.values())
+        missing = next((text for text in self.ratings if text not in texts), None)
         if missing is not None:
             raise InputError(f"the query {missing!r} is rated and is not among the {len(queries)} queries")
-        return {qid: dict(grades) for qid, grades in found.items()}
+        return {qid: dict(grades) for qid, grades in ratings.items()}
 
 
 def read_quepid(path: FilePath) -> QuepidJudgements:
@@ -105,8 +105,8 @@ def read_quepid(path: FilePath) -> QuepidJudgements:
             continue
         first = ratings.setdefault(rating.query, {}).setdefault(rating.doc_id, grade)
         if first != grade:
-            found = f"query {rating.query!r}, document {rating.doc_id!r} has rating {grade} here and {first} before"
-            raise FormatError(path, line, found)
+            message = f"query {rating.query!r}, document {rating.doc_id!r} has rating {grade} here and {first} before"
+            raise FormatError(path, line, message)
     if not ratings:
         raise FormatError(path, None, NO_RATINGS)
     return QuepidJudgements(ratings, tuple(text for text in seen if text not in ratings))

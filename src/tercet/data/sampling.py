@@ -45,7 +45,7 @@ class LabelSampler:
     def __init__(self, y: ArrayLike) -> None:
         labels = np.asarray(y)
         if labels.dtype.kind == "O":
-            wrong = next((at for at, label in enumerate(labels.ravel()) if not isinstance(label, str | int)), None)
+            wrong = next((i for i, label in enumerate(labels.ravel()) if not isinstance(label, str | int)), None)
             if wrong is not None:
                 raise InputError(f"y[{wrong}] is {labels.ravel()[wrong]!r}; labels are strings or numbers")
         if labels.ndim != 1 or labels.size == 0:
