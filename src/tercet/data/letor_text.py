@@ -98,34 +98,44 @@ def read_blocks(
     In SVMlight text, targets need not be whole, and lines have a qid all or none. A line that is wrong is handed to
     `refused`, if there is one, and left out; so is word of a query that comes back, whose rows are kept.
     """
-    first_line_of: dict[str, int] = {}
-    current: str | None = None
-    has_qid: bool | None = None
+    queries = _QueryOrder(path, scattered, is_svmlight)
     for text, lines_before, bytes_before in _lines_in_blocks(stream, path, block_bytes):
         for block in _parsed(text, path, lines_before, bytes_before, n_features, comments, is_svmlight, refused):
             for qid, line in zip(block.run_qids, block.run_lines, strict=True):
-                problem: FormatError | None = None
-                if is_svmlight and has_qid is not None and bool(qid) != has_qid:
-                    which = "a qid here and none" if qid else "no qid here and one"
-                    message = f"{which} on the lines before; give one on every line or on none"
-                    problem = FormatError(path, line, message)
-                elif qid != current and qid in first_line_of and not scattered:
-                    problem = FormatError(
-                        path,
-                        line,
-                        f"query {qid!r} again, after other queries; its rows began at line {first_line_of[qid]}. "
-                        "Rows of a query stand together; scattered='group' gathers them",
-                        "scattered-query",
-                    )
-                if problem is not None:
-                    if refused is None:
-                        raise problem
+                problem = queries.problem(qid, line)
+                if problem is not None and refused is None:
+                    raise problem
+                if problem is not None and refused is not None:
                     refused(problem)
-                has_qid = bool(qid) if has_qid is None else has_qid
-                first_line_of.setdefault(qid, line)
-                current = qid
             if len(block.y):
                 yield block
+
+
+class _QueryOrder:
+    """Whether the rows of a query stand together, and in SVMlight text whether lines have a qid all or none."""
+
+    def __init__(self, path: FilePath, scattered: bool, is_svmlight: bool) -> None:
+        self._path, self._scattered, self._is_svmlight = path, scattered, is_svmlight
+        self._first_line_of: dict[str, int] = {}
+        self._current: str | None = None
+        self._has_qid: bool | None = None
+
+    def problem(self, qid: str, line: int) -> FormatError | None:
+        """What is wrong with a stretch of rows of one qid, the next of the file, that begins at a line."""
+        is_new_stretch, self._current = qid != self._current, qid
+        first_line = self._first_line_of.setdefault(qid, line)
+        if self._has_qid is None:
+            self._has_qid = bool(qid)
+        if self._is_svmlight and bool(qid) != self._has_qid:
+            which = "a qid here and none" if qid else "no qid here and one"
+            return FormatError(self._path, line, f"{which} on the lines before; give one on every line or on none")
+        if is_new_stretch and first_line != line and not self._scattered:
+            message = (
+                f"query {qid!r} again, after other queries; its rows began at line {first_line}. "
+                "Rows of a query stand together; scattered='group' gathers them"
+            )
+            return FormatError(self._path, line, message, "scattered-query")
+        return None
 
 
 def _parsed(
