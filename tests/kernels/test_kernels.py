@@ -22,14 +22,10 @@ GROUPS = {
     "bytes": ("letor", "decimals", "stored", "correlated", "orders", "ranking"),
     "search": ("search", "topk", "scoring"),
     "features": ("ftrl", "ndcg", "pairs", "simplex"),
-    "steps": ("binned", "dense", "diagonal", "fixed_rows", "grouped", "hashed", "lowrank", "rows"),
-    "sparse": ("mixing", "online", "sparse", "sparse_rows"),
+    "steps": ("binned", "dense", "diagonal", "fixed_rows", "grouped", "hashed", "lowrank", "prefetch", "rows"),
+    "sparse": ("mixing", "online", "shrinkage", "sparse", "sparse_rows"),
 }
-WITHOUT_KERNELS = {
-    "__init__",
-    "compiler",  # the decorator itself
-    "prefetch",  # an instruction inside of kernels; what it asks for need not exist
-}
+WITHOUT_KERNELS = {"__init__", "compiler"}  # the latter is the decorator itself
 
 
 def in_another_process(*arguments: str, **variables: str) -> str:
