@@ -156,10 +156,10 @@ def pairwise(items: Sequence[Item], add: Any) -> Item:
 
 
 def agreement(apart: NDArray[np.float64], together: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much of the sum of several changes to take, given the sum of their squared lengths and that of their sum.
+    """How much of the sum of changes c₁, …, c_N to take: ``Σ|cₖ|² / |Σcₖ|²``, at most 1.
 
-    Changes at right angles have nothing to do with each other, and the whole sum is taken. N equal ones have each done
-    the same work, and their mean is taken.
+    ``apart`` is the sum of the squared lengths, ``together`` the squared length of the sum. Changes at right angles are
+    independent, and the whole sum is taken. N equal ones have each done the same work, and their mean is taken.
     """
     share = np.divide(apart, together, out=np.ones_like(apart), where=together > 0)
     return np.minimum(share, 1.0)

@@ -45,13 +45,13 @@ class RoundExecutor(Executor):
 
 
 class Cluster:
-    """Within its block, every ``fit`` of a ranker that can be mixed learns on the workers of a cluster.
+    """Within its block, every ``fit`` of a ranker that learns in rounds learns on the workers of a cluster.
 
-    A round takes some steps on every worker, each with a share of the preferences and from the same weights. What they
-    changed is added up, row by row, and of a sum as much is taken as its parts have to do with each other: all where
-    they are at right angles, their mean where they are the same. Then a sparse W shrinks by what the round owes. Rounds
-    are short at first and get longer with the steps. The same seed and number of workers give the same bits, whatever
-    happens to a worker meanwhile.
+    Iterative parameter mixing: a round takes some steps on every worker, each with a share of the preferences and from
+    the same weights. What they changed is added up; of the rows of a low rank the part ``Σ|cₖ|² / |Σcₖ|²`` of the sum
+    is taken, which is all of it where changes are at right angles and their mean where they are the same. Then a sparse
+    W shrinks by what the round owes. Rounds are short at first and get longer with the steps. The same seed and number
+    of workers give the same bits, whatever happens to a worker meanwhile.
 
     ``SparseRanker``, ``LowRankRanker``, ``DiagonalRanker`` and ``FTRLRanker`` can be mixed; others refuse.
 
