@@ -19,23 +19,23 @@ def best_by_dice(by_word, by_unit, occur, occur_frequent, counts, seen, best, bi
         n_seen = 0
         for a in range(w_indptr[i], w_indptr[i + 1]):
             for b in range(u_indptr[units[a]], u_indptr[units[a] + 1]):
-                place = places[b]
-                if counts[place] == 0:
-                    seen[n_seen] = place
+                word = places[b]
+                if counts[word] == 0:
+                    seen[n_seen] = word
                     n_seen += 1
-                counts[place] += 1
+                counts[word] += 1
         n_best = 0
         for s in range(n_seen):
-            place = seen[s]
-            score = 2 * counts[place] / (occur[i] + occur_frequent[place])
-            counts[place] = 0
+            word = seen[s]
+            score = 2 * counts[word] / (occur[i] + occur_frequent[word])
+            counts[word] = 0
             k = n_best
-            while k > 0 and (best[k - 1] < score or (best[k - 1] == score and bins[i, k - 1] > place)):
+            while k > 0 and (best[k - 1] < score or (best[k - 1] == score and bins[i, k - 1] > word)):
                 if k < best.size:
                     best[k], bins[i, k] = best[k - 1], bins[i, k - 1]
                 k -= 1
             if k < best.size:
-                best[k], bins[i, k] = score, place
+                best[k], bins[i, k] = score, word
                 n_best = min(n_best + 1, best.size)
         for k in range(n_best):
             dice[i, k] = best[k]

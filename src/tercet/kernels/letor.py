@@ -39,11 +39,11 @@ def ends_token(byte):
 
 
 @kernel
-def token_end(text, at):
+def token_end(text, position):
     """Where the token that `at` is in ends."""
-    while not ends_token(text[at]):
-        at += 1
-    return at
+    while not ends_token(text[position]):
+        position += 1
+    return position
 
 
 @kernel
@@ -74,56 +74,61 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
     n_unsettled = 0
     largest = 0
     line = 0
-    at = 0
-    while at < text.shape[0]:
+    position = 0
+    while position < text.shape[0]:
         line += 1
-        while is_blank(text[at]):
-            at += 1
-        if text[at] == _NEWLINE or text[at] == _HASH:
-            while text[at] != _NEWLINE:
-                at += 1
-            at += 1
+        while is_blank(text[position]):
+            position += 1
+        if text[position] == _NEWLINE or text[position] == _HASH:
+            while text[position] != _NEWLINE:
+                position += 1
+            position += 1
             continue
 
-        token = at
-        negative = text[at] == _MINUS
-        if negative or text[at] == _PLUS:
-            at += 1
-        start = at
+        token = position
+        negative = text[position] == _MINUS
+        if negative or text[position] == _PLUS:
+            position += 1
+        start = position
         grade = 0
-        while is_digit(text[at]):
-            grade = grade * 10 + (np.int64(text[at]) - _ZERO)
-            at += 1
-        n_digits = at - start
-        if text[at] == _POINT:
-            at += 1
-            while text[at] == _ZERO:
-                at += 1
+        while is_digit(text[position]):
+            grade = grade * 10 + (np.int64(text[position]) - _ZERO)
+            position += 1
+        n_digits = position - start
+        if text[position] == _POINT:
+            position += 1
+            while text[position] == _ZERO:
+                position += 1
         if negative:
             grade = -grade
-        if n_digits == 0 or n_digits > LONGEST_GRADE or not ends_token(text[at]):
-            at = token_end(text, at)
+        if n_digits == 0 or n_digits > LONGEST_GRADE or not ends_token(text[position]):
+            position = token_end(text, position)
             if n_odd == odd_grades.shape[0]:
-                return BAD_GRADE, token, at, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+                return BAD_GRADE, token, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
             odd_grades[n_odd, 0] = n_rows
             odd_grades[n_odd, 1] = token
-            odd_grades[n_odd, 2] = at
+            odd_grades[n_odd, 2] = position
             n_odd += 1
 
-        while is_blank(text[at]):
-            at += 1
-        start = at
-        if text[at] == _Q and text[at + 1] == _I and text[at + 2] == _D and text[at + 3] == _COLON:
-            start = at + 4
-            at = token_end(text, start)
-            if at == start or at - start > LONGEST_QID:
-                return BAD_QID, start, at, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+        while is_blank(text[position]):
+            position += 1
+        start = position
+        if (
+            text[position] == _Q
+            and text[position + 1] == _I
+            and text[position + 2] == _D
+            and text[position + 3] == _COLON
+        ):
+            start = position + 4
+            position = token_end(text, start)
+            if position == start or position - start > LONGEST_QID:
+                return BAD_QID, start, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
         elif needs_qid:
-            return NO_QID, at, token_end(text, at), line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
-        differs = n_runs == 0 or runs[n_runs - 1, 3] - runs[n_runs - 1, 2] != at - start
+            return NO_QID, position, token_end(text, position), line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+        differs = n_runs == 0 or runs[n_runs - 1, 3] - runs[n_runs - 1, 2] != position - start
         if not differs:
             before = runs[n_runs - 1, 2]
-            for i in range(at - start):
+            for i in range(position - start):
                 if text[before + i] != text[start + i]:
                     differs = True
                     break
@@ -131,32 +136,37 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
             runs[n_runs, 0] = n_rows
             runs[n_runs, 1] = line
             runs[n_runs, 2] = start
-            runs[n_runs, 3] = at
+            runs[n_runs, 3] = position
             n_runs += 1
 
         previous = 0
         while True:
-            while is_blank(text[at]):
-                at += 1
-            if text[at] == _NEWLINE or text[at] == _HASH:
+            while is_blank(text[position]):
+                position += 1
+            if text[position] == _NEWLINE or text[position] == _HASH:
                 break
-            token = at
-            while text[at] == _ZERO:
-                at += 1
-            start = at
+            token = position
+            while text[position] == _ZERO:
+                position += 1
+            start = position
             feature = 0
-            while is_digit(text[at]):
-                feature = feature * 10 + (np.int64(text[at]) - _ZERO)
-                at += 1
-            known = at > token and at - start <= 10 and text[at] == _COLON and previous < feature <= largest_id
+            while is_digit(text[position]):
+                feature = feature * 10 + (np.int64(text[position]) - _ZERO)
+                position += 1
+            known = (
+                position > token
+                and position - start <= 10
+                and text[position] == _COLON
+                and previous < feature <= largest_id
+            )
             end = -1
             if known:
-                start = at + 1
+                start = position + 1
                 end, negative, mantissa, power, whole = scan_number(text, start)
             if end < 0 or not ends_token(text[end]):
-                end = token_end(text, at)
+                end = token_end(text, position)
                 return BAD_FEATURE, token, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, largest
-            at = end
+            position = end
             previous = feature
             if mantissa == 0 and whole and not negative:
                 continue
@@ -173,13 +183,13 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
             n_values += 1
         largest = max(largest, previous)
 
-        comments[n_rows, 0] = at
-        if text[at] == _HASH:
-            comments[n_rows, 0] = at + 1
-            while text[at] != _NEWLINE:
-                at += 1
-        comments[n_rows, 1] = at
-        at += 1
+        comments[n_rows, 0] = position
+        if text[position] == _HASH:
+            comments[n_rows, 0] = position + 1
+            while text[position] != _NEWLINE:
+                position += 1
+        comments[n_rows, 1] = position
+        position += 1
         grades[n_rows] = grade
         row_ends[n_rows] = n_values
         n_rows += 1
@@ -197,7 +207,7 @@ def fill_dense(row_ends, columns, values, X):
 
 
 @kernel
-def write_whole(buffer, at, number, n_least):
+def write_whole(buffer, position, number, n_least):
     """Write a whole number of 0 or more in at least `n_least` digits at `at`; return where it ends."""
     n_digits = 1
     limit = 10
@@ -206,9 +216,9 @@ def write_whole(buffer, at, number, n_least):
         n_digits += 1
     n_digits = max(n_digits, n_least)
     for i in range(n_digits):
-        buffer[at + n_digits - 1 - i] = _ZERO + number % 10
+        buffer[position + n_digits - 1 - i] = _ZERO + number % 10
         number //= 10
-    return at + n_digits
+    return position + n_digits
 
 
 @kernel
@@ -224,17 +234,17 @@ def format_rows(row, row_ends, columns, values, bits, buffer, stops):
     stops      (n_rows,)    where each row ends in it
     Returns the first row not written: the number of rows, or one with a value that needs an exponent.
     """
-    at = 0
+    position = 0
     first = row_ends[row - 1] if row > 0 else 0
     while row < row_ends.shape[0]:
         for i in range(first, row_ends[row]):
-            buffer[at] = _BLANK
-            at = write_whole(buffer, at + 1, np.int64(columns[i]) + 1, 1)
-            buffer[at] = _COLON
-            at += 1
+            buffer[position] = _BLANK
+            position = write_whole(buffer, position + 1, np.int64(columns[i]) + 1, 1)
+            buffer[position] = _COLON
+            position += 1
             if bits[i] < 0:
-                buffer[at] = _MINUS
-                at += 1
+                buffer[position] = _MINUS
+                position += 1
             size = np.float64(abs(values[i]))
             power = 0
             mantissa = np.rint(size)
@@ -249,15 +259,15 @@ def format_rows(row, row_ends, columns, values, bits, buffer, stops):
                 return row
             whole = np.int64(mantissa)
             if power == 0:
-                at = write_whole(buffer, at, whole, 1)
+                position = write_whole(buffer, position, whole, 1)
                 continue
             # Written with a gap for the point, which the whole digits then move across.
-            start = at
-            at = write_whole(buffer, at + 1, whole, power + 1)
-            for j in range(start, at - 1 - power):
+            start = position
+            position = write_whole(buffer, position + 1, whole, power + 1)
+            for j in range(start, position - 1 - power):
                 buffer[j] = buffer[j + 1]
-            buffer[at - 1 - power] = _POINT
-        stops[row] = at
+            buffer[position - 1 - power] = _POINT
+        stops[row] = position
         first = row_ends[row]
         row += 1
     return row

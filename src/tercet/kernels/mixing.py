@@ -48,13 +48,13 @@ def merge_rows(one, here_one, other, here_other, factor, shrink, least, keep, ou
             n += (keep | (value != 0)) & (in_other | (not abs(whole) <= least))
             a += in_one
             b += in_other
-        for at in range(a, a_end):
-            value = soft(one_values[at], shrink)
-            columns[n], values[n] = one_columns[at], value
-            n += (keep | (value != 0)) & (not abs(one_values[at]) <= least)
-        for at in range(b, b_end):
-            value = soft(factor * other_values[at], shrink)
-            columns[n], values[n] = other_columns[at], value
+        for k in range(a, a_end):
+            value = soft(one_values[k], shrink)
+            columns[n], values[n] = one_columns[k], value
+            n += (keep | (value != 0)) & (not abs(one_values[k]) <= least)
+        for k in range(b, b_end):
+            value = soft(factor * other_values[k], shrink)
+            columns[n], values[n] = other_columns[k], value
             n += keep | (value != 0)
         indptr[row + 1] = n
     return n
@@ -99,7 +99,7 @@ def take_sparse_rows(source, rows, out):
     """Copy the rows ``rows`` (n,) of sparse rows to ``out``, which has room for them and its ``indptr``."""
     indptr, columns, values = source
     out_indptr, out_columns, out_values = out
-    for at in range(rows.size):
-        lo, to = indptr[rows[at]], out_indptr[at]
-        for k in range(indptr[rows[at] + 1] - lo):
+    for number in range(rows.size):
+        lo, to = indptr[rows[number]], out_indptr[number]
+        for k in range(indptr[rows[number] + 1] - lo):
             out_columns[to + k], out_values[to + k] = columns[lo + k], values[lo + k]

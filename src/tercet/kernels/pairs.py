@@ -45,10 +45,10 @@ def tree_add(tree, place, value):
         for n in range(tree.size):
             tree[n] += value if n > place else 0.0
         return
-    at = place + 1
-    while at < tree.size:
-        tree[at] += value
-        at += at & -at
+    node = place + 1
+    while node < tree.size:
+        tree[node] += value
+        node += node & -node
 
 
 @kernel

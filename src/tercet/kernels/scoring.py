@@ -116,8 +116,8 @@ def score_pairs_sparse(Q, D, W, scratch, scores):
             part = 0.0
             k, stop = w_indptr[q_indices[a]], w_indptr[q_indices[a] + 1]
             if stop - k <= 2 * (d_stop - d_start):
-                for at in range(k, stop):
-                    part += w_data[at] * scratch[w_indices[at]]
+                for entry in range(k, stop):
+                    part += w_data[entry] * scratch[w_indices[entry]]
             else:
                 for b in range(d_start, d_stop):
                     word = d_indices[b]
@@ -163,24 +163,24 @@ def expand_hashed(Q, table, width, expanded):
         for i in range(q_indptr.size - 1):
             for a in range(q_indptr[i], q_indptr[i + 1]):
                 value = q_data[a]
-                at = (q_starts[a] + left) % table.size
+                bucket = (q_starts[a] + left) % table.size
                 j = left
                 while j < right:
-                    n = min(right - j, table.size - at)
-                    row, weights = expanded[i, j : j + n], table[at : at + n]
+                    n = min(right - j, table.size - bucket)
+                    row, weights = expanded[i, j : j + n], table[bucket : bucket + n]
                     for k in range(n):
                         row[k] += value * weights[k]
                     j += n
-                    at = 0
+                    bucket = 0
 
 
 @kernel
 def largest(places):
     """The largest of the places in a table, 0 when there are none. Unsigned indices need no test for a negative one."""
-    found = np.uint64(0)
+    most = np.uint64(0)
     for j in range(places.size):
-        found = max(found, np.uint64(places[j]))
-    return found
+        most = max(most, np.uint64(places[j]))
+    return most
 
 
 @kernel
@@ -197,8 +197,8 @@ def expand_hashed_at(Q, table, columns, expanded):
                     row[j] += value * table[start + np.uint64(columns[j])]
             else:
                 for j in range(columns.size):
-                    at = start + np.uint64(columns[j])
-                    row[j] += value * table[at - size if at >= size else at]
+                    bucket = start + np.uint64(columns[j])
+                    row[j] += value * table[bucket - size if bucket >= size else bucket]
 
 
 @kernel
@@ -220,8 +220,8 @@ def score_pairs_hashed(Q, D, table, scores):
                     part += table[start + np.uint64(offsets[b])] * values[b]
             else:
                 for b in range(offsets.size):
-                    at = start + np.uint64(offsets[b])
-                    part += table[at - size if at >= size else at] * values[b]
+                    bucket = start + np.uint64(offsets[b])
+                    part += table[bucket - size if bucket >= size else bucket] * values[b]
             total += q_data[a] * part
         scores[i] = total
 

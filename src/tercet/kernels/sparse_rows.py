@@ -340,16 +340,16 @@ def read_rows(rows, cum, indptr, columns, kept):
     """Write every live entry's column and level, row after row, columns of a row in no order."""
     place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
     for row in range(place.size):
-        at = indptr[row]
+        k = indptr[row]
         first, width = place[row], head[row]
         for column in range(width):
             if abs(levels[first + column]) > cum:
-                columns[at], kept[at] = column, levels[first + column]
-                at += 1
+                columns[k], kept[k] = column, levels[first + column]
+                k += 1
         for word in range(first + width, first + width + 2 * size[row], 2):
             if keys[word] != FREE and abs(levels[word + 1]) > cum:
-                columns[at], kept[at] = keys[word], levels[word + 1]
-                at += 1
+                columns[k], kept[k] = keys[word], levels[word + 1]
+                k += 1
 
 
 @kernel
@@ -374,22 +374,22 @@ def write_rows(rows, indptr, columns, kept, absent):
             width = counts.size * BLOCK
         else:
             counts[:] = 0
-            for at in range(lo, hi):
-                counts[columns[at] // BLOCK] += 1
+            for k in range(lo, hi):
+                counts[columns[k] // BLOCK] += 1
             width = best_head(counts, hi - lo, books[COST])
         in_tail = 0
-        for at in range(lo, hi):
-            in_tail += columns[at] >= width
+        for k in range(lo, hi):
+            in_tail += columns[k] >= width
         slots = tail_size(in_tail, books[TIGHT])
         first = new_row(width, slots, absent, keys, levels, books)
         if first < 0:
             return False
-        for at in range(lo, hi):
-            column = columns[at]
+        for k in range(lo, hi):
+            column = columns[k]
             if column < width:
-                levels[first + column] = kept[at]
+                levels[first + column] = kept[k]
             else:
                 word = find(keys, first + width, slots, home(scatter(column), column, slots), column)
-                keys[word], levels[word + 1] = column, kept[at]
+                keys[word], levels[word + 1] = column, kept[k]
         place[row], head[row], size[row], used[row] = first, width, slots, in_tail
     return True

@@ -21,9 +21,9 @@ def take_rows(starts, entries, rows, places, indptr, indices, bits):
             for word in range(2 * starts[later], 2 * starts[later + 1], LINE):
                 prefetch(lines, 0, word)
         start, stop = starts[rows[i]], starts[rows[i] + 1]
-        at, to, n = 2 * start, indptr[places[i]], stop - start
-        indices[to : to + n] = entries[at : at + n]
-        bits[to : to + n] = entries[at + n : at + 2 * n]
+        first, target, n = 2 * start, indptr[places[i]], stop - start
+        indices[target : target + n] = entries[first : first + n]
+        bits[target : target + n] = entries[first + n : first + 2 * n]
 
 
 @kernel

@@ -14,9 +14,9 @@ def _comes_after(score_a, row_a, score_b, row_b):
 @kernel
 def _sift_down(heap_score, heap_row, size, score, row):
     """Put an entry at the root of a heap of that size and let it sink to its place."""
-    at = 0
+    slot = 0
     while True:
-        child = 2 * at + 1
+        child = 2 * slot + 1
         if child >= size:
             break
         right = child + 1
@@ -24,22 +24,22 @@ def _sift_down(heap_score, heap_row, size, score, row):
             child = right
         if not _comes_after(heap_score[child], heap_row[child], score, row):
             break
-        heap_score[at], heap_row[at] = heap_score[child], heap_row[child]
-        at = child
-    heap_score[at], heap_row[at] = score, np.int32(row)
+        heap_score[slot], heap_row[slot] = heap_score[child], heap_row[child]
+        slot = child
+    heap_score[slot], heap_row[slot] = score, np.int32(row)
 
 
 @kernel
 def _sift_up(heap_score, heap_row, size, score, row):
     """Put an entry behind the last of a heap of that size and let it rise to its place."""
-    at = size
-    while at > 0:
-        up = (at - 1) // 2
+    slot = size
+    while slot > 0:
+        up = (slot - 1) // 2
         if not _comes_after(score, row, heap_score[up], heap_row[up]):
             break
-        heap_score[at], heap_row[at] = heap_score[up], heap_row[up]
-        at = up
-    heap_score[at], heap_row[at] = score, np.int32(row)
+        heap_score[slot], heap_row[slot] = heap_score[up], heap_row[up]
+        slot = up
+    heap_score[slot], heap_row[slot] = score, np.int32(row)
 
 
 @kernel

@@ -87,17 +87,17 @@ class FeatureRanker(Ranker):
             if hasattr(other, name):
                 setattr(self, name, getattr(other, name))
 
-    def _validated(self, *given: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
+    def _validated(self, *arrays: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
         """X, or X and y, checked as scikit-learn does: a C-ordered array or a CSR matrix of that type."""
         try:
-            found = validate_data(self, *given, accept_sparse="csr", dtype=dtype, order="C", **how)
+            checked = validate_data(self, *arrays, accept_sparse="csr", dtype=dtype, order="C", **how)
         except InputError:
             raise
         except ValueError as error:
             raise InputError(str(error)) from None
-        if isinstance(found, tuple):
-            _check_grades(found[1])
-        return found
+        if isinstance(checked, tuple):
+            _check_grades(checked[1])
+        return checked
 
 
 def _check_grades(y: NDArray[Any]) -> None:

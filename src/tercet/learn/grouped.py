@@ -124,9 +124,9 @@ class GroupedState(State):
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         done, n = 0, len(chunk.query)
         while True:
-            at = self.step + done
+            step = self.step + done
             # Norms are refreshed at fixed steps, so that cutting a run anywhere gives the same bits.
-            stop = min(n, done + REFRESH_EVERY - at % REFRESH_EVERY)
+            stop = min(n, done + REFRESH_EVERY - step % REFRESH_EVERY)
             grouped_advance(
                 self.V,
                 self.marks,
@@ -135,7 +135,7 @@ class GroupedState(State):
                 inputs.D,
                 chunk.part(done, stop),
                 self.shrinkage,
-                at,
+                step,
                 self.by == "columns",
                 self.frozen,
                 self._scratch,
@@ -160,16 +160,16 @@ class GroupedState(State):
     def weights(self) -> sparse.csr_array:
         """The current weights, words in their given order; dead groups have no entry."""
         scales = self.scales()
-        place = np.argsort(self.order)
+        position = np.argsort(self.order)
         blocks = []
         for first in range(0, scales.size, _BLOCK):
             block = slice(first, first + _BLOCK)
-            lines = np.zeros((scales[block].size, place.size), dtype=np.float32)
+            lines = np.zeros((scales[block].size, position.size), dtype=np.float32)
             alive = np.flatnonzero(scales[block])
-            lines[alive] = self.V[first + alive][:, place] * scales[first + alive, None]
+            lines[alive] = self.V[first + alive][:, position] * scales[first + alive, None]
             blocks.append(sparse.csr_array(lines))
-        found = sparse.vstack(blocks, format="csr")
-        return found if self.by == "rows" else found.T.tocsr()
+        W = sparse.vstack(blocks, format="csr")
+        return W if self.by == "rows" else W.T.tocsr()
 
     def snapshot(self) -> Weights:
         return Weights([Sparse(weights=self.weights())])
@@ -180,8 +180,8 @@ class GroupedState(State):
         self.V[:] = 0
         self.marks[:] = 0
         if self.V.shape[0] == self.V.shape[1]:
-            at = np.flatnonzero(alive[self.order])
-            self.V[self.order[at], at] = 1
+            columns = np.flatnonzero(alive[self.order])
+            self.V[self.order[columns], columns] = 1
             mark_written(self.V, self.marks)
         self.groups[:] = np.where(alive[:, None], _UNIT, _NEVER_WRITTEN)
         self.shrinkage[CUM] = self.shrinkage[PENDING] = 0.0

@@ -153,8 +153,8 @@ class LSIRanker(TermPairRanker):
 
     def _directions(self, texts: Texts, name: str) -> NDArray[np.float32]:
         """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
-        asked = max(N_COMPONENTS) if self.n_components == "auto" else self.n_components
-        n = min(int(asked), *texts.shape)
+        wanted = max(N_COMPONENTS) if self.n_components == "auto" else self.n_components
+        n = min(int(wanted), *texts.shape)
         seed = int(self.random_state) % 2**32  # scikit-learn takes no larger one
         if min(texts.shape) <= _EXACT_UP_TO:
             size, directions = _exact_directions(texts, n)
@@ -166,10 +166,10 @@ class LSIRanker(TermPairRanker):
             raise InputError(f"{name} has no word in any text; there is no direction to find")
         # Beyond the rank, directions are rounding errors.
         rank = int((size > size[0] * max(texts.shape) * np.finfo(np.float32).eps).sum())
-        found = np.ascontiguousarray(directions[:rank].T.astype(np.float32))
+        leading = np.ascontiguousarray(directions[:rank].T.astype(np.float32))
         # So are such small entries; a text of those words alone would else get a cosine made of them.
-        found[np.abs(found) < 8 * np.finfo(np.float32).eps] = 0
-        return found
+        leading[np.abs(leading) < 8 * np.finfo(np.float32).eps] = 0
+        return leading
 
     def _choose(
         self,
@@ -279,19 +279,19 @@ def _losses(
     U, V = U.astype(np.float64), V.astype(np.float64)
     for start in range(0, len(prefs), step):
         piece = prefs[start : start + step]
-        asked, query = np.unique(piece.query, return_inverse=True)
+        queries_met, query = np.unique(piece.query, return_inverse=True)
         used, doc = np.unique(np.stack([piece.better, piece.worse]), return_inverse=True)
         better, worse = doc.reshape(2, -1)
-        uq, vd = take(Q, asked).astype(np.float64) @ U, take(D, used).astype(np.float64) @ V
+        uq, vd = take(Q, queries_met).astype(np.float64) @ U, take(D, used).astype(np.float64) @ V
         length = np.sqrt(_by_width(vd * vd, starts))  # (n_used, n_widths)
-        for at in range(0, len(piece), _PREFERENCES_AT_ONCE):
-            here = slice(at, at + _PREFERENCES_AT_ONCE)
+        for first in range(0, len(piece), _PREFERENCES_AT_ONCE):
+            part = slice(first, first + _PREFERENCES_AT_ONCE)
             cosine = [
                 np.divide(inner, length[rows], out=np.zeros_like(inner), where=length[rows] > 0)
-                for rows in (better[here], worse[here])
-                for inner in (_by_width(uq[query[here]] * vd[rows], starts),)
+                for rows in (better[part], worse[part])
+                for inner in (_by_width(uq[query[part]] * vd[rows], starts),)
             ]
-            latent[:, start + at : start + at + len(cosine[0])] = (cosine[0] - cosine[1]).T
+            latent[:, start + first : start + first + len(cosine[0])] = (cosine[0] - cosine[1]).T
     matching = matching_margins(Q, D, prefs) if min(alphas) < 1 else np.zeros(len(prefs))
     return np.array([[rank_loss(a * row + (1 - a) * matching, prefs.weight) for a in alphas] for row in latent])
 

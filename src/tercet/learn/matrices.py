@@ -45,9 +45,9 @@ def by_document_frequency(D: Texts) -> NDArray[np.int32]:
 
 def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr_array:
     """D with column ``order[j]`` at place j, indices sorted."""
-    place = np.empty(order.size, dtype=np.int32)
-    place[order] = np.arange(order.size, dtype=np.int32)
-    moved = sparse.csr_array((D.data.copy(), place[D.indices], D.indptr), shape=D.shape)
+    position = np.empty(order.size, dtype=np.int32)
+    position[order] = np.arange(order.size, dtype=np.int32)
+    moved = sparse.csr_array((D.data.copy(), position[D.indices], D.indptr), shape=D.shape)
     moved.sort_indices()
     return moved
 

@@ -151,10 +151,10 @@ class PrunedState(State):
         self.inner = SupportState(left, where, self.inner.order, self.inner.step)
 
     def snapshot(self) -> Weights:
-        found = self.inner.snapshot()
+        weights = self.inner.snapshot()
         if isinstance(self.inner, DenseState) and self.is_pruned:  # no row had more entries than may stay
-            return Weights([Sparse(weights=found.sparse)])
-        return found
+            return Weights([Sparse(weights=weights.sparse)])
+        return weights
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         inner, arrays = self.inner.to_state()

@@ -74,17 +74,17 @@ class ArraySource(Source):
         self._shuffled = prefs
 
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        epoch, at = divmod(step, len(self.prefs))
+        epoch, first = divmod(step, len(self.prefs))
         if self.shuffle and epoch != self._epoch:
             self._shuffled = self.prefs[self._order(epoch)]
             self._epoch = epoch
-        return self._shuffled[at : at + BLOCK]
+        return self._shuffled[first : first + BLOCK]
 
     def take(self, step: int, n: int) -> Preferences:
         """The next n preferences, over as many passes as that takes."""
         epochs = range(step // len(self.prefs), (step + n - 1) // len(self.prefs) + 1)
-        at = step - epochs[0] * len(self.prefs)
-        return self.prefs[np.concatenate([self._order(epoch) for epoch in epochs])[at : at + n]]
+        first = step - epochs[0] * len(self.prefs)
+        return self.prefs[np.concatenate([self._order(epoch) for epoch in epochs])[first : first + n]]
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         if not self.shuffle:

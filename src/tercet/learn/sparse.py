@@ -243,17 +243,17 @@ class SparseRanker(SgdRanker):
         self.l1_ = float(self.l1) or 1e-6
         for _ in range(MOST_SEARCH_FITS):
             fit_once()
-            tried, found = self.l1_, self.density_
-            if abs(found - self.density) <= DENSITY_TOLERANCE * self.density:
+            tried, reached = self.l1_, self.density_
+            if abs(reached - self.density) <= DENSITY_TOLERANCE * self.density:
                 return
-            if found > self.density:
-                denser = tried, found
+            if reached > self.density:
+                denser = tried, reached
             else:
-                sparser = tried, found
+                sparser = tried, reached
             self.l1_ = _next_l1(tried, denser, sparser, self.density)
         raise InputError(
             f"no l1 gave a density of {self.density:g} within a tenth in {MOST_SEARCH_FITS} fits; the last, "
-            f"{tried:g}, gave {found:g}. With few steps the density jumps; give l1 instead"
+            f"{tried:g}, gave {reached:g}. With few steps the density jumps; give l1 instead"
         )
 
     def _start(self, Q: Texts, D: Texts) -> SparseState:
@@ -357,9 +357,9 @@ def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:
     """The identity with its columns in that order; nothing when the two sides have vocabularies of their own."""
     if n_rows != order.size:
         return sparse.csr_array((n_rows, order.size), dtype=np.float32)
-    place = np.empty(order.size, dtype=np.int32)
-    place[order] = np.arange(order.size, dtype=np.int32)
-    return sparse.csr_array((np.ones(n_rows, np.float32), place, np.arange(n_rows + 1)), shape=(n_rows, n_rows))
+    position = np.empty(order.size, dtype=np.int32)
+    position[order] = np.arange(order.size, dtype=np.int32)
+    return sparse.csr_array((np.ones(n_rows, np.float32), position, np.arange(n_rows + 1)), shape=(n_rows, n_rows))
 
 
 def _next_l1(

@@ -111,9 +111,9 @@ class SparseRows:
         columns = np.empty(indptr[-1], dtype=np.int32)
         levels = np.empty(indptr[-1], dtype=np.float32)
         read_rows(self.arrays, np.float32(cum), indptr, columns, levels)
-        found = sparse.csr_array((levels, columns, indptr), shape=self.shape)
-        found.sort_indices()
-        return found
+        live = sparse.csr_array((levels, columns, indptr), shape=self.shape)
+        live.sort_indices()
+        return live
 
     def sweep(self, cum: float) -> None:
         """Give back the places of dead entries."""
@@ -339,9 +339,9 @@ class SparseState(State):
         done, n, stuck = 0, len(chunk.query), 0
         cuts = dict(self.thinning.due()) if self.thinning is not None else {}
         while done < n or n == 0:
-            at = self.step + done
+            step = self.step + done
             # Rebasing, sweeping and cutting happen at fixed steps, so that stopping anywhere gives the same bits.
-            stops = [n, done + SWEEP_EVERY - at % SWEEP_EVERY, *(step - self.step for step in cuts if step > at)]
+            stops = [n, done + SWEEP_EVERY - step % SWEEP_EVERY, *(cut - self.step for cut in cuts if cut > step)]
             stop = min(stops)
             steps = sparse_advance(
                 self.rows.arrays,
@@ -350,7 +350,7 @@ class SparseState(State):
                 chunk.part(done, stop),
                 start[done:stop],
                 self.shrinkage,
-                at,
+                step,
                 self.frozen,
                 inputs.scratch,
                 self._room,
@@ -368,11 +368,11 @@ class SparseState(State):
                 self.rows.compact()
                 continue
             stuck = 0
-            at = self.step + done
-            if at in cuts:
-                self.frozen = at == max(cuts)
-                self.rows.cut(cuts[at], absent=np.nan if self.frozen else 0.0)
-            if not self.frozen and at % SWEEP_EVERY == 0:
+            step = self.step + done
+            if step in cuts:
+                self.frozen = step == max(cuts)
+                self.rows.cut(cuts[step], absent=np.nan if self.frozen else 0.0)
+            if not self.frozen and step % SWEEP_EVERY == 0:
                 if self.cum > LARGEST_CUM:
                     self.rows.rebase(self.cum)
                     self.shrinkage[CUM] = 0.0
@@ -390,10 +390,10 @@ class SparseState(State):
 
     def weights(self) -> sparse.csr_array:
         """The current weights, without a fixed identity, columns in their given order."""
-        found = self.live()
+        live = self.live()
         cum = np.float32(self.cum)
-        found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
-        weights = sparse.csr_array((found.data, self.order[found.indices], found.indptr), shape=self.shape)
+        live.data = np.where(live.data > 0, live.data - cum, live.data + cum)
+        weights = sparse.csr_array((live.data, self.order[live.indices], live.indptr), shape=self.shape)
         weights.eliminate_zeros()
         return weights
 

@@ -37,12 +37,12 @@ def gathered(prefs: Preferences, Q: Texts, D: Texts) -> tuple[Preferences, spars
 
     Rows keep their order, so what a kernel reads, and so what it learns, is the same as from all of Q and D.
     """
-    asked, query = np.unique(prefs.query, return_inverse=True)
-    used, doc = np.unique(np.concatenate((prefs.better, prefs.worse)), return_inverse=True)
+    query_rows, query = np.unique(prefs.query, return_inverse=True)
+    doc_rows, doc = np.unique(np.concatenate((prefs.better, prefs.worse)), return_inverse=True)
     return (
         prefs.renumbered(query, doc[: len(prefs)], doc[len(prefs) :]),
-        take(Q, asked),
-        take(D, used),
+        take(Q, query_rows),
+        take(D, doc_rows),
     )
 
 
@@ -55,9 +55,9 @@ def rank_texts(weights: Weights, Q: Texts, D: Texts, k: int) -> tuple[NDArray[np
     scores = np.empty(docs.shape)
     first = 0
     for block in blocks_of(D):
-        found, found_scores = weights.rank(queries, block, k)
-        docs = np.hstack((docs, found + np.int32(first)))
-        scores = np.hstack((scores, found_scores))
+        block_docs, block_scores = weights.rank(queries, block, k)
+        docs = np.hstack((docs, block_docs + np.int32(first)))
+        scores = np.hstack((scores, block_scores))
         # Both halves are best first with ties by lower row, and all rows of the second come after those of the first.
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         docs, scores = np.take_along_axis(docs, best, axis=1), np.take_along_axis(scores, best, axis=1)
@@ -78,14 +78,14 @@ class JoinedRows(StoredRows):
         return self._shape
 
     def rows(self, numbers: ArrayLike) -> sparse.csr_array:
-        asked = np.asarray(numbers, dtype=np.int64)
-        part_of = np.searchsorted(self._starts, asked, side="right") - 1
+        wanted = np.asarray(numbers, dtype=np.int64)
+        part_of = np.searchsorted(self._starts, wanted, side="right") - 1
         places, moved = [], []
         for k, (texts, shift) in enumerate(self.parts):
             places.append(np.flatnonzero(part_of == k))
-            found = take(texts, asked[places[k]] - self._starts[k])
-            shape = found.shape[0], self._shape[1]
-            moved.append(sparse.csr_array((found.data, found.indices + np.int32(shift), found.indptr), shape=shape))
+            rows = take(texts, wanted[places[k]] - self._starts[k])
+            shape = rows.shape[0], self._shape[1]
+            moved.append(sparse.csr_array((rows.data, rows.indices + np.int32(shift), rows.indptr), shape=shape))
         below = moved[0] if len(moved) == 1 else sparse.csr_array(sparse.vstack(moved, format="csr"))
         back = np.argsort(np.concatenate(places))
         return below if np.array_equal(back, np.arange(len(back))) else below[back]
@@ -126,8 +126,8 @@ class ChangedRows(StoredRows):
 
     def rows(self, numbers: ArrayLike) -> sparse.csr_array:
         """The rows of some texts, by the numbers of the texts."""
-        found = take(self.texts, numbers)
-        return self.change(found) if found.shape[0] else sparse.csr_array((0, self._shape[1]), dtype=np.float32)
+        rows = take(self.texts, numbers)
+        return self.change(rows) if rows.shape[0] else sparse.csr_array((0, self._shape[1]), dtype=np.float32)
 
     def blocks(self) -> Iterator[sparse.csr_array]:
         return map(self.change, blocks_of(self.texts))

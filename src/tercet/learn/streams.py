@@ -112,40 +112,40 @@ class StreamSource(Source):
     def _count(self) -> int:
         if not self.skip_unknown:
             return sum(map(count_preferences, self.paths))
-        found = sum(len(prefs) for _, prefs in self._read(_BEGINNING))
-        self._tell_skipped(found)
-        return found
+        n_kept = sum(len(prefs) for _, prefs in self._read(_BEGINNING))
+        self._tell_skipped(n_kept)
+        return n_kept
 
-    def _tell_skipped(self, found: int) -> None:
+    def _tell_skipped(self, n_kept: int) -> None:
         """At the end of a pass."""
-        if not found:
+        if not n_kept:
             raise InputError(f"{self.paths[0]}: none of the {self.n_skipped:,} preferences has ids that have a row")
         if self.n_skipped:
-            told = "%s: %d of %d preferences are left out, since an id of theirs has no row"
-            _log.warning(told, self.paths[0], self.n_skipped, found + self.n_skipped)
+            message = "%s: %d of %d preferences are left out, since an id of theirs has no row"
+            _log.warning(message, self.paths[0], self.n_skipped, n_kept + self.n_skipped)
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        at = step if self.n_steps is None else step % self.n_steps
-        while not self._first <= at < self._first + len(self._now):
-            if self._reader is None or at < self._first + len(self._now):
-                self._go_to(at)
+        position = step if self.n_steps is None else step % self.n_steps
+        while not self._first <= position < self._first + len(self._now):
+            if self._reader is None or position < self._first + len(self._now):
+                self._go_to(position)
             assert self._reader is not None
-            found = next(self._reader, None)
-            if found is None:
+            stretch = next(self._reader, None)
+            if stretch is None:
                 self._reader = None
                 self._ended()
                 return Preferences([], [], [])
-            mark, self._now = found
+            mark, self._now = stretch
             self._first = mark.step
             self._marks = [*self._marks[1 - MARKS_KEPT :], mark]
         last = len(self._now) if self.n_steps is None else self.n_steps - self._first
-        return self._now[at - self._first : last]
+        return self._now[position - self._first : last]
 
-    def _go_to(self, at: int) -> None:
+    def _go_to(self, position: int) -> None:
         """Begin to read at the last mark that is not behind the step."""
-        before = [mark for mark in self._marks if mark.step <= at]
+        before = [mark for mark in self._marks if mark.step <= position]
         start = before[-1] if before else _BEGINNING
         self._marks = [mark for mark in before if mark.step < start.step]
         self._reader = self._read(start)
@@ -168,27 +168,27 @@ class StreamSource(Source):
     def _looked_up(self, path: FilePath, stretch: Stretch) -> Preferences:
         triples = stretch.triples
         columns = []
-        known = np.ones(len(triples), dtype=bool)
+        kept = np.ones(len(triples), dtype=bool)
         for what, ids, rows in (
             ("query", triples.qid, self.query_rows),
             ("better document", triples.better, self.doc_rows),
             ("worse document", triples.worse, self.doc_rows),
         ):
-            found = rows_of_ids(rows, ids)
-            if (found < 0).any():
+            row_numbers = rows_of_ids(rows, ids)
+            if (row_numbers < 0).any():
                 if not self.skip_unknown:
-                    at = int((found < 0).argmax())
+                    first = int((row_numbers < 0).argmax())
                     raise stretch.error(
                         path,
-                        at,
-                        f"the {what} {ids[at]!r} has no row; give the rows of all ids, or leave such preferences out "
-                        "(skip_unknown)",
+                        first,
+                        f"the {what} {ids[first]!r} has no row; give the rows of all ids, or leave such "
+                        "preferences out (skip_unknown)",
                     )
-                known &= found >= 0
-            columns.append(found)
-        if not known.all():
-            columns = [column[known] for column in columns]
-        numbers = {name: column[known] for name, column in triples.numbers().items()}
+                kept &= row_numbers >= 0
+            columns.append(row_numbers)
+        if not kept.all():
+            columns = [column[kept] for column in columns]
+        numbers = {name: column[kept] for name, column in triples.numbers().items()}
         return Preferences(*columns, **numbers)
 
     def _ended(self) -> None:

@@ -44,7 +44,7 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
         columns.append(j.astype(np.int32))
         values.append(block[i, j])
         on_edge.append(bins[i, j] == edge)
-    row, column, value, edges = (np.concatenate(found) for found in (rows, columns, values, on_edge))
+    row, column, value, edges = (np.concatenate(parts) for parts in (rows, columns, values, on_edge))
     candidates = np.flatnonzero(edges)
     order = np.argsort(-np.abs(value[candidates]), kind="stable")
     keep = ~edges

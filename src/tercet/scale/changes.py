@@ -151,7 +151,7 @@ def pairwise(items: Sequence[Item], add: Any) -> Item:
     """The sum of all, neighbours first, then neighbouring sums: always in the same order."""
     level = list(items)
     while len(level) > 1:
-        level = [reduce(add, level[at : at + 2]) for at in range(0, len(level), 2)]
+        level = [reduce(add, level[first : first + 2]) for first in range(0, len(level), 2)]
     return level[0]
 
 
@@ -231,7 +231,7 @@ def _union(
     rows = np.union1d(one, other)
     places = []
     for some in (one, other):
-        place = np.full(len(rows), -1, dtype=np.int64)
-        place[np.searchsorted(rows, some)] = np.arange(len(some))
-        places.append(place)
+        positions_of = np.full(len(rows), -1, dtype=np.int64)
+        positions_of[np.searchsorted(rows, some)] = np.arange(len(some))
+        places.append(positions_of)
     return rows, places[0], places[1]

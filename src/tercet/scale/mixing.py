@@ -110,16 +110,16 @@ class LowRankMixer(Mixer[LowRankState]):
     def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
         state = self.state
         n, m = state.shape
-        asked = words_of(texts.Q, prefs.query, n)
-        met = words_of(texts.Q if texts.D is None else texts.D, np.concatenate([prefs.better, prefs.worse]), m)
+        query_words = words_of(texts.Q, prefs.query, n)
+        doc_words = words_of(texts.Q if texts.D is None else texts.D, np.concatenate([prefs.better, prefs.worse]), m)
         diagonal: SomeRows | float | None = None
         if state.diagonal.size:
-            diagonal = some_rows(state.diagonal, asked) if state.learn_diagonal else float(state.diagonal[0])
+            diagonal = some_rows(state.diagonal, query_words) if state.learn_diagonal else float(state.diagonal[0])
         return LowRankShare(
             **common,
             shape=state.shape,
-            U=some_rows(state.U, asked | met if state.tied else asked),
-            V=None if state.tied else some_rows(state.V, met),
+            U=some_rows(state.U, query_words | doc_words if state.tied else query_words),
+            V=None if state.tied else some_rows(state.V, doc_words),
             diagonal=diagonal,
             rare=state.rare,
             scale_documents=state.scale_documents,
@@ -152,13 +152,13 @@ class SparseMixer(Mixer[SparseState]):
             raise ParameterError(
                 "sparsify='thin' cuts all of W while it learns, which a cluster does not; use 'shrink'"
             )
-        found = state.live()
+        live = state.live()
         if not state.frozen:
             # What is owed so far, and the rates that are pending, are taken with the first round.
             cum = np.float32(state.cum)
-            found.data = np.where(found.data > 0, found.data - cum, found.data + cum)
+            live.data = np.where(live.data > 0, live.data - cum, live.data + cum)
         self._kind = kind_of_columns(state.shape[1])
-        self._entries = CsrRows(found.indptr.astype(np.int64), found.indices.astype(self._kind), found.data)
+        self._entries = CsrRows(live.indptr.astype(np.int64), live.indices.astype(self._kind), live.data)
         self._pending = float(state.shrinkage[1])
         # Where the entries are to be after the next round, and where after the one that follows.
         self._rooms: tuple[Room, Room] = room_for_entries(0, self._kind), room_for_entries(0, self._kind)
@@ -189,17 +189,19 @@ class SparseMixer(Mixer[SparseState]):
         state = self.state
         blocks: list[SparseChange] = changes["W"]
         n = state.shape[0]
-        there = np.full(n, -1, dtype=np.int64)
+        change_row = np.full(n, -1, dtype=np.int64)
         before = 0
         for change in blocks:
-            there[change.rows] = before + np.arange(len(change.rows))
+            change_row[change.rows] = before + np.arange(len(change.rows))
             before += len(change.rows)
         shrink, stacked = self._shrinkage(total_rate), _stacked(blocks)
         free, taken = self._rooms
         needed = len(self._entries.indices) + len(stacked.indices)
         if needed > len(free[0]):
             free = room_for_entries(2 * needed, self._kind)
-        self._entries = merge(self._entries, np.arange(n), stacked, there, shrink=shrink, keep=state.frozen, room=free)
+        self._entries = merge(
+            self._entries, np.arange(n), stacked, change_row, shrink=shrink, keep=state.frozen, room=free
+        )
         self._rooms = taken, free  # used in turn, since getting memory takes as long as merging
         self._pending = 0.0
         self._put_back()

@@ -169,7 +169,7 @@ class Rounds(Stepper):
             run.finished = True
             return 0.0, 0.0
         total_rate = float(rate.astype(np.float64).sum())
-        shares = [self._share(prefs, rate, total_rate, at) for at in range(self._pool.n_shares)]
+        shares = [self._share(prefs, rate, total_rate, number) for number in range(self._pool.n_shares)]
         sent = time.perf_counter()
         # The way to the workers and back takes longer than a few steps, and the bits are the same here.
         is_few = self._schedule.fixed is None and 0 < len(prefs) <= FEW_STEPS
@@ -178,8 +178,8 @@ class Rounds(Stepper):
         back = time.perf_counter()
         tally = sum((piece.tally for piece in pieces), np.zeros(2))
         if limit and np.isfinite(tally).all():
-            found = {name: [piece.changes[name] for piece in pieces] for name in pieces[0].changes}
-            self._mixer.mix(found, total_rate)
+            changes = {name: [piece.changes[name] for piece in pieces] for name in pieces[0].changes}
+            self._mixer.mix(changes, total_rate)
             run.state.step += len(prefs)
         if limit:
             self._diary.rounds.append(RoundFacts.of(len(prefs), shares, pieces, began, sent, back, travelled=not here))
@@ -197,9 +197,9 @@ class Rounds(Stepper):
                 break
         return joined([prefs for prefs, _ in parts]), np.concatenate([rate for _, rate in parts])
 
-    def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, at: int) -> Share:
+    def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, number: int) -> Share:
         """Every n-th preference, so that all shares are alike and see the same rates."""
-        every = slice(at, None, self._pool.n_shares)
+        every = slice(number, None, self._pool.n_shares)
         mine, texts, own = prefs[every], self._texts, None
         if texts is None:
             mine, Q, D = gathered(mine, self._run.Q, self._run.D)

@@ -190,9 +190,9 @@ class SparseShare(Share):
             frozen=self.frozen,
         )
         # Rows of W are numbered as they were sent, so the query's words are, too.
-        words, place = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
-        place[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-        inputs = texts.kernel_input(CsrRows(words.indptr, place[words.indices], words.data))
+        words, position = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
+        position[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+        inputs = texts.kernel_input(CsrRows(words.indptr, position[words.indices], words.data))
         state.make_ready(inputs, texts.identity)
         state.move_into(room)
         tally = self.learn(state, inputs)
@@ -285,5 +285,5 @@ def bytes_of(value: Any) -> int:
     if sparse.issparse(value):
         return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
     if is_dataclass(value):
-        return sum(bytes_of(getattr(value, each.name)) for each in fields(value))
+        return sum(bytes_of(getattr(value, item.name)) for item in fields(value))
     return sum(map(bytes_of, value)) if isinstance(value, tuple) else 0

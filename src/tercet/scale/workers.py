@@ -73,17 +73,17 @@ class Workers(WorkerPool):
             self._sent = client.scatter([self._data], broadcast=True, hash=False)[0]
         name = f"{self._name}-{next(self._numbers)}"
 
-        def submit(function: Any, *arguments: Any, key: str, at: int) -> Any:
+        def submit(function: Any, *arguments: Any, key: str, number: int) -> Any:
             # Where the data is, and elsewhere only when that worker is gone.
-            where = workers[at % len(workers)]
+            where = workers[number % len(workers)]
             return client.submit(
                 function, *arguments, key=f"{name}-{key}", workers=[where], allow_other_workers=True, pure=False
             )
 
-        def send(at: int) -> Any:
-            where = workers[at % len(workers)]
+        def send(number: int) -> Any:
+            where = workers[number % len(workers)]
             try:
-                return client.scatter([shares[at]], workers=[where], hash=False)[0]
+                return client.scatter([shares[number]], workers=[where], hash=False)[0]
             except KeyError as error:  # how the scheduler says that it does not know a worker
                 raise ConnectionError(f"the worker {where} is gone") from error
 
@@ -91,12 +91,15 @@ class Workers(WorkerPool):
             numbers = itertools.count()
             return pairwise(
                 parts,
-                lambda one, other: submit(add_pieces, one, other, key=f"sum-{block}-{next(numbers)}", at=block),
+                lambda one, other: submit(add_pieces, one, other, key=f"sum-{block}-{next(numbers)}", number=block),
             )
 
         with ThreadPoolExecutor(min(len(shares), MOST_AT_ONCE)) as pool:  # each waits for an answer
             sent = list(pool.map(send, range(len(shares))))
-        done = [submit(run_share, self._sent, share, key=f"share-{at}", at=at) for at, share in enumerate(sent)]
+        done = [
+            submit(run_share, self._sent, share, key=f"share-{number}", number=number)
+            for number, share in enumerate(sent)
+        ]
         n_blocks = shares[0].n_blocks
         if n_blocks == 1:
             sums = [total(done, 0)]
@@ -104,8 +107,8 @@ class Workers(WorkerPool):
             sums = [
                 total(
                     [
-                        submit(getitem, result, slice(b, b + 1), key=f"piece-{at}-{b}", at=at)
-                        for at, result in enumerate(done)
+                        submit(getitem, result, slice(b, b + 1), key=f"piece-{number}-{b}", number=number)
+                        for number, result in enumerate(done)
                     ],
                     b,
                 )
@@ -132,11 +135,11 @@ class Workers(WorkerPool):
         until = time.monotonic() + self._timeout
         while True:
             try:
-                found = sorted(self._client.nthreads()) if self._client.status == "running" else []
+                addresses = sorted(self._client.nthreads()) if self._client.status == "running" else []
             except OSError:  # the scheduler went away just now; it may come back
-                found = []
-            if found:
-                return found
+                addresses = []
+            if addresses:
+                return addresses
             if time.monotonic() > until:
                 raise EngineError(
                     f"no worker, or no scheduler, has been there for {self._timeout:g} s; the training stopped. "
@@ -169,10 +172,10 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
             raise EngineError(
                 f"the scheduler at {address} has no worker after {timeout:g} s; start some with 'dask worker {address}'"
             ) from None
-        found = list(client.nthreads())
+        workers = list(client.nthreads())
         _compare_versions(client, address)
-        on_one_machine = max(Counter(worker.rpartition(":")[0] for worker in found).values())
-        yield Workers(client, n_workers or len(found), on_one_machine, timeout)
+        on_one_machine = max(Counter(worker.rpartition(":")[0] for worker in workers).values())
+        yield Workers(client, n_workers or len(workers), on_one_machine, timeout)
 
 
 @contextmanager
@@ -210,13 +213,13 @@ def facts() -> tuple[str, str]:
 
 def _compare_versions(client: Any, address: str) -> None:
     try:
-        found: dict[str, tuple[str, str]] = client.run(facts)
+        versions: dict[str, tuple[str, str]] = client.run(facts)
     except ImportError as error:
         raise EngineError(
             f"workers at {address} cannot import Tercet ({error}); install version {facts()[0]} there"
         ) from None
     ours = facts()
-    for worker, theirs in sorted(found.items()):
+    for worker, theirs in sorted(versions.items()):
         if tuple(theirs) != ours:
             raise EngineError(
                 f"the worker {worker} has Tercet {theirs[0]} ({theirs[1]}), but this is {ours[0]} ({ours[1]}); they "

@@ -63,10 +63,10 @@ class LinearRanker(FeatureRanker):
             raise self._diverged(f"the weight of feature {feature} is {weights[feature]}")
         self.coef_ = weights
 
-    def _diverged(self, found: str) -> DivergedError:
+    def _diverged(self, what: str) -> DivergedError:
         """The error for what no number can hold any more; nothing learned is left behind."""
         self._forget()
-        return DivergedError(f"{found}; {type(self).__name__} needs smaller steps, or features of a smaller scale")
+        return DivergedError(f"{what}; {type(self).__name__} needs smaller steps, or features of a smaller scale")
 
     def _forget(self) -> None:
         """Count as not fitted until something is learned."""

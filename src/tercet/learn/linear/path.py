@@ -170,9 +170,9 @@ def l1_path(
     rankers: list[SparseLinearRanker] = []
     for k, value in enumerate(values, start=1):
         times = k if warm_start and pattern._penalty_is_total else 1
-        each = clone(pattern).set_params(**{pattern._penalty_name: float(times * value)})
-        each._check_params()
-        each._note_features(pattern)
-        each._learn_after(rankers[-1] if warm_start and rankers else None, features, queries)
-        rankers.append(each)
-    return L1Path(values, np.stack([each.coef_ for each in rankers]), tuple(rankers))
+        fitted = clone(pattern).set_params(**{pattern._penalty_name: float(times * value)})
+        fitted._check_params()
+        fitted._note_features(pattern)
+        fitted._learn_after(rankers[-1] if warm_start and rankers else None, features, queries)
+        rankers.append(fitted)
+    return L1Path(values, np.stack([fitted.coef_ for fitted in rankers]), tuple(rankers))

@@ -271,10 +271,10 @@ class KernelLeastSquares(FeatureRanker):
         order = np.argsort(group[rows], kind="stable")
         blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = held_out_scores(training.system, blocks, l2s)
-        check_finite(found)
-        scores = np.empty_like(found)
-        scores[rows] = found
+            held_out = held_out_scores(training.system, blocks, l2s)
+        check_finite(held_out)
+        scores = np.empty_like(held_out)
+        scores[rows] = held_out
         return scores
 
     def _known_training(self, what: str) -> Training:

@@ -106,11 +106,11 @@ class GivenColumns(Columns):
         self.n_columns = len(columns)
 
     def block(self, rows: Rows) -> Matrix:
-        found = self._K[rows]
-        found = found.toarray() if sparse.issparse(found) else found
-        if len(self._columns) == found.shape[1] and (self._columns == np.arange(found.shape[1])).all():
-            return np.array(found, dtype=np.float64, order="C")
-        return np.ascontiguousarray(found[:, self._columns], dtype=np.float64)
+        values = self._K[rows]
+        values = values.toarray() if sparse.issparse(values) else values
+        if len(self._columns) == values.shape[1] and (self._columns == np.arange(values.shape[1])).all():
+            return np.array(values, dtype=np.float64, order="C")
+        return np.ascontiguousarray(values[:, self._columns], dtype=np.float64)
 
     def gram(self) -> Matrix:
         return symmetric(self.block(self._basis))
@@ -124,8 +124,8 @@ class FeatureColumns(Columns):
         self.n_columns = X.shape[1]
 
     def block(self, rows: Rows) -> Matrix:
-        found = self._X[rows]
-        return found.toarray(order="C") if sparse.issparse(found) else np.array(found, order="C")
+        values = self._X[rows]
+        return values.toarray(order="C") if sparse.issparse(values) else np.array(values, order="C")
 
     def gram(self) -> Matrix:
         return np.eye(self.n_columns)

@@ -46,26 +46,26 @@ def held_out_scores(system: System, blocks: list[NDArray[np.int64]], l2s: Vector
         for j, l2 in enumerate(l2s):
             inverse = spectrum.inverse(float(l2))
             for block in blocks:
-                found = _without_basic(P[block], V[block], inverse, spectrum.right) if inverse.all() else None
-                if found is None:
+                block_scores = _without_basic(P[block], V[block], inverse, spectrum.right) if inverse.all() else None
+                if block_scores is None:
                     raise InputError(
                         f"l2s[{j}] is {l2}, little but rounding beside the kernel; with all rows as the basis, rows "
                         f"can be left out where l2 is well above {spectrum.floor:.1g}. Use a larger l2, or n_basis"
                     )
-                scores[block, j] = found
+                scores[block, j] = block_scores
         return scores
     Q, target = system.comparisons.forward(P), system.comparisons.target
     for block in blocks:
         P_F, Q_F, t_F = P[block], Q[block], target[block]
         others: tuple[Matrix, Vector] | None = None
         for j, l2 in enumerate(l2s):
-            found = None
+            block_scores = None
             if len(block) < Q.shape[1]:
-                found = _without(P_F, Q_F, t_F, spectrum.inverse(float(l2)), spectrum.right)
-            if found is None:
+                block_scores = _without(P_F, Q_F, t_F, spectrum.inverse(float(l2)), spectrum.right)
+            if block_scores is None:
                 others = _moments_without(Q, target, block) if others is None else others
-                found = P_F @ _solution(*others, float(l2))
-            scores[block, j] = found
+                block_scores = P_F @ _solution(*others, float(l2))
+            scores[block, j] = block_scores
     return scores
 
 

@@ -109,8 +109,8 @@ class SparseSystem(System):
         scale = max(1.0, l2)  # so that no l2 is too large
         matrix = self.basis_gram * (l2 / scale)
         matrix += self.gram / scale if scale > 1.0 else self.gram
-        found = _cholesky_solution(matrix, self.right / scale)
-        return self.spectrum.coefficients(np.array([l2]))[0] if found is None else found
+        solution = _cholesky_solution(matrix, self.right / scale)
+        return self.spectrum.coefficients(np.array([l2]))[0] if solution is None else solution
 
     def _decompose(self) -> Spectrum:
         n = self.columns.n_columns
@@ -154,10 +154,10 @@ class FullSystem(System):
         if scale > 1.0:
             matrix /= scale
         matrix[np.diag_indices(len(matrix))] += l2 / scale
-        found = None
+        solution = None
         if l2 > self.noise:
-            found = _cholesky_solution(matrix, self.comparisons.target / scale)
-        return self.spectrum.coefficients(np.array([l2]))[0] if found is None else self._all(found)
+            solution = _cholesky_solution(matrix, self.comparisons.target / scale)
+        return self.spectrum.coefficients(np.array([l2]))[0] if solution is None else self._all(solution)
 
     def _all(self, dual: Matrix) -> Matrix:
         """Coefficients of all training rows from a solution in the space of comparisons."""
