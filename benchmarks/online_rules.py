@@ -356,8 +356,8 @@ def interval(values: NDArray[np.float64]) -> str:
 NAMED = {
     "`tercet learn` before": Rules(PLAIN, LENGTHS, OF_TARGET, 0.1),
     "the service before": Rules(HALF_BY_RANK, UNITS, OF_GAP, 1.0, service=True),
-    "`tercet learn` now": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.2),
-    "the service now": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.2, service=True),
+    "`tercet learn` now": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.4),
+    "the service now": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.4, service=True),
     "margin in units": Rules(PLAIN, UNITS, OF_TARGET, 0.1),
 }
 RATES = {(PLAIN, OF_TARGET): (0.03, 0.1, 0.3), (BY_RANK, OF_TARGET): (0.1, 0.2, 0.4)}

@@ -54,7 +54,7 @@ class OnlineRule:
     weight : largest learned weight of a pair, in these units; 0 for any
     """
 
-    rate: float = 0.2
+    rate: float = 0.4
     margin: float = 0.05
     least_margin: float = 0.01
     l1: float = 2e-7

@@ -57,4 +57,4 @@ class Bounds(OnlineRule):
     step: float = 1.0
     weight: float = 1.0
     client: float = 20.0
-    preference: float = 250.0
+    preference: float = 125.0

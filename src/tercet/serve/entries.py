@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tercet.errors import InputError
+from tercet.store.codec import decode, encode
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Entry:
         return self.client.partition("/")[0]
 
     def to_meta(self) -> dict[str, Any]:
-        return {"kind": self.kind} | asdict(self)
+        return encode(self)[0]
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ class Withdrawn(Entry):
     entries: tuple[int, ...]
 
 
-_KINDS: dict[str, type[Entry]] = {each.kind: each for each in (Preferred, Clicked, Withdrawn)}
-_TYPES = {"int": int, "str": str, "tuple[str, ...]": str, "tuple[int, ...]": int}
+_KINDS: dict[str, type] = {kind.kind: kind for kind in (Preferred, Clicked, Withdrawn)}
 
 
 def entry_of(meta: Any) -> Entry:
@@ -70,23 +69,4 @@ def entry_of(meta: Any) -> Entry:
     >>> entry_of({"kind": "prefer", "number": 1, "time": "", "client": "", "query": "q", "better": "a", "worse": "b"})
     Preferred(number=1, time='', client='', query='q', better='a', worse='b')
     """
-    if not isinstance(meta, Mapping) or not isinstance(meta.get("kind"), str) or meta["kind"] not in _KINDS:
-        raise InputError(f"found {str(meta)[:80]!r}; expected an object whose kind is one of {', '.join(_KINDS)}")
-    kind = _KINDS[meta["kind"]]
-    own = {field.name: str(field.type) for field in fields(kind)}
-    if set(meta) != {"kind", *own}:
-        raise InputError(
-            f"an entry of kind {kind.kind!r} has the keys {sorted(meta)}; expected {sorted(['kind', *own])}"
-        )
-    values: dict[str, Any] = {}
-    for name, written in own.items():
-        value = meta[name]
-        if written.startswith("tuple"):
-            right = isinstance(value, list) and all(type(one) is _TYPES[written] for one in value)
-            value = tuple(value) if right else value
-        else:
-            right = type(value) is _TYPES[written]
-        if not right:
-            raise InputError(f"{name!r} is {str(value)[:80]!r}; expected {written}")
-        values[name] = value
-    return kind(**values)
+    return decode(Entry, meta, where="entry", error=InputError, kinds={Entry: _KINDS})
