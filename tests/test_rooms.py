@@ -93,7 +93,7 @@ STILL_SHARED_STEMS = {
 STILL_CYCLES = [
     [f"tercet.search.backends.qdrant.{name}" for name in ("edge", "engine", "server")],
 ]
-STILL_NAME_OPTIONS = {"tercet.data.growing", "tercet.serve.journal"}
+STILL_NAME_OPTIONS: set[str] = set()
 STILL_PAST_THE_SPINE = {
     *(f"tercet.repro.features.{name}" for name in ("choosing", "rankers", "reading")),
     *(f"tercet.repro.{name}" for name in ("jobs", "learners", "running")),

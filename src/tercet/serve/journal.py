@@ -8,12 +8,10 @@ Any other damage is an error that names the line, since what follows depends on 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,21 +21,17 @@ from typing import Any, TypeVar
 
 from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve.entries import Entry, entry_of
-from tercet.store.atomic import sync_folder
-
-if sys.platform != "win32":
-    import fcntl
+from tercet.store.atomic import sync_folder, try_lock
 
 E = TypeVar("E", bound=Entry)
 
 HEADER = '{"tercet-journal": 1}\n'
-_BROKEN_LOCKS = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadJournal:
     """A journal as it is on disk: its entries, the last sum, and how many of its bytes are whole lines."""
 
     entries: tuple[Entry, ...]
@@ -46,7 +40,7 @@ class Read:
     torn_bytes: int
 
 
-def read_journal(path: str | PathLike[str]) -> Read:
+def read_journal(path: str | PathLike[str]) -> ReadJournal:
     """Read a journal. The beginning of a line at the end is left out; other damage raises `FormatError`."""
     with open(path, "rb") as file:
         data = file.read()
@@ -55,18 +49,18 @@ def read_journal(path: str | PathLike[str]) -> Read:
     if not whole:
         if data and not HEADER.encode().startswith(data):
             raise FormatError(path, 1, f"found {data[:60]!r}; a journal begins with {HEADER.strip()}")
-        return Read((), "", 0, torn)
+        return ReadJournal((), "", 0, torn)
     lines = whole[:-1].split(b"\n")
     if lines[0] != HEADER.strip().encode():
         raise FormatError(path, 1, f"found {lines[0][:60]!r}; a journal begins with {HEADER.strip()}")
     entries: list[Entry] = []
     last_sum = ""
-    for at, line in enumerate(lines[1:], start=2):
-        entry, last_sum = _parsed(line, last_sum, path, at)
+    for number, line in enumerate(lines[1:], start=2):
+        entry, last_sum = _parsed(line, last_sum, path, number)
         if entry.number != len(entries) + 1:
-            raise FormatError(path, at, f"found entry {entry.number}; expected entry {len(entries) + 1}")
+            raise FormatError(path, number, f"found entry {entry.number}; expected entry {len(entries) + 1}")
         entries.append(entry)
-    return Read(tuple(entries), last_sum, len(whole), torn)
+    return ReadJournal(tuple(entries), last_sum, len(whole), torn)
 
 
 def _spelled(entry: Entry, last_sum: str) -> tuple[bytes, str]:
@@ -75,18 +69,18 @@ def _spelled(entry: Entry, last_sum: str) -> tuple[bytes, str]:
     return f'{{"sum":"{own_sum}","entry":{body}}}\n'.encode(), own_sum
 
 
-def _parsed(line: bytes, last_sum: str, path: str | PathLike[str], at: int) -> tuple[Entry, str]:
+def _parsed(line: bytes, last_sum: str, path: str | PathLike[str], number: int) -> tuple[Entry, str]:
     try:
-        found: Any = json.loads(line)
-        entry = entry_of(found["entry"] if isinstance(found, dict) and set(found) == {"sum", "entry"} else found)
+        record: Any = json.loads(line)
+        entry = entry_of(record["entry"] if isinstance(record, dict) and set(record) == {"sum", "entry"} else record)
     except InputError as error:
-        raise FormatError(path, at, str(error)) from error
+        raise FormatError(path, number, str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise FormatError(path, at, f"the line is damaged: {error}; found {line[:60]!r}") from error
+        raise FormatError(path, number, f"the line is damaged: {error}; found {line[:60]!r}") from error
     spelled, own_sum = _spelled(entry, last_sum)
     if spelled[:-1] != line:
         raise FormatError(
-            path, at, "the checksum does not fit: this line or the one before it is not as it was written"
+            path, number, "the checksum does not fit: this line or the one before it is not as it was written"
         )
     return entry, own_sum
 
@@ -118,19 +112,20 @@ class Journal:
         _make_folder(self.path.parent)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            _lock_alone(self._file, self.path)
-            found = read_journal(self.path)
-            self.torn_bytes = found.torn_bytes
-            if found.torn_bytes:
+            if not try_lock(self._file):
+                raise JournalError(f"{self.path} is in use by another service; this one needs a journal of its own")
+            kept = read_journal(self.path)
+            self.torn_bytes = kept.torn_bytes
+            if kept.torn_bytes:
                 _log.warning(
                     "%s: the last line was cut short by a kill and never acknowledged; its %d bytes are dropped",
                     self.path,
-                    found.torn_bytes,
+                    kept.torn_bytes,
                 )
-            os.ftruncate(self._file, found.n_bytes)
-            os.lseek(self._file, found.n_bytes, os.SEEK_SET)
-            self._n_bytes, self._last_sum = found.n_bytes, found.last_sum
-            self.entries: list[Entry] = list(found.entries)
+            os.ftruncate(self._file, kept.n_bytes)
+            os.lseek(self._file, kept.n_bytes, os.SEEK_SET)
+            self._n_bytes, self._last_sum = kept.n_bytes, kept.last_sum
+            self.entries: list[Entry] = list(kept.entries)
             if not self._n_bytes:
                 self._write(HEADER.encode())
             os.fsync(self._file)
@@ -161,7 +156,7 @@ class Journal:
         with self._lock:
             if self._broken is not None:
                 raise JournalError(self._broken)
-            self._check_place()
+            self._check_file()
             entry = make(len(self.entries) + 1)
             line, own_sum = _spelled(entry, self._last_sum)
             if self._n_bytes + len(line) > self._most_bytes:
@@ -179,7 +174,7 @@ class Journal:
                 then(entry)
             return entry
 
-    def _check_place(self) -> None:
+    def _check_file(self) -> None:
         try:
             own, there = os.fstat(self._file), os.stat(self.path)
         except OSError as error:
@@ -218,19 +213,7 @@ class Journal:
 
 def _make_folder(folder: Path) -> None:
     """Make a folder and those above it, each synced in the one that holds it: a power cut must not take it."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for each in missing:
-        sync_folder(each.parent)
-
-
-def _lock_alone(file: int, path: Path) -> None:
-    if sys.platform == "win32":
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise JournalError(f"{path} is in use by another service; give this one a --journal of its own") from error
-    except OSError as error:
-        if error.errno not in _BROKEN_LOCKS:
-            raise
+    for made in missing:
+        sync_folder(made.parent)

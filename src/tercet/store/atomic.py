@@ -155,22 +155,29 @@ def claim_folder(folder: Path, refusal: str) -> Iterator[None]:
         # Whoever held it removed it just now, so the lock keeps nobody out.
 
 
-if sys.platform != "win32":
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder, for one process at a time and until it is closed; False where another has it.
 
-    def _wait_for_lock(descriptor: int, folder: Path, patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    raise BundleError(
-                        f"{folder} is being written by another process, and still was after "
-                        f"{patience:.0f} seconds; nothing was written"
-                    ) from error
-                time.sleep(_LOCK_POLL_SECONDS)
-            except OSError as error:
-                if error.errno in _NO_LOCKS:
-                    return
-                raise
+    True, too, where the file system or the platform has no such locks.
+    """
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+def _wait_for_lock(descriptor: int, folder: Path, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while not try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            raise BundleError(
+                f"{folder} is being written by another process, and still was after {patience:.0f} seconds; nothing "
+                "was written"
+            )
+        time.sleep(_LOCK_POLL_SECONDS)
