@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import tercet as tc
 from support.serving import HOSTILE, made_index, refused, running, served
 from tercet.search import Index
-from tercet.serve import Limits, read_journal, replay, schema
+from tercet.serve import Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
 from tercet.serve.guard import Access
 from tercet.serve.problems import TITLES
@@ -47,7 +47,7 @@ def checked(response: Any, model: type[BaseModel], status: int = 200) -> Any:
 
 
 def test_search_gives_both_lists_as_the_index_ranks(api):
-    found = checked(api.get("/search", params={"q": QUERY, "k": 7}), schema.SearchAnswer)
+    found = checked(api.get("/search", params={"q": QUERY, "k": 7}), messages.SearchAnswer)
     base = INDEX.search(QUERY, 100)
     n = INDEX.model.weights.shape[0]
     words = INDEX.model.query_vectoriser
@@ -67,11 +67,11 @@ def test_search_gives_both_lists_as_the_index_ranks(api):
 
 
 def test_unknown_words_and_empty_queries_are_told(api):
-    found = checked(api.get("/search", params={"q": "green zebra"}), schema.SearchAnswer)
+    found = checked(api.get("/search", params={"q": "green zebra"}), messages.SearchAnswer)
     assert found["unknown"] == ["zebra"]
     assert found["learned"]
     for query in ("", "zebra", "   "):
-        found = checked(api.get("/search", params={"q": query}), schema.SearchAnswer)
+        found = checked(api.get("/search", params={"q": query}), messages.SearchAnswer)
         assert found["learned"] == found["baseline"] == []
 
 
@@ -81,7 +81,7 @@ def test_reasons_sum_to_the_score_shown(api, system):
     for hit in api.get("/search", params={"q": QUERY}).json()[system]:
         for k in (1, 3, 1000):
             params = {"q": QUERY, "doc": hit["id"], "system": system, "k": k}
-            why = checked(api.get("/explain", params=params), schema.Reasons)
+            why = checked(api.get("/explain", params=params), messages.Reasons)
             total = math.fsum(pair["contribution"] for pair in why["pairs"]) + why["rest"]["contribution"]
             assert total == pytest.approx(hit["score"], abs=1e-12)
             assert why["score"] == pytest.approx(hit["score"], abs=1e-12)
@@ -92,21 +92,21 @@ def test_reasons_sum_to_the_score_shown(api, system):
 def test_reasons_for_a_lead_sum_to_the_difference(api):
     first, second = api.get("/search", params={"q": QUERY, "k": 2}).json()["learned"]
     params = {"q": QUERY, "doc": first["id"], "versus": second["id"]}
-    why = checked(api.get("/explain", params=params), schema.Reasons)
+    why = checked(api.get("/explain", params=params), messages.Reasons)
     assert why["score"] == pytest.approx(first["score"] - second["score"], abs=1e-12)
     total = math.fsum(pair["contribution"] for pair in why["pairs"]) + why["rest"]["contribution"]
     assert total == pytest.approx(why["score"], abs=1e-12)
 
 
 def test_related_words_are_those_of_the_model(api):
-    found = checked(api.get("/related", params={"word": "Avocado", "k": 3}), schema.RelatedWords)
+    found = checked(api.get("/related", params={"word": "Avocado", "k": 3}), messages.RelatedWords)
     assert [(each["word"], each["weight"]) for each in found["related"]] == INDEX.model.related("avocado", 3)
     assert (found["word"], found["known_as"]) == ("Avocado", "avocado")
     refused(api.get("/related", params={"word": "zebra"}), 404, "zebra")
 
 
 def test_documents_are_given_as_they_were_indexed(api):
-    found = checked(api.get("/documents/hostile/%C3%A9"), schema.Document)
+    found = checked(api.get("/documents/hostile/%C3%A9"), messages.Document)
     assert found["text"] == HOSTILE
     assert api.get("/documents", params={"id": "hostile/é"}).json() == found
     refused(api.get("/documents/nobody"), 404, "nobody")
@@ -117,12 +117,12 @@ def test_documents_are_given_as_they_were_indexed(api):
 def test_documents_have_any_id(tmp_path, doc_id):
     with served(tmp_path / "journal.jsonl", made_index(docs={doc_id: "green avocado"})) as (api, _):
         assert ids(api.get("/search", params={"q": QUERY})) == [doc_id]
-        assert checked(api.get("/documents", params={"id": doc_id}), schema.Document)["id"] == doc_id
+        assert checked(api.get("/documents", params={"id": doc_id}), messages.Document)["id"] == doc_id
 
 
 def test_hostile_text_stays_text(api):
     response = api.get("/search", params={"q": "<script>alert(1)</script> green avocado", "k": 60})
-    found = checked(response, schema.SearchAnswer)
+    found = checked(response, messages.SearchAnswer)
     [hit] = [hit for hit in found["learned"] if hit["id"] == "hostile/é"]
     assert hit["title"].startswith("<script>alert('x')</script>")
     assert "<img src=x" in hit["snippet"]
@@ -133,7 +133,7 @@ def test_hostile_text_stays_text(api):
 def test_an_index_without_texts_serves_without_them(tmp_path):
     bare = Index.build(made_docs_iter(), INDEX.model, keep_texts=False)
     with served(tmp_path / "journal.jsonl", bare) as (api, _):
-        hit = checked(api.get("/search", params={"q": QUERY}), schema.SearchAnswer)["learned"][0]
+        hit = checked(api.get("/search", params={"q": QUERY}), messages.SearchAnswer)["learned"][0]
         assert (hit["title"], hit["snippet"]) == (hit["id"], "")
         refused(api.get(f"/documents/{hit['id']}"), 404, "keeps no texts")
 
@@ -150,7 +150,7 @@ def test_vocabularies_of_their_own_are_compared_with_the_model_before(tmp_path):
     with served(tmp_path / "journal.jsonl", index) as (api, _):
         before = ids(api.get("/search", params={"q": "grün"}))
         api.post("/prefer", json={"query": "grün", "better": before[3], "worse": before[0]})
-        found = checked(api.get("/search", params={"q": "grün"}), schema.SearchAnswer)
+        found = checked(api.get("/search", params={"q": "grün"}), messages.SearchAnswer)
         assert found["baseline_name"] == "base model"
         assert [hit["id"] for hit in found["baseline"]] == before
         assert [hit["id"] for hit in found["learned"]] != before
@@ -163,13 +163,13 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     before = ids(api.get("/search", params={"q": QUERY}))
     plain = ids(api.get("/search", params={"q": QUERY}), "baseline")
     given = {"query": QUERY, "better": before[4], "worse": before[0]}
-    told = checked(api.post("/prefer", json=given), schema.Acknowledged, 202)
+    told = checked(api.post("/prefer", json=given), messages.Acknowledged, 202)
     assert told == {"entry": 1, "version": "v1", "applied": True}
     after = api.get("/search", params={"q": QUERY})
     assert after.json()["version"] == "v1"
     assert ids(after).index(before[4]) < ids(after).index(before[0])
     assert ids(after, "baseline") == plain
-    told = checked(api.post("/undo", json={}), schema.TakenBack, 202)
+    told = checked(api.post("/undo", json={}), messages.TakenBack, 202)
     assert (told["withdrawn"], told["version"]) == ([1], "v2")
     assert ids(api.get("/search", params={"q": QUERY})) == before
     refused(api.post("/undo", json={}), 409, "no entry of this client")
@@ -178,7 +178,7 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
 def test_clicks_teach_less_than_preferences(api):
     before = ids(api.get("/search", params={"q": QUERY}))
     given = {"query": QUERY, "shown": before[:3], "clicked": [before[2]]}
-    checked(api.post("/clicks", json=given), schema.Acknowledged, 202)
+    checked(api.post("/clicks", json=given), messages.Acknowledged, 202)
     by_click = api.get("/learned", params={"limit": 1000}).json()
     api.post("/undo", json={})
     for worse in before[:2]:
@@ -212,7 +212,7 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
     for better, client in zip(others[:3], ({}, {"client": "ann"}, {}), strict=True):
         api.post("/prefer", json={"query": QUERY, "better": better, "worse": best} | client)
     api.post("/clicks", json={"query": QUERY, "shown": [best, others[3]], "clicked": [others[3]], "client": "ann"})
-    history = checked(api.get("/versions"), schema.History)
+    history = checked(api.get("/versions"), messages.History)
     assert [(each["version"], each["kind"], each["client"]) for each in history["versions"]] == [
         ("v4", "clicks", "10.0.0.1/ann"),
         ("v3", "prefer", "10.0.0.1"),
@@ -220,7 +220,7 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
         ("v1", "prefer", "10.0.0.1"),
     ]
     assert len(api.get("/versions", params={"limit": 2}).json()["versions"]) == 2
-    learned = checked(api.get("/learned"), schema.LearnedOnline)
+    learned = checked(api.get("/learned"), messages.LearnedOnline)
     behind = {entry for pair in learned["pairs"] for entry in pair["entries"]}
     assert behind
     assert behind <= {1, 2, 3, 4}
@@ -229,14 +229,14 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
     refused(api.post("/revoke", json={}), 422, "either")
     refused(api.post("/revoke", json={"entries": [1, 99]}), 404, "no entry 99")
     refused(api.post("/revoke", json={"client": "nobody"}), 409, "none")
-    told = checked(api.post("/revoke", json={"client": "10.0.0.1/ann"}), schema.TakenBack, 202)
+    told = checked(api.post("/revoke", json={"client": "10.0.0.1/ann"}), messages.TakenBack, 202)
     assert told["withdrawn"] == [2, 4]
     refused(api.post("/revoke", json={"entries": [2, 4, 5]}), 409, "none")
-    told = checked(api.post("/revoke", json={"entries": [3, 1, 2, 3]}), schema.TakenBack, 202)
+    told = checked(api.post("/revoke", json={"entries": [3, 1, 2, 3]}), messages.TakenBack, 202)
     assert told["withdrawn"] == [1, 3]
-    learned = checked(api.get("/learned"), schema.LearnedOnline)
+    learned = checked(api.get("/learned"), messages.LearnedOnline)
     assert (learned["pairs"], learned["entries"], learned["total_pairs"]) == ([], [], 0)
-    history = checked(api.get("/versions"), schema.History)["versions"]
+    history = checked(api.get("/versions"), messages.History)["versions"]
     assert [each["active"] for each in history] == [True, True, False, False, False, False]
 
 
@@ -306,7 +306,7 @@ def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
 
 
 def test_health_and_metrics(api):
-    assert checked(api.get("/health"), schema.Health) == {"status": "ok", "version": "v0", "documents": 60}
+    assert checked(api.get("/health"), messages.Health) == {"status": "ok", "version": "v0", "documents": 60}
     api.get("/search", params={"q": QUERY})
     api.get("/search", params={"q": QUERY, "k": 0})
     api.get("/no/such/path")
@@ -340,7 +340,7 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
     with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
         with monkeypatch.context() as patched:
             patched.setattr(service.learner._state, "apply", broken)
-            told = checked(api.post("/prefer", json=given), schema.Acknowledged, 202)
+            told = checked(api.post("/prefer", json=given), messages.Acknowledged, 202)
         assert told == {"entry": 1, "version": "v0", "applied": False}
         body = refused(api.get("/health"), 503, "the learner stopped")
         assert (body["version"], body["documents"]) == ("v0", 60)
@@ -406,7 +406,7 @@ def test_the_openapi_document_is_complete(api):
             if method == "post":
                 body = operation["requestBody"]["content"]["application/json"]
                 name = body["schema"]["$ref"].rpartition("/")[2]
-                getattr(schema, name).model_validate(body["example"])
+                getattr(messages, name).model_validate(body["example"])
             assert {"422", "500", "503"} <= set(operation["responses"])
             for status, answer in operation["responses"].items():
                 [media] = answer["content"].values()
@@ -414,7 +414,7 @@ def test_the_openapi_document_is_complete(api):
                 if "$ref" in media["schema"]:
                     name = media["schema"]["$ref"].rpartition("/")[2]
                     assert name in made["components"]["schemas"]
-                    getattr(schema, name).model_validate(media["example"])
+                    getattr(messages, name).model_validate(media["example"])
                 if status >= "400":
                     assert list(answer["content"]) == ["application/problem+json"]
                     assert (media["example"]["status"], media["example"]["title"]) == (int(status), TITLES[int(status)])

@@ -16,7 +16,7 @@ import tercet as tc
 from support.serving import made_docs, made_index, preferred
 from tercet.data.clicks import MOST_PREFERENCES
 from tercet.errors import FormatError, InputError, JournalError
-from tercet.serve import Bounds, Journal, Learner, read_journal, replay
+from tercet.serve import Journal, Learner, LearningBounds, read_journal, replay
 from tercet.serve import journal as journal_room
 from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
 from tercet.serve.replay import Replay
@@ -216,7 +216,7 @@ def test_what_is_no_entry_is_refused(meta):
 
 
 def test_clicks_prefer_the_clicked_over_the_skipped_above():
-    votes = list(votes_of(clicked(1, "q", ("a", "b", "c", "d", "e"), "b", "d"), Bounds()))
+    votes = list(votes_of(clicked(1, "q", ("a", "b", "c", "d", "e"), "b", "d"), LearningBounds()))
     assert {(vote.better, vote.worse) for vote in votes} == {("b", "a"), ("d", "a"), ("d", "c")}
     weights = {vote.worse: vote.parts / ONE_CLICK for vote in votes if vote.better == "d"}
     assert weights["c"] / weights["a"] == pytest.approx(0.5, abs=1e-5)  # 1 / log2(1 + 3) of rank 1's
@@ -224,10 +224,10 @@ def test_clicks_prefer_the_clicked_over_the_skipped_above():
 
 def test_one_list_counts_no_more_than_one_click():
     shown = tuple(f"d{rank}" for rank in range(100))
-    votes = list(votes_of(clicked(1, "q", shown, *shown[1::2]), Bounds()))
+    votes = list(votes_of(clicked(1, "q", shown, *shown[1::2]), LearningBounds()))
     assert len(votes) == MOST_PREFERENCES
     assert sum(vote.parts for vote in votes) <= ONE_CLICK
-    assert list(votes_of(clicked(1, "q", shown, shown[0]), Bounds())) == []
+    assert list(votes_of(clicked(1, "q", shown, shown[0]), LearningBounds())) == []
 
 
 # -- the replay -----------------------------------------------------------------------------------------------------
@@ -253,11 +253,11 @@ def journals(draw):
     return entries
 
 
-TIGHT = Bounds(client=0.3, step=0.1, weight=0.05, pairs=8)
+TIGHT = LearningBounds(client=0.3, step=0.1, weight=0.05, pairs=8)
 
 
 @settings(max_examples=50, deadline=None)
-@given(journals(), st.data(), st.sampled_from([Bounds(), TIGHT]), st.sampled_from([INDEX, LATENT]))
+@given(journals(), st.data(), st.sampled_from([LearningBounds(), TIGHT]), st.sampled_from([INDEX, LATENT]))
 def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, bounds, index):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(entries)), max_size=5)))
     portions = Replay(index, bounds)
@@ -269,7 +269,7 @@ def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, boun
 
 
 @settings(max_examples=50, deadline=None)
-@given(journals(), st.sampled_from([Bounds(), TIGHT]))
+@given(journals(), st.sampled_from([LearningBounds(), TIGHT]))
 def test_what_was_withdrawn_never_was(entries, bounds):
     gone = {number for entry in entries if isinstance(entry, Withdrawn) for number in entry.entries}
     left = [entry for entry in entries if entry.number not in gone and not isinstance(entry, Withdrawn)]
@@ -295,7 +295,7 @@ def test_a_preference_puts_the_better_document_ahead(index):
     version = replay(index, [preferred(1, "green avocado", better, worse)])
     scores = {hit.doc_id: hit.score for hit in version.index.search("green avocado", 60)}
     old = {hit.doc_id: hit.score for hit in before}
-    target = Bounds.margin * max(abs(old[better]), abs(old[worse]))
+    target = LearningBounds.margin * max(abs(old[better]), abs(old[worse]))
     assert scores[better] - scores[worse] == pytest.approx(target, rel=1e-5)
     assert version.name == "v1"
     assert [hit.score for hit in index.search("green avocado", 10)] == [hit.score for hit in before]
@@ -343,8 +343,8 @@ def noisy(n: int, client) -> list[Entry]:
 
 def test_a_noisy_client_has_a_bounded_effect():
     for client, most in ((lambda _: "10.0.0.1", 0.5), (lambda n: f"10.0.0.1/{n}", 5.0)):
-        version = replay(INDEX, noisy(200, client), Bounds(client=0.5))
-        free = replay(INDEX, noisy(200, client), Bounds(client=1e9))
+        version = replay(INDEX, noisy(200, client), LearningBounds(client=0.5))
+        free = replay(INDEX, noisy(200, client), LearningBounds(client=1e9))
         assert float(np.abs(version.overlay.data).sum()) <= most * 1.0001
         assert float(np.abs(free.overlay.data).sum()) > most
 
@@ -352,7 +352,7 @@ def test_a_noisy_client_has_a_bounded_effect():
 def test_no_name_of_a_client_gives_more_than_another():
     spent = []
     for name in ("10.0.0.1/*", "10.0.0.1/ann"):
-        state = Replay(INDEX, Bounds(client=0.5))
+        state = Replay(INDEX, LearningBounds(client=0.5))
         state.apply(noisy(200, lambda _, name=name: name))
         spent.append(state.allowances.spent(name))
     assert spent[0] == spent[1] <= 0.5
@@ -360,7 +360,7 @@ def test_no_name_of_a_client_gives_more_than_another():
 
 def test_steps_and_weights_are_bounded():
     entries = noisy(100, lambda n: f"10.0.0.{n}")
-    for bounds in (Bounds(step=0.01), Bounds(weight=0.005), Bounds(pairs=3)):
+    for bounds in (LearningBounds(step=0.01), LearningBounds(weight=0.005), LearningBounds(pairs=3)):
         state = Replay(INDEX, bounds)
         state.apply(entries)
         assert state.steps

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 import tercet as tc
 from tercet.search import Index
-from tercet.serve import schema
+from tercet.serve import messages
 from tercet.serve.app import create_app
 from tercet.serve.bounds import Limits
 from tercet.serve.entries import Entry, Preferred
@@ -134,7 +134,7 @@ def refused(response: Any, status: int, word: str) -> Any:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body = response.json()
-    schema.ProblemDetails.model_validate(body)
+    messages.ProblemDetails.model_validate(body)
     assert body["status"] == status
     assert word in body["detail"]
     return body

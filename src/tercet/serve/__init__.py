@@ -4,8 +4,8 @@ What learns (`Journal`, `Learner`, `Version`) needs nothing but the index; what 
 and `tercet.serve.run`, and needs the extra ``serve``.
 """
 
-from tercet.serve.bounds import Bounds, Limits
+from tercet.serve.bounds import LearningBounds, Limits
 from tercet.serve.journal import Journal, read_journal
 from tercet.serve.learner import Learner, Version, replay
 
-__all__ = ["Bounds", "Journal", "Learner", "Limits", "Version", "read_journal", "replay"]
+__all__ = ["Journal", "Learner", "LearningBounds", "Limits", "Version", "read_journal", "replay"]

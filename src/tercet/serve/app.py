@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException
 
 from tercet.errors import EngineError, InputError
-from tercet.serve import answers, schema
+from tercet.serve import answers, messages
 from tercet.serve.answers import Deadline
 from tercet.serve.bounds import ID_CHARS
 from tercet.serve.guard import Access, Guard
@@ -113,13 +113,13 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     def deadline(request: Request) -> Deadline:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
 
-    @app.get("/search", response_model=schema.SearchAnswer)
-    async def search(request: Request, asked: Annotated[schema.SearchQuery, Query()]) -> Response:
+    @app.get("/search", response_model=messages.SearchAnswer)
+    async def search(request: Request, asked: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
         return JSONResponse(await service.search(asked.q, asked.k, deadline(request)))
 
-    @app.get("/explain", response_model=schema.Reasons)
-    async def explain(request: Request, asked: Annotated[schema.ExplainQuery, Query()]) -> Response:
+    @app.get("/explain", response_model=messages.Reasons)
+    async def explain(request: Request, asked: Annotated[messages.ExplainQuery, Query()]) -> Response:
         """Say why a document has its score, or why it is ahead of another."""
         service.check_query(asked.q)
         service.check_documents([asked.doc] if asked.versus is None else [asked.doc, asked.versus])
@@ -132,8 +132,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         )
         return JSONResponse(found)
 
-    @app.get("/related", response_model=schema.RelatedWords)
-    async def related(request: Request, asked: Annotated[schema.RelatedQuery, Query()]) -> Response:
+    @app.get("/related", response_model=messages.RelatedWords)
+    async def related(request: Request, asked: Annotated[messages.RelatedQuery, Query()]) -> Response:
         """List the document words that count most for a query word."""
         try:
             found = await service.read(deadline(request), lambda version: answers.related(version, asked.word, asked.k))
@@ -141,13 +141,13 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             raise HttpProblem(404, f"the model does not know the word {asked.word[:80]!r}", "unknown-word") from error
         return JSONResponse(found)
 
-    @app.get("/documents/{doc_id:path}", response_model=schema.Document)
+    @app.get("/documents/{doc_id:path}", response_model=messages.Document)
     async def document(request: Request, doc_id: Annotated[str, _DOC_ID]) -> Response:
         """Give a document as it was indexed."""
         return await given_document(request, doc_id)
 
-    @app.get("/documents", response_model=schema.Document)
-    async def document_by_query(request: Request, asked: Annotated[schema.DocumentQuery, Query()]) -> Response:
+    @app.get("/documents", response_model=messages.Document)
+    async def document_by_query(request: Request, asked: Annotated[messages.DocumentQuery, Query()]) -> Response:
         """The same for an id that is no part of a path, such as two dots."""
         return await given_document(request, asked.id)
 
@@ -159,14 +159,14 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             raise HttpProblem(404, "the index keeps no texts", "no-texts") from error
         return JSONResponse(found)
 
-    @app.get("/versions", response_model=schema.History)
-    async def versions(asked: Annotated[schema.LimitQuery, Query()]) -> Response:
+    @app.get("/versions", response_model=messages.History)
+    async def versions(asked: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what changed, the latest first."""
         history = service.history(asked.limit)
         return JSONResponse({"version": service.version.name, "total": len(service.journal), "versions": history})
 
-    @app.get("/learned", response_model=schema.LearnedOnline)
-    async def learned(request: Request, asked: Annotated[schema.LimitQuery, Query()]) -> Response:
+    @app.get("/learned", response_model=messages.LearnedOnline)
+    async def learned(request: Request, asked: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what was learned online: pairs of words, and the entries behind them."""
         found = await service.read(
             deadline(request),
@@ -174,7 +174,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         )
         return JSONResponse(found)
 
-    @app.get("/health", response_model=schema.Health)
+    @app.get("/health", response_model=messages.Health)
     async def health() -> Response:
         """Say whether the service is well; 503 when it no longer learns."""
         known = {"version": service.version.name, "documents": len(service.index)}
@@ -201,25 +201,25 @@ def _add_changing(app: FastAPI, service: Service) -> None:
 
     changing = {"status_code": 202, "responses": _problems(_CHANGING)}
 
-    @app.post("/prefer", response_model=schema.Acknowledged, **changing)  # type: ignore[arg-type]
-    async def prefer(request: Request, given: schema.Prefer) -> Response:
+    @app.post("/prefer", response_model=messages.Acknowledged, **changing)  # type: ignore[arg-type]
+    async def prefer(request: Request, given: messages.Prefer) -> Response:
         """Say that for a query one document is better than another."""
         client = admitted(request, given.client)
         return JSONResponse(await service.prefer(client, given.query, given.better, given.worse), 202)
 
-    @app.post("/clicks", response_model=schema.Acknowledged, **changing)  # type: ignore[arg-type]
-    async def clicks(request: Request, given: schema.Clicks) -> Response:
+    @app.post("/clicks", response_model=messages.Acknowledged, **changing)  # type: ignore[arg-type]
+    async def clicks(request: Request, given: messages.Clicks) -> Response:
         """Report a list and its clicks: a clicked document is better than those above it that were not."""
         client = admitted(request, given.client)
         return JSONResponse(await service.clicks(client, given.query, given.shown, given.clicked), 202)
 
-    @app.post("/undo", response_model=schema.TakenBack, **changing)  # type: ignore[arg-type]
-    async def undo(request: Request, given: schema.Undo) -> Response:
+    @app.post("/undo", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
+    async def undo(request: Request, given: messages.Undo) -> Response:
         """Take back an entry of one's own."""
         return JSONResponse(await service.undo(admitted(request, given.client), given.entry), 202)
 
-    @app.post("/revoke", response_model=schema.TakenBack, **changing)  # type: ignore[arg-type]
-    async def revoke(request: Request, given: schema.Revoke) -> Response:
+    @app.post("/revoke", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
+    async def revoke(request: Request, given: messages.Revoke) -> Response:
         """Take back any entries, or all of a client."""
         return JSONResponse(await service.revoke(admitted(request, None), given.entries, given.client), 202)
 
@@ -244,7 +244,7 @@ def _complete(app: FastAPI) -> None:
     schemas = made["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    schemas["ProblemDetails"] = schema.ProblemDetails.model_json_schema()
+    schemas["ProblemDetails"] = messages.ProblemDetails.model_json_schema()
     made["components"]["securitySchemes"] = {
         "read": {"type": "http", "scheme": "bearer", "description": "The read or the write token, where there is one."},
         "write": {"type": "http", "scheme": "bearer", "description": "The write token, where there is one."},

@@ -39,7 +39,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Bounds(OnlineRule):
+class LearningBounds(OnlineRule):
     """The rule that the service learns by, bounded, and how much of it one client may ask for.
 
     Lengths are in units: the base's usual weight of a word on itself.

@@ -18,7 +18,7 @@ from scipy import sparse
 from tercet.errors import EngineError
 from tercet.fitting.model import TextModel
 from tercet.search import BaseIndex
-from tercet.serve.bounds import Bounds
+from tercet.serve.bounds import LearningBounds
 from tercet.serve.entries import Entry
 from tercet.serve.replay import Replay, TakenStep, text_model
 from tercet.weights import Sparse, Weights
@@ -76,7 +76,7 @@ def _digest(matrix: sparse.csr_array) -> str:
     return digest.hexdigest()[:32]
 
 
-def replay(index: BaseIndex, entries: Iterable[Entry], bounds: Bounds | None = None) -> Version:
+def replay(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> Version:
     """The version that a journal gives, from nothing.
 
     Examples
@@ -93,7 +93,7 @@ def replay(index: BaseIndex, entries: Iterable[Entry], bounds: Bounds | None = N
     >>> [hit.doc_id for hit in learned.index.search("green")]
     ['b', 'a']
     """
-    state = Replay(index, bounds or Bounds())
+    state = Replay(index, bounds or LearningBounds())
     listed = list(entries)
     state.apply(listed)
     return _version(state, index, listed[-1].number if listed else 0)
@@ -118,9 +118,9 @@ class Learner:
     entries : what the journal holds; applied before this returns
     """
 
-    def __init__(self, index: BaseIndex, entries: Iterable[Entry], bounds: Bounds | None = None) -> None:
+    def __init__(self, index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> None:
         self._base = index
-        self._state = Replay(index, bounds or Bounds())
+        self._state = Replay(index, bounds or LearningBounds())
         listed = list(entries)
         self._state.apply(listed)
         self.current = _version(self._state, index, listed[-1].number if listed else 0)

@@ -20,7 +20,7 @@ from tercet.fitting.model import TextModel
 from tercet.learn.online import Contrast, OnlineLearner, Step
 from tercet.search import BaseIndex
 from tercet.serve.allowances import Allowances
-from tercet.serve.bounds import Bounds
+from tercet.serve.bounds import LearningBounds
 from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
 from tercet.serve.votes import ONE_CLICK, Position, Question, QuestionKey, Vote, votes_of
 
@@ -42,7 +42,7 @@ class TakenStep:
 class Replay:
     """Applies journal entries, in any portions, to an overlay over the model of an index."""
 
-    def __init__(self, index: BaseIndex, bounds: Bounds) -> None:
+    def __init__(self, index: BaseIndex, bounds: LearningBounds) -> None:
         self.model = text_model(index)
         self.bounds = bounds
         self.overlay = OnlineLearner(self.model.weights, bounds)

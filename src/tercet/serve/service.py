@@ -18,7 +18,7 @@ from tercet.errors import JournalError
 from tercet.search import BaseIndex
 from tercet.serve import answers
 from tercet.serve.answers import Baseline, Deadline
-from tercet.serve.bounds import QUERY_TERMS, Bounds, Limits
+from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
 from tercet.serve.buckets import Buckets
 from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
 from tercet.serve.journal import Journal
@@ -74,7 +74,7 @@ class Service:
         index: BaseIndex,
         journal: str | PathLike[str],
         limits: Limits | None = None,
-        bounds: Bounds | None = None,
+        bounds: LearningBounds | None = None,
     ) -> None:
         self.limits, self.index = limits or Limits(), index
         self.baseline = Baseline(index)

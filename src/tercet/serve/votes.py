@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tercet.data.clicks import click_preferences
-from tercet.serve.bounds import Bounds
+from tercet.serve.bounds import LearningBounds
 from tercet.serve.entries import Clicked, Entry, Preferred
 
 ONE_CLICK = 1 << 20  # votes are whole numbers of parts, so that contradictory ones cancel to exactly 0
@@ -37,13 +37,13 @@ class Vote:
     parts: int
 
 
-def votes_of(entry: Entry, bounds: Bounds) -> Iterator[Vote]:
-    """The votes an entry casts: a preference counts as `Bounds.preference` clicks, a list as its clicks say.
+def votes_of(entry: Entry, bounds: LearningBounds) -> Iterator[Vote]:
+    """The votes an entry casts: a preference counts as `LearningBounds.preference` clicks, a list as its clicks say.
 
     Examples
     --------
     >>> clicks = Clicked(1, "", "", "eyes", ("a", "b", "c"), ("c",))
-    >>> [(vote.better, vote.worse, round(vote.parts / ONE_CLICK, 2)) for vote in votes_of(clicks, Bounds())]
+    >>> [(vote.better, vote.worse, round(vote.parts / ONE_CLICK, 2)) for vote in votes_of(clicks, LearningBounds())]
     [('c', 'a', 0.61), ('c', 'b', 0.39)]
     """
     if isinstance(entry, Preferred):
