@@ -211,8 +211,11 @@ class OnlineLearner:
     def compile(self, say: Callable[[str], None]) -> None:
         """Get ready, and say so where that takes a while; learning does it by itself otherwise."""
         Q, D = (sparse.csr_array((1, width), dtype=np.float32) for width in self.base.shape)
-        with announce_compilation((online_advance,), say):
+        with announce_compilation((online_advance, margin_of, propose, add_step, put_back), say):
             self._advance(Q, Preferences([], [], []), D, np.zeros(2))
+            step = self.propose(self.contrast(Q, D, D), 1.0)  # an empty one
+            self.take(step)
+            self.go_back(step)
 
     def _advance(
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]
