@@ -13,18 +13,10 @@ import numba
 import pytest
 
 import tercet.kernels.compiler as compiler
-from support.checked_kernels import WORKLOADS, kernels_of
+from support.checked_kernels import GROUPS, WORKLOADS, kernels_of
 
 TESTS = Path(__file__).parents[1]
 
-# Modules whose workloads run in one process: compiling takes the time, and groups can be compiled side by side.
-GROUPS = {
-    "bytes": ("letor", "decimals", "stored", "correlated", "orders", "ranking"),
-    "search": ("search", "topk", "scoring"),
-    "features": ("ftrl", "ndcg", "pairs", "simplex"),
-    "steps": ("binned", "dense", "diagonal", "fixed_rows", "grouped", "hashed", "lowrank", "prefetch", "rows"),
-    "sparse": ("mixing", "online", "shrinkage", "sparse", "sparse_rows"),
-}
 WITHOUT_KERNELS = {"__init__", "compiler"}  # the latter is the decorator itself
 
 
@@ -43,7 +35,6 @@ def in_another_process(*arguments: str, **variables: str) -> str:
 def test_every_module_with_kernels_has_a_workload():
     modules = {path.stem for path in Path(compiler.__file__).parent.glob("*.py")} - WITHOUT_KERNELS
     assert set(WORKLOADS) == modules
-    assert sorted(module for group in GROUPS.values() for module in group) == sorted(modules)
     assert [module for module in modules if not kernels_of(module)] == []
 
 

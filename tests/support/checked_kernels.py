@@ -248,35 +248,48 @@ def online_steps(rng: np.random.Generator, folder: Path) -> None:
             learner.go_back(step)
 
 
-WORKLOADS: dict[str, Workload] = {
-    "binned": learners("CorrelatedRanker"),
-    "correlated": correlated_words,
-    "decimals": numbers_in_files,
-    "dense": learners("DenseRanker"),
-    "diagonal": learners("DiagonalRanker"),
-    "fixed_rows": learners("PrunedRanker"),
-    "ftrl": feature_rankers,
-    "grouped": learners("GroupSparseRanker"),
-    "hashed": learners("HashedRanker"),
-    "letor": letor_files,
-    "lowrank": learners("LowRankRanker", "MultiTaskRanker"),
-    "mixing": rounds,
-    "ndcg": feature_rankers,
-    "online": online_steps,
-    "orders": orders,
-    "pairs": feature_rankers,
-    "prefetch": learners("DenseRanker"),
-    "ranking": measures,
-    "rows": learners("DiagonalRanker"),
-    "scoring": scores,
-    "search": searches,
-    "shrinkage": sparse_weights,
-    "simplex": feature_rankers,
-    "sparse": sparse_weights,
-    "sparse_rows": sparse_weights,
-    "stored": stored_rows,
-    "topk": searches,
+# The workload of each module. Those of a group run in one process: compiling takes the time, and two groups can be
+# compiled side by side.
+GROUPS: dict[str, dict[str, Workload]] = {
+    "bytes": {
+        "correlated": correlated_words,
+        "decimals": numbers_in_files,
+        "letor": letor_files,
+        "orders": orders,
+        "ranking": measures,
+        "stored": stored_rows,
+    },
+    "search": {
+        "scoring": scores,
+        "search": searches,
+        "topk": searches,
+    },
+    "features": {
+        "ftrl": feature_rankers,
+        "ndcg": feature_rankers,
+        "pairs": feature_rankers,
+        "simplex": feature_rankers,
+    },
+    "steps": {
+        "binned": learners("CorrelatedRanker"),
+        "dense": learners("DenseRanker"),
+        "diagonal": learners("DiagonalRanker"),
+        "fixed_rows": learners("PrunedRanker"),
+        "grouped": learners("GroupSparseRanker"),
+        "hashed": learners("HashedRanker"),
+        "lowrank": learners("LowRankRanker", "MultiTaskRanker"),
+        "prefetch": learners("DenseRanker"),
+        "rows": learners("DiagonalRanker"),
+    },
+    "sparse": {
+        "mixing": rounds,
+        "online": online_steps,
+        "shrinkage": sparse_weights,
+        "sparse": sparse_weights,
+        "sparse_rows": sparse_weights,
+    },
 }
+WORKLOADS = {module: workload for group in GROUPS.values() for module, workload in group.items()}
 
 
 def kernels_of(module: str) -> dict[str, Dispatcher]:
