@@ -8,6 +8,7 @@ from typing import Any
 
 from tercet.errors import BundleError
 from tercet.store import Bundle, read_bundle
+from tercet.store.kinds import FEATURE_MODEL, INDEX, QDRANT_INDEX, RANKER, TEXT_MODEL
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -58,9 +59,9 @@ def _feature_rankers() -> dict[str, Any]:
     return {**LINEAR_RANKERS, **RLS_RANKERS}
 
 
-INDEX_KINDS = ("index", "qdrant-index")
+INDEX_KINDS = (INDEX, QDRANT_INDEX)
 READERS: dict[str, Callable[[Bundle], Any]] = {
-    "ranker": _read_ranker,
-    "text-model": _read_text_model,
-    "feature-model": _read_feature_model,
+    RANKER: _read_ranker,
+    TEXT_MODEL: _read_text_model,
+    FEATURE_MODEL: _read_feature_model,
 }

@@ -20,7 +20,7 @@ from scipy import sparse
 from tercet.data import mapped_rows, shards, stored_ids
 from tercet.data.shards import MappedRows, ShardWriter, write_shards
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
-from tercet.store import packed, read_bundle, write_bundle
+from tercet.store import read_bundle, strings, write_bundle
 
 
 def texts(seed: int, n: int, n_columns: int, density: float = 0.2) -> sparse.csr_array:
@@ -135,7 +135,7 @@ def test_a_repeated_id_is_refused_wherever_it_is(tmp_path, monkeypatch, at_once)
 
 
 def test_ids_with_one_hash_are_told_apart(tmp_path, monkeypatch):
-    for module in (stored_ids, packed):
+    for module in (stored_ids, strings):
         monkeypatch.setattr(module, "hash_of", lambda each: len(each))
     with ShardWriter(tmp_path / "rows", n_columns=5, with_ids=True, shard_rows=4) as writer:
         writer.add(texts(2, 8, 5), ["a", "b", "cc", "d", "e", "ff", "f", "g"])

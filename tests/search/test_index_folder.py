@@ -371,9 +371,9 @@ def test_factors_that_a_writer_takes_away_are_worked_out(small: Path) -> None:
 
 
 def test_texts_are_checked_a_block_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tercet.store import packed
+    from tercet.store import strings
 
-    monkeypatch.setattr(packed, "_BLOCK_BYTES", 3)  # characters of two bytes are cut
+    monkeypatch.setattr(strings, "_BLOCK_BYTES", 3)  # characters of two bytes are cut
     docs = {"a": "é" * 50, "b": "sky é"}
     Index.build(docs, small_model(docs), tmp_path / "index")
     assert Index.open(tmp_path / "index").text("a") == "é" * 50

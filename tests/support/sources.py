@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tercet import Preferences
-from tercet.learn.sources import BLOCK, Source, digest
+from tercet.learn.sources import BLOCK, Source
 from tercet.store import Fields, take_array
+from tercet.store.digest import digest_of
 
 DEPTH = 5
 
@@ -31,7 +32,7 @@ class TopSource(Source):
         return Preferences(query, better, np.where(lower, candidate, worse))[first:]
 
     def fingerprint(self):
-        return digest("top", self.sampler.fingerprint(), self.n_steps, self.random_state)
+        return digest_of("top", self.sampler.fingerprint(), self.n_steps, self.random_state)
 
     def state(self):
         return {"block": self._block}, {"top": self._top}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, MissingExtraError, ParameterError
+from tercet.store.codec import decode, encode
 from tercet.text import Analyser, Vectoriser
 from tercet.text import japanese as japanese_words
 
@@ -28,20 +29,20 @@ def japanese() -> Analyser:
 class TestWords:
     def test_is_the_default_and_saved_as_before(self):
         assert Analyser() == Analyser(cut="words")
-        assert Analyser(cut="words").to_meta() == {
+        assert encode(Analyser(cut="words"))[0] == {
             "lowercase": True,
             "pattern": r"(?u)\b\w\w+\b",
             "stop_words": None,
             "stemmer": None,
             "ngrams": [1, 1],
         }
-        assert Analyser.from_meta({**Analyser().to_meta(), "cut": "words"}) == Analyser()
+        assert decode(Analyser, {**encode(Analyser())[0], "cut": "words"}) == Analyser()
 
     def test_an_unknown_cut_is_refused(self):
         with pytest.raises(ParameterError, match=r"The 'cut' parameter of Analyser must be one of 'words', 'japanese'"):
             Analyser(cut="klingon")
         with pytest.raises(DamagedBundleError, match="cut"):
-            Analyser.from_meta({**Analyser().to_meta(), "cut": 3})
+            decode(Analyser, {**encode(Analyser())[0], "cut": 3})
 
 
 class TestCharacters:
@@ -75,9 +76,9 @@ class TestCharacters:
 
     def test_round_trip_and_copy(self):
         analyser = Analyser(cut="characters", ngrams=(1, 2))
-        meta = json.loads(json.dumps(analyser.to_meta()))
+        meta = json.loads(json.dumps(encode(analyser)[0]))
         assert meta["cut"] == "characters"
-        assert Analyser.from_meta(meta) == analyser == copy.deepcopy(analyser)
+        assert decode(Analyser, meta) == analyser == copy.deepcopy(analyser)
         assert analyser != Analyser(ngrams=(1, 2))
 
     def test_a_vectoriser_takes_it(self):
@@ -112,7 +113,7 @@ class TestJapanese:
 
     def test_round_trip_and_copy_after_use(self, japanese):
         japanese("寺")
-        assert Analyser.from_meta(json.loads(json.dumps(japanese.to_meta()))) == japanese
+        assert decode(Analyser, json.loads(json.dumps(encode(japanese)[0]))) == japanese
         assert copy.deepcopy(japanese)("寺の門") == ["寺", "の", "門"]
 
     @pytest.mark.parametrize(("name", "value"), [("pattern", r"\S+"), ("stemmer", "english")])

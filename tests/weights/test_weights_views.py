@@ -94,7 +94,7 @@ def test_a_matrix_that_would_not_fit_is_refused_with_its_size():
     assert weights.query_factors is None
     assert len(weights.related(5, 3)) == 3
     wide = Mapped(A=all_to_one, B=all_to_one, part=Identity(n_terms=1))
-    assert not wide.is_thin
+    assert not wide.is_sparse
     with pytest.raises(MemoryLimitError, match="may have 400,000,000 entries as a matrix; 100,000,000 are allowed"):
         _ = Weights([wide]).sparse
     assert not survey.is_sparse(Weights([wide]))

@@ -26,7 +26,7 @@ from tercet.fitting.model import TextModel
 from tercet.search import open_index
 from tercet.search.folder import check_fits, vectoriser_fingerprint
 from tercet.store import MANIFEST_NAME, read_bundle
-from tercet.text.vectors import KIND as VECTORS_KIND
+from tercet.store.kinds import VECTORS
 from tercet.text.vectors import Vectors
 
 SAY_EVERY_SECONDS = 10.0
@@ -115,7 +115,7 @@ def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], w
         )
     if docs is None and not is_ir_datasets(source) and not source.exists():
         raise InputError(f"{where} was fitted to {source}, which is not there any more; name --docs")
-    if _kind_of_folder(source) == VECTORS_KIND:
+    if _kind_of_folder(source) == VECTORS:
         return Vectors.open(source)
     if (source / MANIFEST_NAME).is_file():
         index = open_index(source)
@@ -136,7 +136,7 @@ def _queries(queries: Path | None, docs: Path | None, noted: Mapping[str, Path])
         kind = _kind_of_folder(data)
         if kind == "beir":
             return read_queries(plain_or_packed(data, "queries.jsonl"))
-        if kind == VECTORS_KIND and (vectors := Vectors.open(data)).queries is not None:
+        if kind == VECTORS and (vectors := Vectors.open(data)).queries is not None:
             return vectors
     listed = noted.get("queries")
     return read_queries(listed) if listed is not None and listed.is_file() else None

@@ -23,12 +23,10 @@ from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.stored import take_rows
 from tercet.store import forget_pages, read_bundle, take_array
 from tercet.store.codec import decode
-from tercet.store.packed import PackedIds
+from tercet.store.kinds import ROWS, ROWS_SHARD
 from tercet.store.schema import Shape
+from tercet.store.strings import PackedIds
 
-KIND: Final = "rows"
-SHARD_KIND: Final = "rows-shard"
-VECTORS_KIND: Final = "vectors"  # a folder of documents and perhaps queries, rows each, with what made them
 VECTORS_UNFINISHED: Final = "writing"  # a folder beside vectors that are not complete
 BLOCK_ENTRIES: Final = 2**20  # in a block that `blocks` gives
 KEPT_BYTES: Final = 2**26  # of the files' pages that may stay in memory between two calls
@@ -159,7 +157,7 @@ class MappedRows(StoredRows):
         DamagedBundleError
             When something in the files is not as it was written.
         """
-        bundle = read_bundle(path, kind=KIND)
+        bundle = read_bundle(path, kind=ROWS)
         manifest = decode(RowsManifest, bundle.meta, bundle.arrays, where=str(bundle.path))
         if manifest.with_ids and not len(manifest.id_digests):
             raise DamagedBundleError(f"{bundle.path}: the table of ids has no parts")
@@ -256,7 +254,7 @@ class MappedRows(StoredRows):
 
     def _opened(self, k: int, verify: bool = False) -> Shard:
         path = self.path / shard_name(k)
-        bundle = read_bundle(path, kind=SHARD_KIND, mapped=True, verify=verify)
+        bundle = read_bundle(path, kind=ROWS_SHARD, mapped=True, verify=verify)
         where = str(path)
         if bundle.digest != self._digests[k].tobytes().hex():
             raise DamagedBundleError(f"{where} is not the shard that its folder was completed with")

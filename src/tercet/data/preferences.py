@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array as growing_array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tercet._validate import check_integer, check_seed, is_integer
 from tercet.data.clicks import Skipped, click_preferences
 from tercet.data.sampling import LAST_ROW, Drawn, JudgementSampler, LabelSampler
 from tercet.errors import InputError
+from tercet.store.digest import digest_of
 
 RowNumbers = NDArray[np.int32]
 
@@ -140,12 +140,8 @@ class Preferences:
 
     def fingerprint(self) -> str:
         """A digest of the content."""
-        digest = hashlib.sha256()
-        for column in (self.query, self.better, self.worse, self.weight):
-            digest.update(b"absent" if column is None else b"present" + column.tobytes())
-        if self.margin is not None:
-            digest.update(b"margin" + self.margin.tobytes())
-        return digest.hexdigest()
+        columns = {name: getattr(self, name) for name in ("query", "better", "worse", "weight", "margin")}
+        return digest_of(arrays={name: column for name, column in columns.items() if column is not None})
 
     def check_rows(self, n_queries: int, n_docs: int, queries: str = "Q") -> None:
         """Raise an InputError when a row number does not exist in Q (or what ``queries`` is called) or D."""

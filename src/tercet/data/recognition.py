@@ -15,13 +15,14 @@ from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
 from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
-from tercet.data.mapped_rows import VECTORS_KIND, VECTORS_UNFINISHED
+from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.quepid import is_quepid_header
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 from tercet.store import MANIFEST_NAME
+from tercet.store.kinds import VECTORS
 
 Kind: TypeAlias = Literal[
     "beir",
@@ -162,7 +163,7 @@ def _holds_vectors(folder: Path) -> bool:
         manifest = json.loads(file.read_bytes())
     except ValueError:
         return False
-    return isinstance(manifest, dict) and manifest.get("kind") == VECTORS_KIND
+    return isinstance(manifest, dict) and manifest.get("kind") == VECTORS
 
 
 def _has_corpus(folder: Path) -> bool:

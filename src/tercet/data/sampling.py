@@ -6,7 +6,6 @@ A sampler is a pure function of the generator it is given: ``draw(rng, n)`` retu
 
 from __future__ import annotations
 
-import hashlib
 from array import array as growing_array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tercet._validate import check_integer, is_integer
 from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.errors import InputError
+from tercet.store.digest import digest_of
 
 Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 UniformOver = Literal["queries", "judgements"]
@@ -70,7 +70,7 @@ class LabelSampler:
         self._queries = np.flatnonzero(counts[codes] >= 2)
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(self._codes.astype(np.int64).tobytes()).hexdigest()
+        return digest_of(self._codes)
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")
@@ -177,10 +177,8 @@ class JudgementSampler:
 
     def fingerprint(self) -> str:
         """A digest of the judgements and of how they are drawn."""
-        digest = hashlib.sha256(repr((self.n_docs, self.uniform_over, self.exclude_self)).encode())
-        for column in (self._query, self._doc, self._grade):
-            digest.update(np.ascontiguousarray(column, dtype=np.int64).tobytes())
-        return digest.hexdigest()
+        rule = (self.n_docs, self.uniform_over, self.exclude_self)
+        return digest_of(rule, *(column.astype(np.int64) for column in (self._query, self._doc, self._grade)))
 
     def grade_of(self, query: NDArray[Any], doc: NDArray[Any]) -> NDArray[np.int64]:
         """Grades of (query, doc) pairs, 0 for unjudged ones."""

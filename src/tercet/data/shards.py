@@ -25,14 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import KIND, SHARD_KIND, MappedRows, RowsManifest, StoredRows, shard_name
+from tercet.data.mapped_rows import MappedRows, RowsManifest, StoredRows, shard_name
 from tercet.data.matrix import check_matrix
 from tercet.data.stored_ids import StoredIds, write_table
 from tercet.errors import BundleError, InputError
 from tercet.kernels.stored import put_rows
 from tercet.store import MANIFEST_NAME, check_destination, write_bundle
 from tercet.store.codec import encode
-from tercet.store.packed import PackedIds
+from tercet.store.kinds import ROWS, ROWS_SHARD
+from tercet.store.strings import PackedIds
 
 __all__ = ["MappedRows", "ShardWriter", "StoredIds", "StoredRows", "remove_unfinished", "write_shards"]
 
@@ -194,7 +195,7 @@ class ShardWriter:
         number = len(self._digests)
         digest = write_bundle(
             self.path / shard_name(number),
-            kind=SHARD_KIND,
+            kind=ROWS_SHARD,
             meta={"number": number, "n_columns": self.n_columns, "with_ids": self.with_ids},
             arrays=arrays,
         )
@@ -233,7 +234,7 @@ class ShardWriter:
             id_digests = write_table(self.path, manifest.row_starts, rows.ids_of)
             manifest = replace(manifest, id_digests=id_digests)
         meta, arrays = encode(manifest)
-        write_bundle(self.path, kind=KIND, meta=meta, arrays=arrays, beside=self._leftovers())
+        write_bundle(self.path, kind=ROWS, meta=meta, arrays=arrays, beside=self._leftovers())
         self.closed = True
         return MappedRows(self.path, manifest)
 

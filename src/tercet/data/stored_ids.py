@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store import forget_pages, read_bundle, take_array, write_bundle
-from tercet.store.packed import PackedIds, hash_of
+from tercet.store.kinds import ROWS_IDS
+from tercet.store.strings import PackedIds, hash_of
 
-TABLE_KIND: Final = "rows-ids"
 IDS_A_PART: Final = 2**20  # about, in a part of the table
 MOST_MAPPED: Final = 2**12  # parts of the table at once
 
@@ -109,7 +109,7 @@ class StoredIds:
 
     def _opened(self, part: int, verify: bool = False) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         path = self._path / _part_name(part)
-        bundle = read_bundle(path, kind=TABLE_KIND, mapped=True, verify=verify)
+        bundle = read_bundle(path, kind=ROWS_IDS, mapped=True, verify=verify)
         if bundle.digest != self._digests[part].tobytes().hex():
             raise DamagedBundleError(f"{path} is not the part that its table was completed with")
         hashes = take_array(bundle.arrays, "hashes", np.uint64, 1, where=str(path))
@@ -155,7 +155,7 @@ def write_table(path: Path, row_starts: NDArray[np.int64], ids_of: Callable[[int
         hashes, rows = hashes[order], rows[order]
         _refuse_repeated(hashes, rows, row_starts, ids_of)
         digest = write_bundle(
-            path / _part_name(part), kind=TABLE_KIND, meta={"part": part}, arrays={"hashes": hashes, "rows": rows}
+            path / _part_name(part), kind=ROWS_IDS, meta={"part": part}, arrays={"hashes": hashes, "rows": rows}
         )
         digests.append(bytes.fromhex(digest))
     return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, 32)

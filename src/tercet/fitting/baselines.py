@@ -68,7 +68,7 @@ def word_shares(vectoriser: Vectoriser, D: sparse.csr_array) -> sparse.csr_array
     Examples
     --------
     >>> vectoriser = Vectoriser(weighting="bm25").fit(["green green avocado", "eyes"])
-    >>> shares = word_shares(vectoriser, sparse.csr_array(vectoriser.transform_docs(["green green avocado"])))
+    >>> shares = word_shares(vectoriser, vectoriser.transform_docs(["green green avocado"]))
     >>> round(float(shares[0, vectoriser.index_["green"]] / shares[0, vectoriser.index_["avocado"]]), 3)
     2.0
     """

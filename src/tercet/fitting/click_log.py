@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +12,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.clicks import ImpressionParser, Skipped
@@ -26,9 +23,10 @@ from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
 from tercet.fitting.model import TextModel
 from tercet.learn.online import OnlineRule
 from tercet.store import Fields, check_destination, claim_folder, read_bundle, write_bundle
+from tercet.store.digest import digest_of, state_digest
+from tercet.store.kinds import CLICK_CHECKPOINT
 from tercet.weights import Weights
 
-KIND = "click-checkpoint"
 LINES_AT_ONCE = 1024
 POLL_SECONDS = 0.2
 RUNNING = "running"  # folder in a checkpoint, there and locked as long as a run is at work
@@ -287,7 +285,7 @@ class ClickCheckpoint:
     def find(self, model: TextModel) -> LogProgress | None:
         """What is there; None where nothing is. A checkpoint of another model or other rules is refused."""
         try:
-            bundle = read_bundle(self.path, kind=KIND)
+            bundle = read_bundle(self.path, kind=CLICK_CHECKPOINT)
         except MissingBundleError:
             check_destination(self.path, beside=(RUNNING,))
             self._base = len(model.weights.parts), _digest(model, model.weights)
@@ -332,16 +330,9 @@ class ClickCheckpoint:
             "tally": asdict(learner.tally),
             "state": state,
         }
-        write_bundle(self.path, kind=KIND, meta=meta, arrays=arrays, beside=(RUNNING,))
+        write_bundle(self.path, kind=CLICK_CHECKPOINT, meta=meta, arrays=arrays, beside=(RUNNING,))
 
 
 def _digest(model: TextModel, weights: Weights) -> str:
     """A digest of the words and the weights of a model."""
-    digest = hashlib.sha256()
-    for part in (model.query_vectoriser, model.doc_vectoriser, weights):
-        meta, arrays = part.to_state()
-        digest.update(json.dumps(meta, sort_keys=True).encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return digest.hexdigest()
+    return digest_of(*map(state_digest, (model.query_vectoriser, model.doc_vectoriser, weights)))

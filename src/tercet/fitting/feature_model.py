@@ -15,14 +15,13 @@ from scipy import sparse
 from tercet.data import LetorData
 from tercet.data.feature_names import checked_feature_names
 from tercet.errors import DamagedBundleError, InputError
-from tercet.learn.base import KIND as RANKER_KIND
 from tercet.learn.base import load_ranker
 from tercet.learn.features import FeatureRanker
 from tercet.measure import Evaluation, Measure, measure_rows
 from tercet.report import Report
 from tercet.store import Bundle, write_bundle
+from tercet.store.kinds import FEATURE_MODEL, RANKER
 
-KIND = "feature-model"
 LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
 
 _DOCUMENT = re.compile(r"\bdocid\s*=\s*(\S+)")
@@ -115,7 +114,7 @@ class FeatureModel:
             "report": None if self.report is None else self.report.to_meta(),
         }
         arrays = {_SECTION + name: array for name, array in ranker_arrays.items()}
-        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+        write_bundle(path, kind=FEATURE_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, classes: Mapping[str, Any]) -> FeatureModel:
@@ -126,7 +125,7 @@ class FeatureModel:
             if not name.startswith(_SECTION):
                 raise DamagedBundleError(f"{bundle.path} has an unexpected array {name!r}")
             arrays[name.removeprefix(_SECTION)] = array
-        inner = Bundle(RANKER_KIND, fields.take("ranker", dict), arrays, bundle.path)
+        inner = Bundle(RANKER, fields.take("ranker", dict), arrays, bundle.path)
         ranker = load_ranker(inner, dict(classes))
         names, report = fields.take("feature_names", list | None), fields.take("report", dict | None)
         fields.done()

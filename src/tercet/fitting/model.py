@@ -15,10 +15,9 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
 from tercet.store import Bundle, write_bundle
+from tercet.store.kinds import TEXT_MODEL
 from tercet.text import CorrelatedWords, Vectoriser
 from tercet.weights import Weights
-
-KIND = "text-model"
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,11 @@ class TextModel:
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_array:
         """Query rows of texts."""
-        return sparse.csr_array(self.query_vectoriser.transform_queries(texts))
+        return self.query_vectoriser.transform_queries(texts)
 
     def docs(self, texts: Sequence[str]) -> sparse.csr_array:
         """Document rows of texts."""
-        return sparse.csr_array(self.doc_vectoriser.transform_docs(texts))
+        return self.doc_vectoriser.transform_docs(texts)
 
     def rank(self, queries: Mapping[str, str], docs: Mapping[str, str], k: int = 100) -> dict[str, dict[str, float]]:
         """A run: the k best documents of each query, best first, as qid -> doc_id -> score."""
@@ -169,7 +168,7 @@ class TextModel:
         for name, section in sections:
             meta[name], own = section.to_state()
             arrays |= {f"{name}.{key}": array for key, array in own.items()}
-        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+        write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> TextModel:

@@ -112,8 +112,8 @@ def _matrices(
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Q and D; words that only training queries have can be learned, and no others."""
     taught = [queries[qid] for qid in train]
-    D = sparse.csr_array(vectoriser.fit_transform_docs(list(docs.values()), queries=taught))
-    return sparse.csr_array(vectoriser.transform_queries(list(queries.values()))), D
+    D = vectoriser.fit_transform_docs(list(docs.values()), queries=taught)
+    return vectoriser.transform_queries(list(queries.values())), D
 
 
 # -- preference triples -----------------------------------------------------------------------------------------------
@@ -221,15 +221,15 @@ def labelled_task(
 
     def held_out(vectoriser: Vectoriser, some: Sequence[str], classes: Any) -> HeldOutQueries:
         """Each text against all others; never against training texts, whose memorised labels look like a gain."""
-        Q = sparse.csr_array(vectoriser.transform_queries(some))
-        D = sparse.csr_array(vectoriser.transform_docs(some))
+        Q = vectoriser.transform_queries(some)
+        D = vectoriser.transform_docs(some)
         grades = sparse.csr_array(np.asarray(classes)[:, None] == np.asarray(classes)[None, :], dtype=np.int64)
         return HeldOutQueries(Q, D, grades, tuple(map(str, range(len(some)))), parsed, np.arange(len(some)))
 
     def build(vectoriser: Vectoriser) -> Matrices:
         taught = [texts[i] for i in rest]
-        D = sparse.csr_array(vectoriser.fit_transform_docs(taught))
-        Q = sparse.csr_array(vectoriser.transform_queries(taught))
+        D = vectoriser.fit_transform_docs(taught)
+        Q = vectoriser.transform_queries(taught)
         validation = held_out(vectoriser, [texts[i] for i in to_choose], y[to_choose])
         return Q, D, validation, held_out(vectoriser, *tested)
 

@@ -24,9 +24,8 @@ from tercet.learn.state import SCHEDULES, Sgd, State
 from tercet.learn.stored import rank_texts, take
 from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, Fields, write_bundle
+from tercet.store.kinds import RANKER
 from tercet.weights import Explanation, Weights
-
-KIND = "ranker"
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -50,7 +49,7 @@ class Ranker(BaseEstimator):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
         meta, arrays = self.to_state()
-        write_bundle(path, kind=KIND, meta=meta, arrays=arrays)
+        write_bundle(path, kind=RANKER, meta=meta, arrays=arrays)
 
     @abstractmethod
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -32,9 +32,10 @@ from tercet.learn.choosing import matching_margins
 from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
 from tercet.learn.lowrank import LowRankRanker, LowRankState
 from tercet.learn.matrices import KernelInput, Texts, check_matrix, fingerprint
-from tercet.learn.sources import Source, digest
+from tercet.learn.sources import Source
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle
+from tercet.store.digest import digest_of
 from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
@@ -137,7 +138,7 @@ class BesideSource(Source):
         return margins_left(drawn, self.Q, self.D, identity_weight=self.identity_weight, margin=self.margin)
 
     def fingerprint(self) -> str:
-        return digest("beside", self.source.fingerprint(), self.identity_weight, self.margin)
+        return digest_of("beside", self.source.fingerprint(), self.identity_weight, self.margin)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return self.source.state()

@@ -334,11 +334,12 @@ class GroupSparseRanker(SgdRanker):
     def groups_(self) -> NDArray[np.intp]:
         """Rows, or columns, of W that are not zero."""
         check_is_fitted(self)
-        W = self.weights_.parts[0].arrays()
+        W = self.weights_.parts[0].matrix
         assert isinstance(self._state, GroupedState)
+        assert W is not None
         if self._state.by == "rows":
-            return np.flatnonzero(np.diff(W["indptr"]))
-        return np.flatnonzero(np.bincount(W["indices"], minlength=self.n_doc_features_))
+            return np.flatnonzero(np.diff(W.indptr))
+        return np.flatnonzero(np.bincount(W.indices, minlength=self.n_doc_features_))
 
     @property
     def n_groups_(self) -> int:

@@ -5,13 +5,12 @@ Chunk after chunk: draw preferences, advance the state, validate when due, tell 
 
 from __future__ import annotations
 
-import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
@@ -30,11 +29,12 @@ from tercet.learn.state import Sgd, State, Steps, rates
 from tercet.learn.stored import gathered
 from tercet.store import check_destination, read_bundle, write_bundle
 from tercet.store.codec import decode, encode
+from tercet.store.digest import digest_of, state_digest
+from tercet.store.kinds import CHECKPOINT
 from tercet.store.schema import Via
 from tercet.weights import Weights
 
 CHUNK = 4096
-CHECKPOINT_KIND = "checkpoint"
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ class Checkpoint:
         best, best_arrays = (None, {}) if run.best_state is None else run.best_state.to_state()
         meta, _ = encode(StoredRun(self._identity, run.first, run.finished, run.stopping, source_meta, state, best))
         arrays = _prefixed("state", state_arrays) | _prefixed("source", source_arrays) | _prefixed("best", best_arrays)
-        write_bundle(self.path, kind=CHECKPOINT_KIND, meta=meta, arrays=arrays)
+        write_bundle(self.path, kind=CHECKPOINT, meta=meta, arrays=arrays)
         self._written_at = run.done
 
     def restore(self, run: Run) -> None:
@@ -348,7 +348,7 @@ class Checkpoint:
         self._identity = _identity(run)
         self._written_at = 0
         try:
-            bundle = read_bundle(self.path, kind=CHECKPOINT_KIND)
+            bundle = read_bundle(self.path, kind=CHECKPOINT)
         except MissingBundleError:
             check_destination(self.path)  # now, and not when the first hour of work is to be written
             return
@@ -382,17 +382,9 @@ class StoredRun:
 
 def _identity(run: Run) -> str:
     """A digest of all that decides the outcome of a run, the starting state included."""
-    digest = hashlib.sha256()
-    facts: tuple[Any, ...] = (run.sgd, run.total, run.stopping.every, run.stopping.patience, run.validation is not None)
-    if run.stepper.identity:
-        facts += (run.stepper.identity,)
-    meta, arrays = run.state.to_state()
-    digest.update(repr((facts, run.source.fingerprint(), sorted(meta.items()))).encode())
-    digest.update(fingerprint(run.Q, run.D).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(name.encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+    facts = asdict(run.sgd), run.total, run.stopping.every, run.stopping.patience, run.validation is not None
+    inputs = run.stepper.identity, run.source.fingerprint(), fingerprint(run.Q, run.D)
+    return digest_of(facts, inputs, state_digest(run.state))
 
 
 def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from scipy import sparse
 from tercet.data.matrix import check_matrix
 from tercet.data.shards import StoredRows
 from tercet.kernels.rows import CsrRows, Scratch
+from tercet.store.digest import digest_of
 
 Texts: TypeAlias = sparse.csr_array | StoredRows  # Q and D: in memory, or on disk
 
@@ -73,12 +73,4 @@ class KernelInput:
 
 def fingerprint(*matrices: Texts) -> str:
     """A digest of the matrices' content; that of stored rows was made when they were written."""
-    digest = hashlib.sha256()
-    for matrix in matrices:
-        digest.update(repr(matrix.shape).encode())
-        if isinstance(matrix, StoredRows):
-            digest.update(f"stored {matrix.fingerprint()}".encode())
-            continue
-        for array in (matrix.indptr, matrix.indices, matrix.data):
-            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return digest.hexdigest()
+    return digest_of(*(matrix.fingerprint() if isinstance(matrix, StoredRows) else matrix for matrix in matrices))

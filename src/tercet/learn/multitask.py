@@ -28,10 +28,11 @@ from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
 from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
 from tercet.learn.matrices import Texts, check_texts
-from tercet.learn.sources import ArraySource, Source, as_source, digest
+from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import State
 from tercet.learn.stored import JoinedRows
 from tercet.store import Fields
+from tercet.store.digest import digest_of
 from tercet.weights import LowRank, Weights
 
 SecondTask = tuple[Any, Preferences | Source]  # its queries and its preferences
@@ -67,7 +68,7 @@ class TakingTurns(Source):
         )[second_is_next:]
 
     def fingerprint(self) -> str:
-        return digest("turns", self.first.fingerprint(), self.second.fingerprint(), self.n_queries, self.margin)
+        return digest_of("turns", self.first.fingerprint(), self.second.fingerprint(), self.n_queries, self.margin)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta: dict[str, Any] = {}

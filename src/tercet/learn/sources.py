@@ -17,8 +17,6 @@ same number of steps, ``"judgements"`` every relevant document.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +29,7 @@ from tercet.data.preferences import Preferences
 from tercet.data.sampling import LabelSampler, Sampler
 from tercet.errors import InputError
 from tercet.store import Fields
+from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
 BLOCK = 8192  # preferences drawn at once; part of what "same seed, same bits" means
@@ -92,7 +91,7 @@ class ArraySource(Source):
         return np.random.default_rng([self.random_state, epoch]).permutation(len(self.prefs))
 
     def fingerprint(self) -> str:
-        return digest("array", self.prefs.fingerprint(), self.shuffle, self.random_state)
+        return digest_of("array", self.prefs.fingerprint(), self.shuffle, self.random_state)
 
 
 class SampledSource(Source):
@@ -125,7 +124,7 @@ class SampledSource(Source):
         return self._drawn[first:]
 
     def fingerprint(self) -> str:
-        return digest("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
+        return digest_of("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
 
 
 def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:
@@ -135,8 +134,3 @@ def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:
     if isinstance(prefs, Preferences):
         return ArraySource(prefs, shuffle=shuffle, random_state=random_state)
     raise InputError(f"prefs must be Preferences or a Source; got {type(prefs).__name__}")
-
-
-def digest(*values: Any) -> str:
-    """A digest of values that JSON can hold."""
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()

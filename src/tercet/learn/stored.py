@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from scipy.linalg import eigh, qr
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.learn.matrices import Texts, column_counts, fingerprint
+from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
 _MORE_DIRECTIONS = 10  # than are asked for, while they are looked for
@@ -97,7 +97,7 @@ class JoinedRows(StoredRows):
         return counts
 
     def fingerprint(self) -> str:
-        return _digest("joined", self._shape, *((fingerprint(texts), shift) for texts, shift in self.parts))
+        return digest_of("joined", self._shape, *([fingerprint(texts), shift] for texts, shift in self.parts))
 
 
 class ChangedRows(StoredRows):
@@ -141,7 +141,7 @@ class ChangedRows(StoredRows):
         return self._counts
 
     def fingerprint(self) -> str:
-        return _digest("changed", self._shape, fingerprint(self.texts), self.identity)
+        return digest_of("changed", self._shape, fingerprint(self.texts), self.identity)
 
 
 def leading_directions(
@@ -174,7 +174,3 @@ def _squared_times(D: StoredRows, basis: NDArray[np.float64], keep: NDArray[np.b
         rows = block.astype(np.float64)[:, words]
         total[words] += rows.T @ (rows @ basis[words])  # a block has few of all words
     return total
-
-
-def _digest(*values: Any) -> str:
-    return hashlib.sha256(repr(values).encode()).hexdigest()

@@ -23,8 +23,9 @@ from tercet.data.preference_files import (
 )
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
-from tercet.learn.sources import Source, digest
+from tercet.learn.sources import Source
 from tercet.store import Fields
+from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
 MARKS_KEPT = 8  # places to go back to; a cluster draws ahead of the step it is at
@@ -206,7 +207,7 @@ class StreamSource(Source):
         first = next(stretches(self.paths[0], START, _LOOKED_UP)).triples
         pairs = ((first.qid, self.query_rows), (first.better, self.doc_rows), (first.worse, self.doc_rows))
         rows = [rows_of_ids(lookup, ids).tolist() for ids, lookup in pairs]
-        return digest("stream", self.n_steps, self.skip_unknown, [sampled_digest(path) for path in self.paths], rows)
+        return digest_of("stream", self.n_steps, self.skip_unknown, [sampled_digest(path) for path in self.paths], rows)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"marks": [[mark.step, mark.file, *mark.place, mark.skipped] for mark in self._marks]}, {}

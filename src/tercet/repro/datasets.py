@@ -121,8 +121,8 @@ def _newsgroups(data: Data, home: Path) -> ClassTask:
     [path, *_] = _files(home, data.files, one_is_enough=True)
     train, test = read_20newsgroups(path.parent if path.is_dir() else path)
     vectoriser = _vectoriser(data, Analyser(stop_words=data.stop_words))
-    X = sparse.csr_array(vectoriser.fit_transform_docs(train.texts))
-    X_test = sparse.csr_array(vectoriser.transform_docs(test.texts))
+    X = vectoriser.fit_transform_docs(train.texts)
+    X_test = vectoriser.transform_docs(test.texts)
     return ClassTask(X, np.array(train.labels), X_test, np.array(test.labels), vectoriser.words_)
 
 
@@ -169,14 +169,14 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
     shown = texts if data.doc_words is None else [_beginning(text, analyser, data.doc_words) for text in texts]
     vectoriser = _vectoriser(data, analyser)
     # Where documents are cut, the words of whole articles still have columns: queries use them.
-    Q = sparse.csr_array(vectoriser.fit_transform_docs(texts))
-    D = Q if shown is texts else sparse.csr_array(vectoriser.transform_docs(shown))
+    Q = vectoriser.fit_transform_docs(texts)
+    D = Q if shown is texts else vectoriser.transform_docs(shown)
     words, blocks = vectoriser.words_, {}
     if data.bigrams:
         pairs = Vectoriser(
             analyser=Analyser(stop_words=data.stop_words, ngrams=(2, 2)), sublinear_tf=data.sublinear_tf, min_df=2
         )
-        beside = sparse.csr_array(pairs.fit_transform_docs(texts))
+        beside = pairs.fit_transform_docs(texts)
         blocks = {"words": slice(0, D.shape[1]), "pairs": slice(D.shape[1], D.shape[1] + beside.shape[1])}
         Q = D = sparse.csr_array(sparse.hstack([D, beside], format="csr"))
         words = [*words, *pairs.words_]
@@ -205,7 +205,7 @@ def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
         ("en", english, Analyser(stop_words=data.stop_words)),
     ):
         vectoriser = _vectoriser(data, analyser)
-        sides.append(sparse.csr_array(vectoriser.fit_transform_docs(texts)))
+        sides.append(vectoriser.fit_transform_docs(texts))
         blocks[name] = slice(len(words), len(words) + sides[-1].shape[1])
         words += vectoriser.words_
     Q = sparse.csr_array(sparse.hstack(sides, format="csr"))

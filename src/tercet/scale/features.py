@@ -16,7 +16,6 @@ so (S - Z) / R is the mean of the weights that shares went through, each counted
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ from tercet.scale.changes import DenseChange, Piece, agreement, as_compiled
 from tercet.scale.mixing import RoundLength, words_of
 from tercet.scale.rounds import Diary, RoundFacts, Schedule, WorkerPool
 from tercet.scale.shares import bytes_of
+from tercet.store.digest import digest_of
 
 FEATURE_ROUNDS = RoundLength(1, 0.1)  # a step is a query
 SLOPES, SQUARES = 0, 2  # of (slopes, change of z, squares, growth of 1/eta), the columns of a change
@@ -108,12 +108,9 @@ def pass_in_rounds(work: FTRLPass, pool: WorkerPool, schedule: Schedule, diary: 
 
 
 def _broadcast(X: Features, pool: WorkerPool, diary: Diary) -> None:
-    digest = hashlib.blake2b()
-    for array in X[:4]:
-        digest.update(repr((array.shape, array.dtype)).encode())
-        digest.update(array.view(np.uint8).data if array.size else b"")
-    if digest.hexdigest() != pool.held:
-        pool.broadcast(X, digest.hexdigest())
+    digest = digest_of(*X[:4])
+    if digest != pool.held:
+        pool.broadcast(X, digest)
         diary.bytes_broadcast += pool.n_shares * bytes_of(X)
 
 

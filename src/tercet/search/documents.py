@@ -14,7 +14,7 @@ from tercet.errors import InputError
 from tercet.fitting.model import TextModel
 from tercet.search.segment import Segment
 from tercet.search.view import LiveSegment
-from tercet.store.packed import PackedIds
+from tercet.store.strings import PackedIds
 
 Docs = Mapping[str, str] | Iterable[tuple[str, str]]
 Progress = Callable[[int], None]

@@ -27,22 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
-from tercet.fitting.model import KIND as MODEL_KIND
 from tercet.fitting.model import TextModel
-from tercet.search.scorer import fingerprint
-from tercet.search.segment import KIND as SEGMENT_KIND
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
 from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
+from tercet.store.digest import digest_of, state_digest
+from tercet.store.kinds import INDEX, INDEX_FACTORS, INDEX_SEGMENT, TEXT_MODEL, WEIGHTS
 from tercet.weights import Weights
 
 T = TypeVar("T")
 
-KIND: Final = "index"
-QDRANT_KIND: Final = "qdrant-index"  # whose documents are in Qdrant; opened without loading what the other needs
 UPLOAD: Final = "upload.json"  # an upload to Qdrant that has not ended
-FACTORS_KIND: Final = "index-factors"
-WEIGHTS_KIND: Final = "weights"
 SEGMENTS, FACTORS, MODELS = "segments", "factors", "models"
 FOLDERS: Final = (SEGMENTS, FACTORS, MODELS)
 
@@ -138,7 +133,7 @@ class Folder:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def committed(self) -> Committed:
-        return Committed.from_bundle(read_bundle(self.path, kind=KIND))
+        return Committed.from_bundle(read_bundle(self.path, kind=INDEX))
 
     def committed_or_none(self) -> Committed | None:
         return self.committed() if os.path.lexists(self.path / MANIFEST_NAME) else None
@@ -163,15 +158,15 @@ class Folder:
 
     def read_model(self, name: str, digest: str) -> TextModel | Weights:
         bundle = self._sealed(MODELS, checked_name(name, str(self.path)), digest, mapped=False)
-        if bundle.kind == MODEL_KIND:
+        if bundle.kind == TEXT_MODEL:
             return TextModel.from_bundle(bundle)
-        if bundle.kind == WEIGHTS_KIND:
+        if bundle.kind == WEIGHTS:
             return Weights.from_state(bundle.meta, bundle.arrays)
         raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a text model or weights")
 
     def read_segment(self, listed: Listed, vectoriser: str, verify: bool) -> Segment:
         bundle = self._sealed(SEGMENTS, listed.name, listed.digest, mapped=True, verify=verify)
-        if bundle.kind != SEGMENT_KIND:
+        if bundle.kind != INDEX_SEGMENT:
             raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a segment of an index")
         segment = Segment.from_bundle(bundle, listed.name, vectoriser, verify)
         if listed.dead.size and listed.dead[-1] >= segment.n_docs:
@@ -182,7 +177,7 @@ class Folder:
         """The latent documents of a segment, or None where nobody has kept them."""
         path = self._factors_path(segment, weights)
         try:
-            bundle = read_bundle(path, kind=FACTORS_KIND, mapped=True, verify=verify)
+            bundle = read_bundle(path, kind=INDEX_FACTORS, mapped=True, verify=verify)
         except MissingBundleError:
             if path.is_dir():
                 raise
@@ -216,7 +211,7 @@ class Folder:
         """Make the folders, refusing a place that holds something else."""
         check_destination(self.path, beside=FOLDERS)
         if os.path.lexists(self.path / MANIFEST_NAME):
-            read_bundle(self.path, kind=KIND)  # a model, say, is not to be overwritten by an index
+            read_bundle(self.path, kind=INDEX)  # a model, say, is not to be overwritten by an index
         self._make_folders(parents=True)
 
     def _make_folders(self, parents: bool) -> None:
@@ -259,12 +254,12 @@ class Folder:
     def write_segment(self, segment: Segment, name: str, vectoriser: str) -> str:
         """Write a segment; returns its digest."""
         path = self.path / SEGMENTS / name
-        return write_bundle(path, kind=SEGMENT_KIND, meta=segment.meta(vectoriser), arrays=segment.arrays())
+        return write_bundle(path, kind=INDEX_SEGMENT, meta=segment.meta(vectoriser), arrays=segment.arrays())
 
     def write_factors(self, segment: Segment, weights: str, factors: Factors) -> None:
         meta = {"segment": segment.digest, "weights": weights, "max_length": factors.max_length}
         path = self._factors_path(segment, weights)
-        write_bundle(path, kind=FACTORS_KIND, meta=meta, arrays={"factors": factors.values})
+        write_bundle(path, kind=INDEX_FACTORS, meta=meta, arrays={"factors": factors.values})
 
     def write_model(self, model: TextModel | Weights) -> tuple[str, str]:
         """Write a model unless it is there; returns its name and digest."""
@@ -276,12 +271,12 @@ class Folder:
             model.save(path)
         else:
             meta, arrays = model.to_state()
-            write_bundle(path, kind=WEIGHTS_KIND, meta=meta, arrays=arrays)
+            write_bundle(path, kind=WEIGHTS, meta=meta, arrays=arrays)
         return name, read_bundle(path).digest
 
     def commit(self, committed: Committed) -> str:
         """The one moment at which the index changes; returns the digest of what counts from now on."""
-        return write_bundle(self.path, kind=KIND, meta=committed.meta(), arrays=committed.arrays(), beside=FOLDERS)
+        return write_bundle(self.path, kind=INDEX, meta=committed.meta(), arrays=committed.arrays(), beside=FOLDERS)
 
     def clean(self, committed: Committed | None) -> None:
         """Remove what does not count, left by writers that died or replaced by a commit."""
@@ -302,16 +297,16 @@ class Folder:
 def model_fingerprint(model: TextModel | Weights) -> str:
     """What a model is known by in an index: all that it scores with."""
     if isinstance(model, Weights):
-        return fingerprint(*model.to_state())
-    sides = [model.query_vectoriser.to_state(), model.doc_vectoriser.to_state(), model.weights.to_state()]
-    return fingerprint({"of": [fingerprint(*state) for state in sides], "report": repr(model.report)}, {})
+        return state_digest(model)
+    sides = [state_digest(value) for value in (model.query_vectoriser, model.doc_vectoriser, model.weights)]
+    return digest_of({"of": sides, "report": repr(model.report)})
 
 
 def vectoriser_fingerprint(model: TextModel | Weights) -> str:
     """What document rows depend on: all of the document vectoriser, or the number of columns where there is none."""
     if isinstance(model, Weights):
-        return fingerprint({"n_terms": model.shape[1]}, {})
-    return fingerprint(*model.doc_vectoriser.to_state())
+        return digest_of({"n_terms": model.shape[1]})
+    return state_digest(model.doc_vectoriser)
 
 
 def check_fits(model: TextModel | Weights, vectoriser: str, where: str) -> None:

@@ -17,12 +17,13 @@ from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.model import TextModel
 from tercet.search.base import BaseIndex, check_model, n_terms, row_of, same_words, weights_of
 from tercet.search.documents import Docs, Progress, merged, segments_of_rows, segments_of_texts, tiered
-from tercet.search.folder import QDRANT_KIND, UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.folder import UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
 from tercet.store import read_bundle
+from tercet.store.kinds import QDRANT_INDEX
 from tercet.weights import Weights
 
 
@@ -270,8 +271,8 @@ def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = 
     except MissingBundleError:
         if not (Path(folder) / UPLOAD).is_file():
             raise
-        kind = QDRANT_KIND  # its upload has not ended, and it says so
-    if kind == QDRANT_KIND:
+        kind = QDRANT_INDEX  # its upload has not ended, and it says so
+    if kind == QDRANT_INDEX:
         from tercet.search.backends.qdrant import QdrantIndex  # which an index that is kept here does not need
 
         return QdrantIndex.open(folder, model)

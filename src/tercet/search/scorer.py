@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,8 @@ from scipy import sparse
 from tercet.errors import InputError
 from tercet.kernels.search import lay_out, score_latent, score_rows_of
 from tercet.search.segment import SegmentRows
-from tercet.store import canonical_bytes
-from tercet.weights import Diagonal, Identity, LowRank, Mapped, Part, Weights
+from tercet.store.digest import state_digest
+from tercet.weights import LowRank, Mapped, Part, Weights
 from tercet.weights.scoring import Matrix
 
 _EXPANDED_BYTES = 64 * 2**20  # a block of queries expanded to all words
@@ -31,12 +30,14 @@ class LatentPart:
 
     @classmethod
     def of(cls, part: Part) -> LatentPart | None:
+        if not part.is_low_rank:
+            return None
         maps, scale = [], 1.0
-        while isinstance(part, Mapped):
-            maps.append(part)
+        while part.inner is not None:
+            maps.append(cast(Mapped, part))
             scale *= part.scale
-            part = part.part
-        return cls(tuple(maps), part, scale * part.scale) if isinstance(part, LowRank) else None
+            part = part.inner
+        return cls(tuple(maps), cast(LowRank, part), scale * part.scale)
 
     def queries(self, Q: Matrix) -> NDArray[np.float64]:
         for word_map in self.maps:
@@ -119,7 +120,7 @@ class Scorer:
                 low_rank.append(part)
         self.n_terms = weights.shape[1]
         self.n_components = sum(latent.part.query_factors.shape[1] for latent in self.latent)
-        self.fingerprint = fingerprint(*Weights(low_rank).to_state()) if low_rank else ""
+        self.fingerprint = state_digest(Weights(low_rank)) if low_rank else ""
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
         """What a segment keeps of its documents for this W, (n_d, n_components)."""
@@ -131,12 +132,12 @@ class Scorer:
 
     def expand(self, Q: Matrix) -> Iterator[ExpandedQueries]:
         """The queries, as many at a time as take little memory when they are expanded to all words."""
-        thin = all(isinstance(part, Identity | Diagonal) for part in self.plain)
+        thin = all(part.is_diagonal for part in self.plain)
         height = 1024 if thin else max(1, _EXPANDED_BYTES // (8 * max(1, self.n_terms)))
         for start in range(0, Q.shape[0], height):
             block = Q if Q.shape[0] <= height else Q[start : start + height]
             latent = tuple(part.queries(block) for part in self.latent)
-            yield _assembled([_expanded(part, block) for part in self.plain], block.shape[0], latent)
+            yield _assembled([part.expand_entries(block) for part in self.plain], block.shape[0], latent)
 
     def exact(
         self,
@@ -190,18 +191,6 @@ class ExactScores:
 WeightedTerms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]]  # indptr, terms, weights
 
 
-def _expanded(part: Part, Q: Matrix) -> WeightedTerms:
-    # What these two parts give needs no matrix to be made, which takes longer than a search.
-    if isinstance(part, Identity):
-        return Q.indptr, Q.indices, Q.data.astype(np.float64) * part.scale
-    if isinstance(part, Diagonal):
-        return Q.indptr, Q.indices, Q.data * (part.weights[Q.indices].astype(np.float64) * part.scale)
-    expanded = part.expand_block(Q)
-    if not sparse.issparse(expanded):
-        expanded = sparse.csr_array(expanded)
-    return expanded.indptr, expanded.indices, expanded.data
-
-
 def _assembled(parts: list[WeightedTerms], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
     starts, stops = np.empty((n, len(parts)), dtype=np.int64), np.empty((n, len(parts)), dtype=np.int64)
     before = 0
@@ -216,13 +205,3 @@ def _assembled(parts: list[WeightedTerms], n: int, latent: tuple[NDArray[np.floa
     all_terms = np.concatenate([np.empty(0, np.int32), *(terms for _, terms, _ in parts)]).astype(np.int32)
     all_weights = np.concatenate([np.empty(0), *(weights for _, _, weights in parts)])
     return ExpandedQueries(starts, stops, all_terms, all_weights, latent)
-
-
-def fingerprint(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    """SHA-256 of a state: the same values give the same, in every process."""
-    digest = hashlib.sha256(canonical_bytes(meta))
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        digest.update(array.data if array.size else b"")
-    return digest.hexdigest()

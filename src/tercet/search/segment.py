@@ -15,9 +15,8 @@ from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.csr import csr_problem
-from tercet.store.packed import PackedIds, PackedStrings
+from tercet.store.strings import PackedIds, PackedStrings
 
-KIND: Final = "index-segment"
 MOST_DOCS: Final = 2**16  # so that two bytes name a document
 MOST_ENTRIES: Final = 2**32 - 1
 MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segment and a document

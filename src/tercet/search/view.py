@@ -23,7 +23,7 @@ from tercet.kernels.search import (
 from tercet.kernels.topk import sort_heap
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
-from tercet.store.packed import hash_of
+from tercet.store.strings import hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
 RankedRows = tuple[NDArray[np.int32], NDArray[np.float64]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections import deque
@@ -21,6 +20,7 @@ from tercet.search import BaseIndex
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.entries import Entry
 from tercet.serve.replay import Replay, TakenStep, text_model
+from tercet.store.digest import digest_of
 from tercet.weights import Sparse, Weights
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Version:
     @cached_property
     def digest(self) -> str:
         """What the overlay is known by; a replay of the same journal gives the same."""
-        return _digest(self.overlay)
+        return digest_of(self.overlay)[:32]
 
     def strongest(self, k: int) -> list[tuple[str, str, float, tuple[int, ...]]]:
         """The k pairs of words that were changed most: their weights in the overlay, and the entries behind them."""
@@ -67,13 +67,6 @@ class Version:
                 rows[order].tolist(), self.overlay.indices[order].tolist(), self.overlay.data[order], strict=True
             )
         ]
-
-
-def _digest(matrix: sparse.csr_array) -> str:
-    digest = hashlib.sha256(f"{matrix.shape}".encode())
-    for array, dtype in ((matrix.indptr, np.int64), (matrix.indices, np.int32), (matrix.data, np.float32)):
-        digest.update(np.ascontiguousarray(array, dtype).tobytes())
-    return digest.hexdigest()[:32]
 
 
 def replay(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> Version:

@@ -12,6 +12,8 @@ The fields of the dataclass *are* the format, so that a new value, part or state
   ``NDArray[…] | None`` is absent where it is None. The arrays of a dataclass in a field have the field's name before
   theirs: ``part.weights``, ``curves.0.points``.
 - A CSR matrix is three arrays, as `Csr` names them.
+- A class whose ``shape`` follows from its fields has it under ``"shape"`` where a ``ClassVar`` named ``shape_lengths``
+  has the names of its lengths; the shapes of arrays can then speak of them.
 - Fields with ``init=False`` are not stored.
 
 What else is to be said of a field is said in its type, by ``Annotated[type, marker, …]``, with the markers of
@@ -80,6 +82,8 @@ def _write_dataclass(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
     cls: Any = type(value)
     kind = kind_of(cls)
     meta: dict[str, Any] = {} if kind is None else {"kind": kind}
+    if hasattr(cls, "shape_lengths"):
+        meta["shape"] = list(value.shape)
     for field in stored_fields(cls):
         own = getattr(value, field.name)
         same = field.marker(SameAs)
@@ -208,11 +212,14 @@ class _Reader:
         cls, own_kind = self._class(cls, meta, where)
         stored = stored_fields(cls)
         flags = [same.flag for field in stored if (same := field.marker(SameAs)) is not None]
-        known = [*own_kind, *flags, *(field.name for field in stored if not self._is_outside_meta(field))]
+        own_shape = ["shape"] if hasattr(cls, "shape_lengths") else []
+        known = [*own_kind, *own_shape, *flags, *(field.name for field in stored if not self._is_outside_meta(field))]
         for name in meta:
             if name not in known:
                 raise self.error(f"{_key(where, name)} is unknown; known here: {', '.join(known)}")
         lengths = {**self.lengths} if not prefix else {}
+        if own_shape:
+            self._read_shape(cls, meta, where, lengths)
         values: dict[str, Any] = {}
         for field in sorted(stored, key=lambda field: self._is_outside_meta(field)):  # arrays last: they need lengths
             if LENGTH not in field.markers:
@@ -225,9 +232,20 @@ class _Reader:
                     raise self.error(f"{_key(where, field.name)} is the length of no array")
                 values[field.name] = lengths[field.name]
         try:
-            return cls(**values)
+            value = cls(**values)
         except InputError as problem:
             raise self.error(f"{where or 'it'} does not fit together: {problem}") from problem
+        if own_shape and list(value.shape) != meta["shape"]:
+            raise self.error(f"{where or 'it'} has shape {meta['shape']} and is of shape {list(value.shape)}")
+        return value
+
+    def _read_shape(self, cls: Any, meta: Mapping[Any, Any], where: str, lengths: dict[str, int]) -> None:
+        """Note the lengths that the stored shape has."""
+        names = cls.shape_lengths
+        shape = self._read_key(tuple[tuple([int] * len(names))], (), meta, "shape", where, "")  # type: ignore[misc]
+        for name, length in zip(names, shape, strict=True):
+            if not 0 <= length < 2**31 or lengths.setdefault(name, length) != length:
+                raise self.error(f"{_key(where, 'shape')} is {_shown(list(shape))}; expected {', '.join(names)}")
 
     @staticmethod
     def _is_outside_meta(field: StoredField) -> bool:

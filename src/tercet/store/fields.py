@@ -111,9 +111,11 @@ def take_array(
     if name not in arrays:
         raise DamagedBundleError(f"{where} has no array {name!r}")
     array = arrays[name]
-    allowed = [np.dtype(each) for each in (dtype if isinstance(dtype, tuple) else (dtype,))]
+    if not isinstance(array, np.ndarray):
+        raise DamagedBundleError(f"{where}: {name!r} is of type {type(array).__name__}; expected an array")
+    allowed = [np.dtype(kind) for kind in (dtype if isinstance(dtype, tuple) else (dtype,))]
     if array.dtype not in allowed:
-        expected = " or ".join(each.name for each in allowed)
+        expected = " or ".join(kind.name for kind in allowed)
         raise DamagedBundleError(f"{where}: array {name!r} is of type {array.dtype}; expected {expected}")
     if isinstance(shape, int):
         if array.ndim != shape:
@@ -140,7 +142,7 @@ def _all_finite(array: npt.NDArray[Any]) -> bool:
 
 def _flat(types: Any) -> tuple[type, ...]:
     if isinstance(types, tuple):
-        return tuple(flat for each in types for flat in _flat(each))
+        return tuple(flat for kind in types for flat in _flat(kind))
     if types is None:
         return (type(None),)
     return get_args(types) or (types,)
@@ -155,7 +157,7 @@ def _is_one_of(value: Any, allowed: tuple[type, ...]) -> bool:
 
 
 def _names(allowed: tuple[type, ...]) -> str:
-    return " or ".join("None" if each is type(None) else each.__name__ for each in allowed)
+    return " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
 
 
 def _shown(value: Any) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 from unicodedata import normalize
 
 from tercet._validate import is_integer, wrong_parameter
-from tercet.errors import DamagedBundleError, ParameterError
-from tercet.text.checks import check_keys
+from tercet.errors import ParameterError
+from tercet.store.codec import decode, encode
+from tercet.store.schema import OMIT_DEFAULT
 from tercet.text.japanese import JapaneseWords, require_japanese
 
 CUTS = ("words", "japanese", "characters")
@@ -50,10 +51,10 @@ class Analyser:
     ['東京', '京都', '19', '99', '99', '9年']
     """
 
-    cut: str = "words"
+    cut: Annotated[str, OMIT_DEFAULT] = "words"
     lowercase: bool = True
     pattern: str = DEFAULT_PATTERN
-    stop_words: str | list[str] | tuple[str, ...] | None = None
+    stop_words: str | tuple[str, ...] | list[str] | None = None
     stemmer: str | None = None
     ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the cut
 
@@ -99,36 +100,9 @@ class Analyser:
             terms.extend([" ".join(words[at : at + size]) for at in range(len(words) - size + 1)])
         return terms
 
-    def to_meta(self) -> dict[str, Any]:
-        """The parameters as JSON values.
-
-        Examples
-        --------
-        >>> Analyser.from_meta(Analyser(stemmer=None).to_meta()) == Analyser()
-        True
-        """
-        meta = asdict(self)
-        if self.cut == "words":
-            del meta["cut"]  # as before there were others, so that versions of that time can read it
-        if isinstance(self.stop_words, tuple):
-            meta["stop_words"] = list(self.stop_words)
-        meta["ngrams"] = list(self.ngrams)
-        return meta
-
-    @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> Analyser:
-        """The analyser that `to_meta` described; anything else raises `DamagedBundleError`."""
-        if isinstance(meta, Mapping):
-            meta = {"cut": "words", **meta}
-        check_keys("analyser", meta, [field.name for field in fields(cls)])
-        try:
-            return cls(**meta)
-        except ParameterError as error:
-            raise DamagedBundleError(f"saved analyser: {error}") from error
-
     def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Analyser], tuple[dict[str, Any]]]:
         # A copy, also one in another process, rebuilds its caches: a Snowball stemmer cannot be copied.
-        return Analyser.from_meta, (self.to_meta(),)
+        return _analyser_of, (encode(self)[0],)
 
     @cached_property
     def _find_words(self) -> Callable[[str], list[str]]:
@@ -151,6 +125,10 @@ class Analyser:
     @cached_property
     def _stems(self) -> _Stems | None:
         return None if self.stemmer is None else _Stems(_snowball(self.stemmer))
+
+
+def _analyser_of(meta: dict[str, Any]) -> Analyser:
+    return decode(Analyser, meta)
 
 
 class _Stems(dict[str, str]):
@@ -178,7 +156,7 @@ def _character_ngrams(text: str, ngrams: tuple[int, int], lowercase: bool) -> li
         if len(run) < fewest:
             terms.append(run)
         for size in range(fewest, min(most, len(run)) + 1):
-            terms.extend([run[at : at + size] for at in range(len(run) - size + 1)])
+            terms.extend([run[start : start + size] for start in range(len(run) - size + 1)])
     return terms
 
 
@@ -211,9 +189,9 @@ def _checked_stop_words(stop_words: object) -> str | tuple[str, ...] | None:
     allowed = "None, 'english' or a list of words"
     if not isinstance(stop_words, (list, tuple)):
         raise _wrong("stop_words", allowed, stop_words)
-    for at, word in enumerate(stop_words):
+    for number, word in enumerate(stop_words):
         if not isinstance(word, str):
-            raise _wrong(f"stop_words[{at}]", "a string", word)
+            raise _wrong(f"stop_words[{number}]", "a string", word)
     return tuple(stop_words)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,14 +14,43 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tercet._validate import is_integer, wrong_parameter
-from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.errors import InputError
 from tercet.kernels.correlated import best_by_dice
-from tercet.store import Fields, take_array
-from tercet.text.checks import check_keys
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
 from tercet.text.vectoriser import Vectoriser
 
 _UNITS = ("document", "sentence")
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@dataclass(frozen=True, eq=False)
+class _SavedWords:
+    """What is saved of correlated words."""
+
+    n_frequent: Annotated[int, Bounds(least=1)]
+    n_bins: Annotated[int, Bounds(least=1)]
+    unit: str
+    frequent: NDArray[np.int32]
+    occur: Annotated[NDArray[np.int64], Shape("n_words", bounds=Bounds(least=0))]
+    bins: Annotated[NDArray[np.int32], Shape("n_words", "n_bins")]
+    dice: Annotated[NDArray[np.float32], Shape("n_words", "n_bins", bounds=Bounds(least=0, most=1))]
+
+    def __post_init__(self) -> None:
+        frequent, none = self.frequent, self.bins < 0
+        rules = {
+            f"'unit' must be one of {', '.join(_UNITS)}": self.unit in _UNITS,
+            f"'frequent' must be 1 to {self.n_frequent} words": 1 <= frequent.size <= self.n_frequent,
+            f"'frequent' must be different columns below {self.occur.size}": (
+                np.unique(frequent).size == frequent.size and _within(frequent, 0, self.occur.size)
+            ),
+            f"'bins' must lie between -1 and {frequent.size - 1}": _within(self.bins, -1, frequent.size),
+            "'bins' must be -1 only after a word's last": not (none[:, :-1] & ~none[:, 1:]).any(),
+            "'dice' must be 0 where there is no bin": not self.dice[none].any(),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise InputError(rule)
 
 
 class CorrelatedWords(BaseEstimator):
@@ -99,7 +129,7 @@ class CorrelatedWords(BaseEstimator):
             if vectoriser is None:
                 raise InputError("texts have no columns without a fitted vectoriser; pass vectoriser=, or a matrix")
             texts = _sentences(units) if self.unit == "sentence" else units
-            occurs = sp.csr_array(vectoriser.transform_docs(texts), dtype=bool)
+            occurs = vectoriser.transform_docs(texts).astype(bool)
         occurs.sum_duplicates()
         occurs.eliminate_zeros()
         n_words = occurs.shape[1]
@@ -187,42 +217,23 @@ class CorrelatedWords(BaseEstimator):
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays; `from_state` gives it back."""
         check_is_fitted(self, "bins_")
-        meta = {"n_frequent": int(self.n_frequent), "n_bins": int(self.n_bins), "unit": self.unit}
-        return meta, {"frequent": self.frequent_, "bins": self.bins_, "dice": self.dice_, "occur": self.occur_}
+        saved = _SavedWords(
+            n_frequent=int(self.n_frequent),
+            n_bins=int(self.n_bins),
+            unit=self.unit,
+            frequent=self.frequent_,
+            occur=self.occur_,
+            bins=self.bins_,
+            dice=self.dice_,
+        )
+        return encode(saved)
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> CorrelatedWords:
         """What `to_state` described; anything else raises `DamagedBundleError`."""
-        where = "correlated words"
-        fields = Fields(meta, where)
-        n_frequent, n_bins, unit = fields.take("n_frequent", int), fields.take("n_bins", int), fields.take("unit", str)
-        fields.done()
-        check_keys(f"{where}' arrays", arrays, ("frequent", "bins", "dice", "occur"))
-        try:
-            words = cls(n_frequent=n_frequent, n_bins=n_bins, unit=unit)
-        except ParameterError as error:
-            raise DamagedBundleError(f"saved {where}: {error}") from error
-        frequent = take_array(arrays, "frequent", np.int32, 1, where=where)
-        occur = take_array(arrays, "occur", np.int64, 1, where=where)
-        bins = take_array(arrays, "bins", np.int32, (occur.size, words.n_bins), where=where)
-        dice = take_array(arrays, "dice", np.float32, bins.shape, where=where)
-        none = bins < 0
-        sound = {
-            "'occur' must not be negative": bool((occur >= 0).all()),
-            f"'frequent' must be 1 to {words.n_frequent} words": 1 <= frequent.size <= words.n_frequent,
-            f"'frequent' must be different columns below {occur.size}": (
-                np.unique(frequent).size == frequent.size and _within(frequent, 0, occur.size)
-            ),
-            f"'bins' must lie between -1 and {frequent.size - 1}": _within(bins, -1, frequent.size),
-            "'bins' must be -1 only after a word's last": not (none[:, :-1] & ~none[:, 1:]).any(),
-            "'dice' must lie between 0 and 1, and be 0 where there is no bin": (
-                bool(((dice >= 0) & (dice <= 1)).all() and not dice[none].any())
-            ),
-        }
-        for rule, holds in sound.items():
-            if not holds:
-                raise DamagedBundleError(f"saved {where}: {rule}")
-        words._remember(frequent, bins, dice, occur)
+        saved = decode(_SavedWords, meta, arrays, where="correlated words")
+        words = cls(n_frequent=saved.n_frequent, n_bins=saved.n_bins, unit=saved.unit)
+        words._remember(saved.frequent, saved.bins, saved.dice, saved.occur)
         return words
 
     def _remember(
@@ -236,11 +247,11 @@ class CorrelatedWords(BaseEstimator):
         self.n_features_in_ = occur.size
 
     def _map(self, first: int, last: int, share: float, only_rare: bool) -> sp.csr_array:
-        found = self.bins_[:, first:last] >= 0
+        is_bin = self.bins_[:, first:last] >= 0
         if only_rare:
-            found[self.frequent_] = False
-        word, place = np.nonzero(found)
-        row = self.bins_[word, first + place]
+            is_bin[self.frequent_] = False
+        word, number = np.nonzero(is_bin)
+        row = self.bins_[word, first + number]
         shares = np.full(row.size, share, dtype=np.float32)
         shape = (self.frequent_.size, self.n_features_in_)
         return sp.csr_array((shares, (row, word.astype(np.int32))), shape=shape)
@@ -289,9 +300,9 @@ def _candidates(among: Any, vectoriser: Vectoriser | None, n_words: int) -> NDAr
 def _sentences(texts: Iterable[str]) -> Iterator[str]:
     if isinstance(texts, (str, bytes, Mapping)):
         raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}")
-    for at, text in enumerate(texts):
+    for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"texts[{at}] must be a string, found {type(text).__name__}")
+            raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
         yield from _END_OF_SENTENCE.split(text)
 
 

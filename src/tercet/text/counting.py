@@ -24,12 +24,14 @@ class WordCounts(NamedTuple):
         """The same counts with column `c` called `to[c]`; every column must be known."""
         return self._replace(column=to[self.column])
 
-    def rows(self, n_columns: int) -> sp.csr_matrix:
+    def rows(self, n_columns: int) -> sp.csr_array:
         """CSR float64 (n_texts, n_columns) with sorted indices; what has no column is left out."""
-        known = self.column >= 0
-        n_known = np.concatenate([[0], np.cumsum(known)])
+        is_known = self.column >= 0
+        n_known = np.concatenate([[0], np.cumsum(is_known)])
         shape = (len(self.indptr) - 1, n_columns)
-        rows = sp.csr_matrix((self.times[known], self.column[known], n_known[self.indptr]), shape=shape)
+        index = np.int32 if n_known[-1] < 2**31 else np.int64
+        column, indptr = self.column[is_known].astype(index), n_known[self.indptr].astype(index)
+        rows = sp.csr_array((self.times[is_known], column, indptr), shape=shape)
         rows.sort_indices()
         return rows
 
@@ -39,9 +41,9 @@ def count_words(analysed: Iterable[list[str]], columns_of: Callable[[Iterable[st
     # Growing arrays and a C-level counter: no NumPy call and no Python statement per word.
     column, times, indptr, n_words = array("i"), array("i"), array("q", [0]), array("q")
     for words in analysed:
-        found = Counter(words)
-        column.extend(columns_of(found))
-        times.extend(found.values())
+        counts = Counter(words)
+        column.extend(columns_of(counts))
+        times.extend(counts.values())
         indptr.append(len(column))
         n_words.append(len(words))
     return WordCounts(
@@ -80,7 +82,7 @@ class WordCollector:
 
     def see(self, analysed: Iterable[list[str]]) -> WordCounts:
         """The same for texts, such as queries, that only add words."""
-        return count_words(analysed, lambda found: map(self.numbers.__getitem__, found))
+        return count_words(analysed, lambda words: map(self.numbers.__getitem__, words))
 
 
 class SumByBlocks:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, repeat
-from typing import Any
+from dataclasses import dataclass
+from itertools import islice, pairwise, repeat
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,14 +15,39 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet._validate import is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
+from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
-from tercet.text.checks import check_keys
 from tercet.text.counting import SumByBlocks, WordCollector, WordCounts, count_words
-from tercet.text.saved import checked_array, words_from_arrays, words_to_arrays
 
 _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
-_LEARNED = ("n_docs", "mean_length", "doc_scale")
-_ARRAYS = ("words", "word_offsets", "document_frequency")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SavedVectoriser:
+    """What is saved of a vectoriser: its parameters and what it has learned; words as bytes and offsets."""
+
+    analyser: Analyser
+    weighting: str
+    max_features: int | None
+    min_df: int | float
+    max_df: int | float
+    sublinear_tf: bool
+    k1: int | float
+    b: int | float
+    idf_power: int | float
+    n_docs: Annotated[int, Bounds(least=1)]
+    mean_length: Annotated[float, Bounds(above=0)]
+    doc_scale: Annotated[float, Bounds(above=0)]
+    words: NDArray[np.uint8]
+    word_offsets: NDArray[np.int64]
+    document_frequency: Annotated[NDArray[np.int64], Shape(None, bounds=Bounds(least=0))]
+
+    def __post_init__(self) -> None:
+        n_words = len(self.word_offsets) - 1
+        if len(self.document_frequency) != n_words or self.document_frequency.max(initial=0) > self.n_docs:
+            raise InputError(f"'document_frequency' is not a number up to {self.n_docs} for each of {n_words} words")
 
 
 class Vectoriser(BaseEstimator):
@@ -108,15 +134,15 @@ class Vectoriser(BaseEstimator):
         self._learn(texts, queries)
         return self
 
-    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_matrix:
+    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_array:
         """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
         return self.doc_rows(self._learn(texts, queries))
 
-    def transform_docs(self, texts: Iterable[str]) -> sp.csr_matrix:
+    def transform_docs(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for documents, CSR float32 (n_texts, n_words); empty for a text without known words."""
         return self.doc_rows(self._count(texts))
 
-    def transform_queries(self, texts: Iterable[str]) -> sp.csr_matrix:
+    def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for queries, CSR float32 (n_texts, n_words); empty for a text without known words."""
         return self.query_rows(self._count(texts))
 
@@ -136,41 +162,30 @@ class Vectoriser(BaseEstimator):
         ['avocado', 'eyes', 'green']
         """
         check_is_fitted(self, "words_")
-        meta = {name: _plain(getattr(self, name)) for name in _PARAMETERS}
-        meta |= {name: getattr(self, f"{name}_") for name in _LEARNED}
-        meta["analyser"] = self._analyser().to_meta()
-        arrays = words_to_arrays(self.words_) | {"document_frequency": self.document_frequency_}
-        return meta, arrays
+        parameters = {name: getattr(self, name) for name in _PARAMETERS}
+        learned = {name: getattr(self, f"{name}_") for name in ("n_docs", "mean_length", "doc_scale")}
+        words = PackedStrings.pack(self.words_)
+        saved = _SavedVectoriser(
+            analyser=self._analyser(),
+            **parameters,
+            **learned,
+            words=words.letters,
+            word_offsets=words.starts,
+            document_frequency=self.document_frequency_,
+        )
+        return encode(saved)
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Vectoriser:
         """The vectoriser that `to_state` described; anything else raises `DamagedBundleError`."""
-        check_keys("vectoriser", meta, ["analyser", *_PARAMETERS, *_LEARNED])
-        check_keys("vectoriser arrays", arrays, _ARRAYS)
-        analyser = Analyser.from_meta(meta["analyser"])
+        saved = decode(_SavedVectoriser, meta, arrays, where="vectoriser")
         try:
-            vectoriser = cls(analyser=analyser, **{name: meta[name] for name in _PARAMETERS})
+            vectoriser = cls(analyser=saved.analyser, **{name: getattr(saved, name) for name in _PARAMETERS})
         except ParameterError as error:
             raise DamagedBundleError(f"saved vectoriser: {error}") from error
-        n_docs = meta["n_docs"]
-        if not is_integer(n_docs, 1):
-            raise DamagedBundleError(f"saved 'n_docs' must be an integer from 1, found {n_docs!r}")
-        for name in ("mean_length", "doc_scale"):
-            if not is_number(meta[name], 0) or meta[name] == 0:
-                raise DamagedBundleError(f"saved {name!r} must be a number above 0, found {meta[name]!r}")
-        words = words_from_arrays(arrays)
-        frequency = checked_array(arrays, "document_frequency", np.int64)
-        if len(frequency) != len(words):
-            raise DamagedBundleError(
-                f"saved 'document_frequency' must have one entry for each of the {len(words)} words, "
-                f"found {len(frequency)}"
-            )
-        if frequency.min() < 0 or frequency.max() > n_docs:
-            raise DamagedBundleError(
-                f"saved 'document_frequency' must lie between 0 and the {n_docs} documents, "
-                f"found {frequency.min()} to {frequency.max()}"
-            )
-        vectoriser._remember(words, frequency.copy(), n_docs, meta["mean_length"], meta["doc_scale"])
+        words = _saved_words(PackedStrings(saved.words, saved.word_offsets))
+        frequency = saved.document_frequency.copy()
+        vectoriser._remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale)
         return vectoriser
 
     def _learn(self, texts: Iterable[str], queries: Iterable[str]) -> WordCounts:
@@ -207,14 +222,14 @@ class Vectoriser(BaseEstimator):
         number = np.array([numbers[word] for word in words])
         frequency = collector.texts_with[number]
         kept = self._kept(frequency, collector.times[number], collector.n_texts)
-        frequency_of = {words[at]: int(frequency[at]) for at in kept}
+        frequency_of = {words[i]: int(frequency[i]) for i in kept}
         frequency_of |= dict.fromkeys(islice(numbers, n_in_docs, None), 0)
         chosen = sorted(frequency_of)
         _check_encodable(chosen)
-        place = dict(zip(chosen, range(len(chosen)), strict=True))
+        column = dict(zip(chosen, range(len(chosen)), strict=True))
         frequencies = np.array([frequency_of[word] for word in chosen], dtype=np.int64)
         self._remember(chosen, frequencies, collector.n_texts, collector.n_words / collector.n_texts, 1.0)
-        return np.array([place.get(word, -1) for word in numbers], dtype=np.int64)
+        return np.array([column.get(word, -1) for word in numbers], dtype=np.int64)
 
     def settle_scale(self, counts: Iterable[WordCounts]) -> None:
         """Learn what BM25 rows are divided by, from the counts of all documents by column."""
@@ -258,7 +273,7 @@ class Vectoriser(BaseEstimator):
     def _count(self, texts: Iterable[str]) -> WordCounts:
         check_is_fitted(self, "words_")
         column_of = self.index_.get
-        return count_words(self.analysed(texts), lambda found: map(column_of, found, repeat(-1)))
+        return count_words(self.analysed(texts), lambda words: map(column_of, words, repeat(-1)))
 
     def analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """The words of each text, one after the other."""
@@ -266,9 +281,9 @@ class Vectoriser(BaseEstimator):
             hint = "list(texts.values())" if isinstance(texts, Mapping) else "[text]"
             raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}; pass {hint}")
         analyse = self._analyser()
-        for at, text in enumerate(texts):
+        for number, text in enumerate(texts):
             if not isinstance(text, str):
-                raise InputError(f"texts[{at}] must be a string, found {type(text).__name__}")
+                raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
             yield analyse(text)
 
     def _analyser(self) -> Analyser:
@@ -283,7 +298,7 @@ class Vectoriser(BaseEstimator):
             return np.log((1 + n) / (1 + df)) + 1
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
-    def query_rows(self, counts: WordCounts) -> sp.csr_matrix:
+    def query_rows(self, counts: WordCounts) -> sp.csr_array:
         """What `transform_queries` gives for texts with these counts, by column."""
         if self.weighting == "tfidf":
             return self.doc_rows(counts)
@@ -291,7 +306,7 @@ class Vectoriser(BaseEstimator):
         rows.data *= (self.idf_**self.idf_power)[rows.indices]
         return _finished(_unit_rows(rows))
 
-    def doc_rows(self, counts: WordCounts) -> sp.csr_matrix:
+    def doc_rows(self, counts: WordCounts) -> sp.csr_array:
         """What `transform_docs` gives for texts with these counts, by column."""
         if self.weighting == "bm25":
             return _finished(self._bm25_rows(counts))
@@ -301,7 +316,7 @@ class Vectoriser(BaseEstimator):
         rows.data *= self.idf_[rows.indices]
         return _finished(_unit_rows(rows))
 
-    def _bm25_rows(self, counts: WordCounts) -> sp.csr_matrix:
+    def _bm25_rows(self, counts: WordCounts) -> sp.csr_array:
         rows = counts.rows(len(self.words_))
         held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
         rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
@@ -329,21 +344,21 @@ class Vectoriser(BaseEstimator):
                 raise wrong(name, "a number from 0" if most == np.inf else f"a number from 0 to {most}")
 
 
-def _row_lengths(rows: sp.csr_matrix) -> NDArray[np.float64]:
+def _row_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
     row_of_entry = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     return np.sqrt(np.bincount(row_of_entry, weights=rows.data**2, minlength=rows.shape[0]))
 
 
-def _unit_rows(rows: sp.csr_matrix) -> sp.csr_matrix:
+def _unit_rows(rows: sp.csr_array) -> sp.csr_array:
     """Divide each row by its length, in place; an empty row has no entry to divide."""
     rows.data /= np.repeat(_row_lengths(rows), np.diff(rows.indptr))
     return rows
 
 
-def _finished(rows: sp.csr_matrix) -> sp.csr_matrix:
+def _finished(rows: sp.csr_array) -> sp.csr_array:
     """The same rows in float32."""
     # Not astype: it copies, and looks for duplicates where there are none.
-    finished = sp.csr_matrix((rows.data.astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
+    finished = sp.csr_array((rows.data.astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
     finished.has_canonical_format = True
     return finished
 
@@ -360,6 +375,16 @@ def _check_encodable(words: list[str]) -> None:
         ) from error
 
 
-def _plain(value: Any) -> Any:
-    """NumPy numbers as Python's, for JSON."""
-    return value.item() if isinstance(value, np.generic) else value
+def _saved_words(packed: PackedStrings) -> list[str]:
+    """The words of a saved vectoriser; they are in alphabetical order and differ."""
+    packed.check("vectoriser: words")
+    words = packed.many(np.arange(len(packed)))
+    if not words or not words[0]:
+        raise DamagedBundleError("vectoriser: words have an empty word, or there are none")
+    for number, (before, word) in enumerate(pairwise(words)):
+        if word <= before:
+            raise DamagedBundleError(
+                f"vectoriser: words must be in alphabetical order without duplicates, found {before!r} and then "
+                f"{word!r} at word {number + 1}"
+            )
+    return words

@@ -25,16 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.lines import surrogate_problem
-from tercet.data.mapped_rows import VECTORS_KIND, VECTORS_UNFINISHED
+from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.shards import SHARD_ENTRIES, MappedRows, ShardWriter, StoredIds, remove_unfinished
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.store import MANIFEST_NAME, check_destination, claim_folder, read_bundle, write_bundle
-from tercet.store.packed import PackedStrings
+from tercet.store.kinds import VECTORS
+from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
 from tercet.text.counting import WordCollector, WordCounts
 from tercet.text.vectoriser import Vectoriser
 
-KIND: Final = VECTORS_KIND
 DOCS, QUERIES = "docs", "queries"
 OURS: Final = (DOCS, QUERIES, VECTORS_UNFINISHED)  # beside the manifest
 BLOCK_TEXTS: Final = 4096  # at most, that are held at a time
@@ -65,7 +65,7 @@ class Vectors:
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: bool = False) -> Vectors:
         """Open a folder of vectors; ``verify`` reads everything once and checks it."""
-        bundle = read_bundle(path, kind=KIND)
+        bundle = read_bundle(path, kind=VECTORS)
         fields = bundle.fields()
         shared, has_queries = fields.take("shared_vocabulary", bool), fields.take("has_queries", bool)
         vectorisers = []
@@ -228,7 +228,7 @@ def _sealed(
     for side, vectoriser in ((QUERIES, query_vectoriser), (DOCS, doc_vectoriser))[: 1 if shared else 2]:
         meta[side], own = vectoriser.to_state()
         arrays |= {f"{side}.{key}": array for key, array in own.items()}
-    write_bundle(folder, kind=KIND, meta=meta, arrays=arrays, beside=OURS)
+    write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays, beside=OURS)
     return Vectors(folder, rows[DOCS], rows.get(QUERIES), query_vectoriser, doc_vectoriser)
 
 

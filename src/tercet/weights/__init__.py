@@ -1,14 +1,15 @@
 """The value all term-pair models share, and its parts."""
 
+from tercet.weights.base import Pairs, Part
 from tercet.weights.explanation import Explanation
 from tercet.weights.hashed import Hashed
 from tercet.weights.lowrank import LowRank
 from tercet.weights.mapped import Mapped
-from tercet.weights.part import Pairs, Part
-from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
-from tercet.weights.value import Weights
+from tercet.weights.plain import Dense, Diagonal, Identity, Sparse
+from tercet.weights.value import PARTS, Weights
 
 __all__ = [
+    "PARTS",
     "Dense",
     "Diagonal",
     "Explanation",

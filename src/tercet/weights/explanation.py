@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.weights.part import Pairs
+from tercet.weights.base import Pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +38,11 @@ class Explanation:
         return zip(self.query_term.tolist(), self.doc_term.tolist(), self.contribution.tolist(), strict=True)
 
 
-def merge_pairs(found: Sequence[Pairs]) -> Pairs:
+def merge_pairs(parts: Sequence[Pairs]) -> Pairs:
     """Add up what several parts say of the same pair, then sort by size, ties by query and document term."""
-    query_term = np.concatenate([p.query_term for p in found])
-    doc_term = np.concatenate([p.doc_term for p in found])
-    contribution = np.concatenate([p.contribution for p in found])
+    query_term = np.concatenate([pairs.query_term for pairs in parts])
+    doc_term = np.concatenate([pairs.doc_term for pairs in parts])
+    contribution = np.concatenate([pairs.contribution for pairs in parts])
     if not len(contribution):
         return Pairs(query_term, doc_term, contribution)
     keys, where = np.unique(np.stack([query_term, doc_term], axis=1), axis=0, return_inverse=True)

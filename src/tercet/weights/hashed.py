@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.ndimage import maximum_filter1d
 
 from tercet._validate import check_integer
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.scoring import expand_hashed, expand_hashed_at, score_pairs_hashed
-from tercet.store import Fields, take_array
-from tercet.weights.part import Part, check_finite, frozen, take_shape
-from tercet.weights.parts import Dense
+from tercet.store.schema import LENGTH
+from tercet.weights.base import Part, check_finite, frozen
+from tercet.weights.plain import Dense
 from tercet.weights.scoring import Matrix, score_expanded
 
 _MOST_TERMS = 2**31  # with as large a multiplier, s·P + t stays below 2⁶³
@@ -46,8 +47,8 @@ class Hashed(Part):
 
     kind = "hashed"
     table: NDArray[np.float32]
-    n_query_terms: int
-    n_doc_terms: int
+    n_query_terms: Annotated[int, LENGTH]
+    n_doc_terms: Annotated[int, LENGTH]
     multiplier: int
 
     def __post_init__(self) -> None:
@@ -96,8 +97,8 @@ class Hashed(Part):
         doc_terms = _distinct(D.indices, self.n_doc_terms)
         if _COST_OF_PICKING * doc_terms.size > self.n_doc_terms:
             return score_expanded(self.expand, Q, D)
-        place = np.searchsorted(doc_terms, D.indices)
-        narrow = sparse.csr_array((D.data, place, D.indptr), shape=(D.shape[0], doc_terms.size))
+        column = np.searchsorted(doc_terms, D.indices)
+        narrow = sparse.csr_array((D.data, column, D.indptr), shape=(D.shape[0], doc_terms.size))
         return score_expanded(lambda block: self._expand_at(block, doc_terms), Q, narrow)
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
@@ -107,8 +108,8 @@ class Hashed(Part):
         return scores * self.scale
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
-        places = self.starts(query_terms)[:, None] + doc_terms[None, :].astype(np.int64)
-        return self.table[places % self.table.size].astype(np.float64) * self.scale
+        buckets = self.starts(query_terms)[:, None] + doc_terms[None, :].astype(np.int64)
+        return self.table[buckets % self.table.size].astype(np.float64) * self.scale
 
     def plain(self) -> Dense:
         """All of W as a matrix; refused where it has more than 2²⁷ entries."""
@@ -124,17 +125,12 @@ class Hashed(Part):
             W[s] = self.table[(start + doc_terms) % self.table.size]
         return Dense(weights=W, scale=self.scale)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"table": self.table}
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {"multiplier": self.multiplier}
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n, m = take_shape(fields)
-        table = take_array(arrays, "table", np.float32, 1)
-        return cls(table=table, n_query_terms=n, n_doc_terms=m, multiplier=fields.take("multiplier", int))
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        # A row is a stretch of the table, so its largest entry is that of a window over the table.
+        width = min(self.n_doc_terms, self.table.size)
+        largest = maximum_filter1d(np.abs(self.table), width, mode="wrap")
+        centres = (self.starts(np.arange(self.n_query_terms)) + width // 2) % self.table.size
+        return largest[centres].astype(np.float64) * abs(self.scale)
 
 
 def _distinct(terms: NDArray[Any], n_terms: int) -> NDArray[np.int64]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import DamagedBundleError, InputError
-from tercet.store import Fields, take_array
-from tercet.weights.part import Part, check_finite, frozen, take_shape
+from tercet.errors import InputError
+from tercet.store.schema import SameAs, Shape
+from tercet.weights.base import Part, check_finite, frozen
 from tercet.weights.scoring import Matrix, product
 
 
@@ -30,8 +30,8 @@ class LowRank(Part):
     """
 
     kind = "lowrank"
-    query_factors: NDArray[np.float32]
-    doc_factors: NDArray[np.float32]
+    query_factors: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_components")]
+    doc_factors: Annotated[NDArray[np.float32], Shape("n_doc_terms", "n_components"), SameAs("query_factors")]
     typical_length: float | None = None
 
     def __post_init__(self) -> None:
@@ -52,6 +52,10 @@ class LowRank(Part):
     @property
     def tied(self) -> bool:
         return self.query_factors is self.doc_factors
+
+    @property
+    def is_low_rank(self) -> bool:
+        return True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -97,20 +101,11 @@ class LowRank(Part):
         U, V = self.query_factors[query_terms], self.doc_factors[doc_terms]
         return U.astype(np.float64) @ V.T.astype(np.float64) * self.scale
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = {"query_factors": self.query_factors}
-        return arrays if self.tied else arrays | {"doc_factors": self.doc_factors}
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        longest = np.linalg.norm(self.doc_factors, axis=1).max()
+        return np.linalg.norm(self.query_factors, axis=1) * np.float64(longest) * abs(self.scale)
 
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {"tied": self.tied, "typical_length": self.typical_length}
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n, m = take_shape(fields)
-        tied = fields.take("tied", bool)
-        typical = fields.take("typical_length", (float, int, type(None)))
-        U = take_array(arrays, "query_factors", np.float32, 2)
-        V = U if tied else take_array(arrays, "doc_factors", np.float32, (m, U.shape[1]))
-        if U.shape[0] != n or V.shape[0] != m:
-            raise DamagedBundleError(f"low-rank factors have {U.shape[0]} and {V.shape[0]} rows, not {n} and {m}")
-        return cls(query_factors=U, doc_factors=V, typical_length=typical)
+    def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> LowRank:
+        U = (A @ self.query_factors).astype(np.float32)
+        V = U if tied and self.tied else (B.T @ self.doc_factors).astype(np.float32)
+        return LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length, scale=scale)

@@ -1,22 +1,20 @@
-"""A part seen through word maps, and the list of all parts, of which it may hold any."""
+"""A part seen through word maps."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import BundleError, DamagedBundleError, InputError, MemoryLimitError
-from tercet.store import Fields
-from tercet.weights.hashed import Hashed
-from tercet.weights.lowrank import LowRank
-from tercet.weights.part import Part, csr_arrays, frozen_csr, take_csr, take_shape
-from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
+from tercet.errors import InputError, MemoryLimitError
+from tercet.store.codec import encode
+from tercet.store.schema import Csr, SameAs
+from tercet.weights.base import Part, frozen_csr, same_bits
 from tercet.weights.scoring import Matrix, product
 
 _MOST_ENTRIES = 10**8  # of W as a matrix: about a gigabyte
@@ -42,14 +40,15 @@ class Mapped(Part):
     Examples
     --------
     >>> from scipy import sparse
+    >>> from tercet.weights import Identity
     >>> same = sparse.csr_array([[1.0, 1.0]])  # two words that mean the same
     >>> Mapped(A=same, B=same, part=Identity(n_terms=1)).block(np.array([0, 1]), np.array([0, 1])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
 
     kind = "mapped"
-    A: Matrix
-    B: Matrix
+    A: Annotated[Matrix, Csr(None, "n_query_terms")]
+    B: Annotated[Matrix, Csr(None, "n_doc_terms"), SameAs("A")]
     part: Part
 
     def __post_init__(self) -> None:
@@ -116,15 +115,36 @@ class Mapped(Part):
         return np.asarray((left @ inner) @ right) * self.scale
 
     @property
-    def innermost(self) -> Part:
-        """The part behind all maps; a mapped part may hold another."""
-        return self.part.innermost if isinstance(self.part, Mapped) else self.part
+    def name(self) -> str:
+        return f"Mapped({self.part.name})"
 
     @property
-    def is_thin(self) -> bool:
+    def inner(self) -> Part:
+        return self.part
+
+    @property
+    def innermost(self) -> Part:
+        return self.part.innermost
+
+    @property
+    def is_low_rank(self) -> bool:
+        return self.part.is_low_rank
+
+    @property
+    def is_sparse(self) -> bool:
         """Whether W can be had as a sparse matrix of at most 10⁸ entries."""
-        inner = self._flat().part
-        return isinstance(inner, (Identity, Diagonal, Sparse)) and self._most_entries() <= _MOST_ENTRIES
+        return self.innermost.is_sparse and self._most_entries() <= _MOST_ENTRIES
+
+    @property
+    def matrix(self) -> Matrix | None:
+        return None if self.is_low_rank else self.plain().matrix
+
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        if self.is_low_rank:
+            return self.plain().row_limits(shared)
+        # Two different words may be replaced by one, so the inner part's own diagonal counts.
+        inner = abs(self.A.T) @ self.part.row_limits(False)
+        return inner * np.float64(abs(self.B).sum(axis=0).max()) * abs(self.scale)
 
     def plain(self) -> Part:
         """``A' part B`` as one part between the original words: of low rank where the part is, else sparse or dense.
@@ -135,24 +155,14 @@ class Mapped(Part):
         inner = flat.part.plain()
         scale = flat.scale * inner.scale
         A, B = flat._query_words.astype(np.float64), flat.B.astype(np.float64)
-        if isinstance(inner, LowRank):
-            U = (A @ inner.query_factors).astype(np.float32)
-            V = U if flat.tied and inner.tied else (B.T @ inner.doc_factors).astype(np.float32)
-            return LowRank(query_factors=U, doc_factors=V, typical_length=inner.typical_length, scale=scale)
         most = flat._most_entries()
-        if most > _MOST_ENTRIES:
+        if most > _MOST_ENTRIES and not inner.is_low_rank:
             raise MemoryLimitError(
                 f"a {inner.kind} part that is mapped to {self.shape[0]:,} × {self.shape[1]:,} words may have {most:,} "
                 f"entries as a matrix; {_MOST_ENTRIES:,} are allowed. Look at some with rows or related, or keep the "
                 "largest with a ranker's thin"
             )
-        if isinstance(inner, Dense):
-            return Dense(weights=(A @ inner.weights.astype(np.float64) @ B).astype(np.float32), scale=scale)
-        if isinstance(inner, Diagonal):
-            A = A * inner.weights.astype(np.float64)
-        elif isinstance(inner, Sparse):
-            A = A @ inner.weights.astype(np.float64)
-        return Sparse(weights=A @ B, scale=scale)
+        return inner.through(A, B, flat.tied, scale)
 
     def _flat(self) -> Mapped:
         """The same W with one map on each side."""
@@ -165,65 +175,22 @@ class Mapped(Part):
 
     def _most_entries(self) -> int:
         """How many entries W has at most, counted without making it."""
-        per_inner_doc = np.diff(self.B.indptr)
-        if isinstance(self.part, (Identity, Diagonal)):
-            per_inner_query = per_inner_doc
-        elif isinstance(self.part, Sparse):
-            W = self.part.weights
-            per_inner_query = sparse.csr_array((np.ones(W.nnz), W.indices, W.indptr), shape=W.shape) @ per_inner_doc
-        else:
+        per_inner_query = self.part.row_entries(np.diff(self.B.indptr))
+        if per_inner_query is None:
             return self.shape[0] * self.shape[1]
         return min(self.shape[0] * self.shape[1], int(np.diff(self.A.indptr) @ per_inner_query))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        groups = {"A": csr_arrays(self.A), "part": self.part.arrays()}
-        if not self.tied:
-            groups["B"] = csr_arrays(self.B)
-        return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
-
-    def meta(self) -> dict[str, Any]:
-        return super().meta() | {"tied": self.tied, "part": self.part.meta()}
-
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n, m = take_shape(fields)
-        tied = fields.take("tied", bool)
-        if tied and n != m:
-            raise DamagedBundleError(f"a mapped part has shape ({n}, {m}) and one map for both sides; it is square")
-        part = part_from_state(fields.take("part", dict), arrays, "part", f"{fields.where}, mapped")
-        A = take_csr(_group(arrays, "A"), (part.shape[0], n))
-        B = A if tied else take_csr(_group(arrays, "B"), (part.shape[1], m))
-        return cls(A=A, B=B, part=part)
+    def sharing(self, others: Sequence[Part]) -> Part:
+        meta, arrays = encode(self.part)
+        for other in others:
+            if other.inner is not None:
+                other_meta, other_arrays = encode(other.inner)
+                if other_meta == meta and all(same_bits(arrays[name], other_arrays[name]) for name in arrays):
+                    return replace(self, part=other.inner)
+        return self
 
 
 def _product(X: Matrix, words: Matrix) -> Matrix:
     mapped = product(X, words)
     mapped.sort_indices()  # kernels want each word of a row once, in ascending order
     return mapped
-
-
-# -- all parts ----------------------------------------------------------------------------------------------------
-
-PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, Dense, Sparse, LowRank, Hashed, Mapped)}
-
-
-def part_from_state(meta: Any, arrays: dict[str, NDArray[Any]], group: str, where: str) -> Part:
-    """The part that ``meta`` and the arrays named ``group.…`` describe, refusing anything that does not fit."""
-    fields = Fields(meta, where)
-    kind = fields.take("kind", str)
-    scale = fields.take("scale", (float, int))
-    if kind not in PARTS:
-        raise BundleError(f"{where} is of unknown kind {kind!r}; known: {', '.join(PARTS)}")
-    if not abs(scale) <= sys.float_info.max:
-        raise DamagedBundleError(f"{where} has a scale that no float holds")
-    try:
-        part = PARTS[kind].from_state(fields, _group(arrays, group)).scaled(float(scale))
-    except InputError as error:
-        raise DamagedBundleError(f"{where} does not fit together: {error}") from error
-    fields.done()
-    return part
-
-
-def _group(arrays: dict[str, NDArray[Any]], group: str) -> dict[str, NDArray[Any]]:
-    """The arrays named ``group.name``, as ``name``."""
-    return {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == group}

@@ -18,7 +18,7 @@ _EXPANDED_BYTES = 64 * 2**20  # a block of expanded queries
 _MOST_LANES = 64
 _LANES_OF_A_VECTOR = 8  # lanes come in whole vectors, so that a lone query takes the same instructions as any other
 _DOCS_TOGETHER = 16
-# A multiply-add at a scattered place takes about as long as this many that stand side by side.
+# A scattered multiply-add (an indexed load and store) takes about as long as this many contiguous ones.
 _COST_OF_SCATTERING = 6
 # Sorting the documents by word takes about as long as scoring them for this many queries.
 _COST_OF_POSTINGS = 32
@@ -33,8 +33,8 @@ def product(X: Matrix, M: Any) -> Any:
     """``X @ M`` in double precision; only the rows of M that X has entries for are read, so a few texts cost little."""
     if X.nnz >= M.shape[0]:
         return X.astype(np.float64) @ M.astype(np.float64)
-    used, place = np.unique(X.indices, return_inverse=True)
-    narrow = sparse.csr_array((X.data.astype(np.float64), place, X.indptr), shape=(X.shape[0], used.size))
+    used, column = np.unique(X.indices, return_inverse=True)
+    narrow = sparse.csr_array((X.data.astype(np.float64), column, X.indptr), shape=(X.shape[0], used.size))
     return narrow @ _some_rows(M, used).astype(np.float64)
 
 
@@ -45,8 +45,8 @@ def _some_rows(M: Any, rows: NDArray[Any]) -> Any:
     starts = M.indptr[rows].astype(np.int64)
     lengths = M.indptr[rows + np.int64(1)] - starts
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
-    return sparse.csr_array((M.data[places], M.indices[places], indptr), shape=(rows.size, M.shape[1]))
+    entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+    return sparse.csr_array((M.data[entries], M.indices[entries], indptr), shape=(rows.size, M.shape[1]))
 
 
 def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDArray[np.float64]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,17 @@ from tercet._validate import check_integer, is_integer
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
 from tercet.store import Fields
+from tercet.store.codec import decode, encode
+from tercet.weights.base import Part, frozen, same_bits
 from tercet.weights.explanation import Explanation, merge_pairs
+from tercet.weights.hashed import Hashed
 from tercet.weights.lowrank import LowRank
-from tercet.weights.mapped import Mapped, part_from_state
-from tercet.weights.part import Part, frozen
-from tercet.weights.parts import Dense, Diagonal, Identity, Sparse
+from tercet.weights.mapped import Mapped
+from tercet.weights.plain import Dense, Diagonal, Identity, Sparse
 from tercet.weights.scoring import Matrix
+
+# All parts that saved weights may have.
+PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, Dense, Sparse, LowRank, Hashed, Mapped)}
 
 _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
 
@@ -49,7 +54,7 @@ class Weights:
         for part, shape in zip(parts, shapes, strict=True):
             if shape == shapes[0]:
                 continue
-            if isinstance(part, (Identity, Diagonal)) and shapes[0][0] != shapes[0][1]:
+            if part.is_diagonal and shapes[0][0] != shapes[0][1]:
                 raise InputError(
                     f"{part.kind} pairs each word with itself, but the query and document vocabularies differ "
                     f"({shapes[0][0]} and {shapes[0][1]} words)"
@@ -66,7 +71,7 @@ class Weights:
         return self.parts[0].shape
 
     def __repr__(self) -> str:
-        inside = " + ".join(f"{p.scale:g}·{_name(p)}" for p in self.parts)
+        inside = " + ".join(f"{p.scale:g}·{p.name}" for p in self.parts)
         return f"Weights({self.shape[0]:,} × {self.shape[1]:,}: {inside})"
 
     # -- scoring ------------------------------------------------------------------------------------------------
@@ -104,8 +109,8 @@ class Weights:
         k = min(k, D.shape[0])
         docs = np.empty((Q.shape[0], k), dtype=np.int32)
         scores = np.empty((Q.shape[0], k))
-        for block, found in self.score_blocks(Q, D):
-            top_k(found, k, docs[block], scores[block])
+        for block, block_scores in self.score_blocks(Q, D):
+            top_k(block_scores, k, docs[block], scores[block])
         return docs, scores
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -124,9 +129,9 @@ class Weights:
 
     def rows(self, terms: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of W as a dense block (len(terms), n_doc_terms); for a few query terms at a time."""
-        at = np.arange(len(terms))
-        unit = sparse.csr_array((np.ones(at.size), (at, terms)), shape=(at.size, self.shape[0]))
-        total = np.zeros((at.size, self.shape[1]))
+        row = np.arange(len(terms))
+        unit = sparse.csr_array((np.ones(row.size), (row, terms)), shape=(row.size, self.shape[0]))
+        total = np.zeros((row.size, self.shape[1]))
         for part in self.parts:
             expanded = part.expand(unit)
             total += expanded.toarray() if sparse.issparse(expanded) else expanded
@@ -155,13 +160,13 @@ class Weights:
     @property
     def identity(self) -> float:
         """The weight of the identity."""
-        return float(sum(p.scale for p in self.parts if isinstance(p, Identity)))
+        return float(sum(part.identity for part in self.parts if part.identity is not None))
 
     @property
     def diagonal(self) -> NDArray[np.float64] | None:
         """The learned diagonal, without the identity; None when there is none."""
-        found = [p.weights * np.float64(p.scale) for p in self.parts if isinstance(p, Diagonal)]
-        return np.sum(found, axis=0) if found else None
+        diagonals = [part.diagonal for part in self.parts if part.diagonal is not None]
+        return np.sum(diagonals, axis=0) if diagonals else None
 
     @property
     def sparse(self) -> Matrix | None:
@@ -171,40 +176,34 @@ class Weights:
         """
         total = None
         for part in self.parts:
-            if isinstance(part, (Identity, Diagonal)) or isinstance(_innermost(part), LowRank):
-                continue
-            plain = part.plain()
-            assert isinstance(plain, (Sparse, Dense))
-            matrix = sparse.csr_array(plain.weights) * np.float32(plain.scale)
-            total = matrix if total is None else total + matrix
+            matrix = part.matrix
+            if matrix is not None:
+                total = matrix if total is None else total + matrix
         return total
 
     @property
     def query_factors(self) -> NDArray[np.float32] | None:
         """U of all low-rank parts side by side (n_query_terms, n_components), scales folded in."""
-        found = [p.query_factors * np.float32(p.scale) for p in self._low_rank()]
-        return np.hstack(found) if found else None
+        factors = [part.query_factors * np.float32(part.scale) for part in self._low_rank()]
+        return np.hstack(factors) if factors else None
 
     @property
     def doc_factors(self) -> NDArray[np.float32] | None:
         """V of all low-rank parts side by side (n_doc_terms, n_components)."""
-        found = [p.doc_factors for p in self._low_rank()]
-        return np.hstack(found) if found else None
+        factors = [part.doc_factors for part in self._low_rank()]
+        return np.hstack(factors) if factors else None
 
     def _low_rank(self) -> list[LowRank]:
-        found = [part.plain() for part in self.parts if isinstance(_innermost(part), LowRank)]
-        return [part for part in found if isinstance(part, LowRank)]
+        return [cast(LowRank, part.plain()) for part in self.parts if part.is_low_rank]
 
     @property
     def n_stored(self) -> int:
         """How many numbers the value keeps; a part seen through several maps counts once."""
-        again = [p.part for p in self.parts if isinstance(p, Mapped)]
-        once = {id(part): part for part in again}
-        return (
-            sum(p.n_stored for p in self.parts)
-            - sum(p.n_stored for p in again)
-            + sum(p.n_stored for p in once.values())
+        inner = [part.inner for part in self.parts if part.inner is not None]
+        repeated = sum(part.n_stored for part in inner) - sum(
+            part.n_stored for part in {id(part): part for part in inner}.values()
         )
+        return sum(part.n_stored for part in self.parts) - repeated
 
     # -- combining ----------------------------------------------------------------------------------------------
 
@@ -220,10 +219,10 @@ class Weights:
         if self.shape != other.shape:
             raise InputError(f"weights of shapes {self.shape} and {other.shape} cannot be blended; they must agree")
         parts = [*self.parts, *other.parts]
-        identities = [p for p in parts if isinstance(p, Identity)]
+        identities = [part for part in parts if part.identity is not None]
         if len(identities) > 1:
-            parts = [p for p in parts if not isinstance(p, Identity)]
-            parts.append(Identity(n_terms=identities[0].n_terms, scale=sum(p.scale for p in identities)))
+            parts = [part for part in parts if part.identity is None]
+            parts.append(Identity(n_terms=self.shape[0], scale=sum(part.scale for part in identities)))
         return Weights(parts)
 
     # -- saving -------------------------------------------------------------------------------------------------
@@ -233,17 +232,19 @@ class Weights:
 
         Arrays that are the same, such as those of one part seen through several maps, are there once.
         """
-        meta: dict[str, Any] = {"parts": [part.meta() for part in self.parts]}
+        listed: list[dict[str, Any]] = []
         arrays: dict[str, NDArray[Any]] = {}
         repeated: dict[str, str] = {}
         for i, part in enumerate(self.parts):
-            for name, array in part.arrays().items():
-                first = next((known for known, other in arrays.items() if _same_bits(array, other)), None)
+            part_meta, part_arrays = encode(part)
+            listed.append(part_meta)
+            for name, array in part_arrays.items():
+                first = next((earlier for earlier, other in arrays.items() if same_bits(array, other)), None)
                 if first is None:
                     arrays[f"{i}.{name}"] = array
                 else:
                     repeated[f"{i}.{name}"] = first
-        return (meta | {"repeated": repeated} if repeated else meta), arrays
+        return {"parts": listed} | ({"repeated": repeated} if repeated else {}), arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Weights:
@@ -258,13 +259,14 @@ class Weights:
                 raise DamagedBundleError(f"weights say that {name!r} is the array {first!r} again; it cannot be")
         arrays |= {name: arrays[first] for name, first in repeated.items()}
         parts: list[Part] = []
-        expected: set[str] = set()
         for i, part_meta in enumerate(listed):
-            part = part_from_state(part_meta, arrays, str(i), f"weights part {i}")
-            expected |= {f"{i}.{name}" for name in part.arrays()}
-            parts.append(_sharing(part, parts))
-        if set(arrays) != expected:
-            raise DamagedBundleError(f"weights have unexpected arrays {sorted(set(arrays) - expected)}")
+            own = {name.removeprefix(f"{i}."): a for name, a in arrays.items() if name.startswith(f"{i}.")}
+            part = decode(Part, part_meta, own, where=f"weights part {i}", kinds={Part: PARTS})  # type: ignore[type-abstract]
+            parts.append(part.sharing(parts))
+        numbers = {str(i) for i in range(len(parts))}
+        unexpected = sorted(name for name in arrays if name.partition(".")[0] not in numbers)
+        if unexpected:
+            raise DamagedBundleError(f"weights have unexpected arrays {unexpected}")
         try:
             return cls(parts)
         except InputError as error:
@@ -285,40 +287,11 @@ class Weights:
         return matrix
 
 
-def _innermost(part: Part) -> Part:
-    return part.innermost if isinstance(part, Mapped) else part
-
-
-def _name(part: Part) -> str:
-    return f"Mapped({_name(part.part)})" if isinstance(part, Mapped) else type(part).__name__
-
-
-def _sharing(part: Part, others: Sequence[Part]) -> Part:
-    """The part; a mapped one with the very part that one of the others maps, where it is the same."""
-    if isinstance(part, Mapped):
-        own = part.part.arrays()
-        for other in others:
-            if isinstance(other, Mapped) and other.part.meta() == part.part.meta():
-                arrays = other.part.arrays()
-                if all(_same_bits(own[name], arrays[name]) for name in own):
-                    return replace(part, part=other.part)
-    return part
-
-
-def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    if a is b:
-        return True
-    if not a.size or a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    first, second = (np.ascontiguousarray(array).ravel().view(np.uint8) for array in (a, b))
-    return bool((first[:4096] == second[:4096]).all()) and np.array_equal(first, second)
-
-
 def _matrix(matrix: Any, name: str, width: int) -> Matrix:
-    found = sparse.csr_array(matrix)
-    if found.ndim != 2 or found.shape[1] != width:
-        raise InputError(f"{name} must have {width} columns, one per term of the model; got shape {found.shape}")
-    if not found.has_canonical_format:  # kernels want each word of a row once, in ascending order
-        found = found.copy()
-        found.sum_duplicates()
-    return found
+    rows = sparse.csr_array(matrix)
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise InputError(f"{name} must have {width} columns, one per term of the model; got shape {rows.shape}")
+    if not rows.has_canonical_format:  # kernels want each word of a row once, in ascending order
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows

@@ -11,10 +11,11 @@ from tercet.data.checking.feature_rows import check_folds, check_labelled, check
 from tercet.data.checking.findings import MOST_SHOWN, CheckReport, Counts, Findings
 from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_quepid, check_run
 from tercet.data.lines import FilePath
-from tercet.data.mapped_rows import VECTORS_KIND, MappedRows
+from tercet.data.mapped_rows import MappedRows
 from tercet.data.recognition import Kind, guess, recognise
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.store import read_bundle
+from tercet.store.kinds import VECTORS
 
 
 def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SHOWN) -> CheckReport:
@@ -81,7 +82,7 @@ def _kind_of(path: Path, findings: Findings) -> Kind | None:
 def _check_vectors(path: Path, findings: Findings) -> Counts:
     counts: Counts = {}
     try:
-        has_queries = read_bundle(path, kind=VECTORS_KIND).fields().take("has_queries", bool)
+        has_queries = read_bundle(path, kind=VECTORS).fields().take("has_queries", bool)
         for name, folder in (("documents", "docs"), ("queries", "queries")):
             if folder == "docs" or has_queries:
                 counts[name] = MappedRows.open(path / folder, verify=True).shape[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,8 +16,10 @@ from tercet.errors import InputError, MissingBundleError, ParameterError
 from tercet.kernels.ftrl import Rules
 from tercet.learn.linear.ftrl_state import FTRLState
 from tercet.learn.linear.queries import Queries
-from tercet.learn.loop import CHECKPOINT_KIND, Checkpoint, current_executor
+from tercet.learn.loop import Checkpoint, current_executor
 from tercet.store import Fields, check_destination, read_bundle, take_array, write_bundle
+from tercet.store.digest import digest_of
+from tercet.store.kinds import CHECKPOINT
 
 # X, y and qid, whole queries
 RowChunk = LetorData | tuple[Any, Any, Any]
@@ -168,27 +169,24 @@ class StreamFit:
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def _identity(self) -> str:
-        identity = hashlib.sha256(repr(sorted(self.ranker.get_params().items())).encode())
-        identity.update(current_executor().pass_identity.encode())
+        facts: list[Any] = [repr(sorted(self.ranker.get_params().items())), current_executor().pass_identity]
         fingerprint = getattr(self.chunks, "fingerprint", None)
         if fingerprint is not None:
-            identity.update(fingerprint().encode())
+            facts.append(fingerprint())
         elif iter(self.chunks) is not self.chunks:
             # The first chunk stands for all.
             first = next(iter(self.chunks), None)
             if first is not None:
                 X, y, qid = _rows_of(first, 0)
-                for array in (X.data if sparse.issparse(X) else X, y):
-                    identity.update(np.ascontiguousarray(array).tobytes())
-                identity.update(repr(None if qid is None else list(qid)).encode())
-        return identity.hexdigest()
+                facts += [X.data if sparse.issparse(X) else X, y, repr(None if qid is None else list(qid))]
+        return digest_of(*facts)
 
     def _restore(self) -> str:
         if self.checkpoint is None:
             return ""
         identity = self._identity()
         try:
-            bundle = read_bundle(self.checkpoint.path, kind=CHECKPOINT_KIND)
+            bundle = read_bundle(self.checkpoint.path, kind=CHECKPOINT)
         except MissingBundleError:
             check_destination(self.checkpoint.path)
             return identity
@@ -217,4 +215,4 @@ class StreamFit:
         state = self.ranker._state
         meta = {"run": identity, "progress": dict(vars(self.progress)), "step": state.step}
         arrays: dict[str, NDArray[Any]] = {"z": state.z, "G": state.G, "w": state.w}
-        write_bundle(self.checkpoint.path, kind=CHECKPOINT_KIND, meta=meta, arrays=arrays)
+        write_bundle(self.checkpoint.path, kind=CHECKPOINT, meta=meta, arrays=arrays)

@@ -25,7 +25,7 @@ from scipy import sparse
 from tercet.errors import BundleError, DamagedBundleError, EngineError, MissingBundleError
 from tercet.fitting.model import TextModel
 from tercet.search.backends.qdrant.engine import MISSING, Engine, QdrantPoint
-from tercet.search.folder import MODELS, QDRANT_KIND, UPLOAD, Folder
+from tercet.search.folder import MODELS, UPLOAD, Folder
 from tercet.store import (
     MANIFEST_NAME,
     canonical_bytes,
@@ -36,6 +36,7 @@ from tercet.store import (
     write_file_atomically,
 )
 from tercet.store.codec import decode, encode
+from tercet.store.kinds import QDRANT_INDEX
 from tercet.weights import Weights
 
 _BESIDE: Final = (MODELS, UPLOAD)
@@ -238,7 +239,7 @@ class QdrantFolder:
 
     def place(self) -> QdrantPlace:
         try:
-            bundle = read_bundle(self.path, kind=QDRANT_KIND)
+            bundle = read_bundle(self.path, kind=QDRANT_INDEX)
         except MissingBundleError as error:
             if (self.path / UPLOAD).is_file():
                 raise MissingBundleError(
@@ -267,7 +268,7 @@ class QdrantFolder:
     def prepare(self) -> None:
         check_destination(self.path, beside=_BESIDE)
         if os.path.lexists(self.path / MANIFEST_NAME):
-            read_bundle(self.path, kind=QDRANT_KIND)  # a model, or another index, is not to be overwritten
+            read_bundle(self.path, kind=QDRANT_INDEX)  # a model, or another index, is not to be overwritten
         try:
             (self.path / MODELS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -305,7 +306,7 @@ class QdrantFolder:
         (self.path / UPLOAD).unlink(missing_ok=True)
 
     def commit_place(self, place: QdrantPlace) -> None:
-        write_bundle(self.path, kind=QDRANT_KIND, meta=encode(place)[0], arrays={}, beside=_BESIDE)
+        write_bundle(self.path, kind=QDRANT_INDEX, meta=encode(place)[0], arrays={}, beside=_BESIDE)
         self.forget_upload()
         for entry in os.listdir(self.path / MODELS):
             if entry != place.model:

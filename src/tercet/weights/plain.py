@@ -1,23 +1,22 @@
 """The plain parts a bilinear form is made of.
 
-A part is an immutable W of its own: it can score, expand a query, list the pairs behind one score and give its arrays
-for saving. All that is built on top (blends, explanations, related words, indexes) is written once, in terms of these.
-
-A new part is a class with this interface and a line in ``PARTS`` in ``mapped.py``.
+A part is an immutable W of its own: it can score, expand a query, list the pairs behind one score, and its fields are
+what is saved. All that is built on top (blends, explanations, related words, indexes) is written once, in terms of
+these.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from tercet.errors import DamagedBundleError
 from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
-from tercet.store import Fields, take_array
-from tercet.weights.part import Part, check_finite, csr_arrays, frozen, frozen_csr, take_csr, take_shape
+from tercet.store.schema import LENGTH, Csr, Shape
+from tercet.weights.base import Part, check_finite, frozen, frozen_csr, row_blocks, sizes_between_words
 from tercet.weights.scoring import Matrix, in_double, product
 
 _COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
@@ -35,7 +34,8 @@ class Identity(Part):
     """
 
     kind = "identity"
-    n_terms: int
+    shape_lengths = ("n_terms", "n_terms")
+    n_terms: Annotated[int, LENGTH]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -45,21 +45,35 @@ class Identity(Part):
     def n_stored(self) -> int:
         return 1
 
+    @property
+    def is_diagonal(self) -> bool:
+        return True
+
+    @property
+    def is_sparse(self) -> bool:
+        return True
+
+    @property
+    def identity(self) -> float:
+        return self.scale
+
     def expand(self, Q: Matrix) -> Matrix:
         return Q.astype(np.float64) * self.scale
+
+    def expand_entries(self, Q: Matrix) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+        return Q.indptr, Q.indices, Q.data.astype(np.float64) * self.scale
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return (query_terms[:, None] == doc_terms[None, :]) * self.scale
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {}
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        return np.full(self.n_terms, 0.0 if shared else abs(self.scale))
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n, m = take_shape(fields)
-        if n != m:
-            raise DamagedBundleError(f"an identity part has shape ({n}, {m}); it is square")
-        return cls(n_terms=n)
+    def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
+        return Sparse(weights=A @ B, scale=scale)
+
+    def row_entries(self, per_doc_term: NDArray[Any]) -> NDArray[Any]:
+        return per_doc_term
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,7 +87,8 @@ class Diagonal(Part):
     """
 
     kind = "diagonal"
-    weights: NDArray[np.float32]
+    shape_lengths = ("n_terms", "n_terms")
+    weights: Annotated[NDArray[np.float32], Shape("n_terms")]
 
     def __post_init__(self) -> None:
         check_finite(self.weights, "diagonal")
@@ -87,6 +102,18 @@ class Diagonal(Part):
     def n_stored(self) -> int:
         return self.weights.size
 
+    @property
+    def is_diagonal(self) -> bool:
+        return True
+
+    @property
+    def is_sparse(self) -> bool:
+        return True
+
+    @property
+    def diagonal(self) -> NDArray[np.float64]:
+        return self.weights * np.float64(self.scale)
+
     def expand(self, Q: Matrix) -> Matrix:
         scaled = Q.astype(np.float64)
         scaled.data *= self.weights[scaled.indices].astype(np.float64) * self.scale
@@ -96,15 +123,17 @@ class Diagonal(Part):
         same = query_terms[:, None] == doc_terms[None, :]
         return same * self.weights[doc_terms].astype(np.float64) * self.scale
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"weights": self.weights}
+    def expand_entries(self, Q: Matrix) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+        return Q.indptr, Q.indices, Q.data * (self.weights[Q.indices].astype(np.float64) * self.scale)
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        n, m = take_shape(fields)
-        if n != m:
-            raise DamagedBundleError(f"a diagonal part has shape ({n}, {m}); it is square")
-        return cls(weights=take_array(arrays, "weights", np.float32, (n,)))
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        return np.zeros(self.weights.size) if shared else np.abs(self.weights).astype(np.float64) * abs(self.scale)
+
+    def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
+        return Sparse(weights=(A * self.weights.astype(np.float64)) @ B, scale=scale)
+
+    def row_entries(self, per_doc_term: NDArray[Any]) -> NDArray[Any]:
+        return per_doc_term
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,7 +149,7 @@ class Dense(Part):
     """
 
     kind = "dense"
-    weights: NDArray[np.float32]
+    weights: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_doc_terms")]
 
     def __post_init__(self) -> None:
         check_finite(self.weights, "W")
@@ -133,6 +162,10 @@ class Dense(Part):
     @property
     def n_stored(self) -> int:
         return self.weights.size
+
+    @property
+    def matrix(self) -> Matrix:
+        return sparse.csr_array(self.weights) * np.float32(self.scale)
 
     def expand(self, Q: Matrix) -> NDArray[np.float64]:
         expanded = np.zeros((Q.shape[0], self.shape[1]))
@@ -149,12 +182,15 @@ class Dense(Part):
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[np.ix_(query_terms, doc_terms)].astype(np.float64) * self.scale
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"weights": self.weights}
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        limits = np.zeros(self.shape[0])
+        for block in row_blocks(*self.shape):
+            terms = np.arange(block.start, block.stop)
+            limits[block] = sizes_between_words(self.weights[block], terms, shared).max(axis=1)
+        return limits * abs(self.scale)
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        return cls(weights=take_array(arrays, "weights", np.float32, take_shape(fields)))
+    def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
+        return Dense(weights=(A @ self.weights.astype(np.float64) @ B).astype(np.float32), scale=scale)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -169,7 +205,7 @@ class Sparse(Part):
     """
 
     kind = "sparse"
-    weights: Matrix
+    weights: Annotated[Matrix, Csr("n_query_terms", "n_doc_terms", names=("data", "indices", "indptr"))]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", frozen_csr(self.weights, "W"))
@@ -181,6 +217,14 @@ class Sparse(Part):
     @property
     def n_stored(self) -> int:
         return self.weights.nnz
+
+    @property
+    def is_sparse(self) -> bool:
+        return True
+
+    @property
+    def matrix(self) -> Matrix:
+        return sparse.csr_array(self.weights) * np.float32(self.scale)
 
     def expand(self, Q: Matrix) -> Matrix:
         return product(Q, self.weights) * self.scale
@@ -206,9 +250,16 @@ class Sparse(Part):
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return csr_arrays(self.weights)
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        limits = np.zeros(self.shape[0])
+        row = np.repeat(np.arange(self.shape[0]), np.diff(self.weights.indptr))
+        elsewhere = row != self.weights.indices if shared else np.ones(row.size, dtype=bool)
+        np.maximum.at(limits, row[elsewhere], np.abs(self.weights.data[elsewhere]))
+        return limits * abs(self.scale)
 
-    @classmethod
-    def from_state(cls, fields: Fields, arrays: dict[str, NDArray[Any]]) -> Self:
-        return cls(weights=take_csr(arrays, take_shape(fields)))
+    def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
+        return Sparse(weights=(A @ self.weights.astype(np.float64)) @ B, scale=scale)
+
+    def row_entries(self, per_doc_term: NDArray[Any]) -> NDArray[Any]:
+        W = self.weights
+        return sparse.csr_array((np.ones(W.nnz), W.indices, W.indptr), shape=W.shape) @ per_doc_term

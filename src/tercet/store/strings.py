@@ -28,14 +28,14 @@ class PackedStrings:
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
         encoded = [string.encode("utf-8") for string in strings]
         starts = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum([len(each) for each in encoded], out=starts[1:])
+        np.cumsum([len(string) for string in encoded], out=starts[1:])
         return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), starts)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def __getitem__(self, at: int) -> str:
-        return self.letters[self.starts[at] : self.starts[at + 1]].tobytes().decode("utf-8")
+    def __getitem__(self, row: int) -> str:
+        return self.letters[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8")
 
     def many(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """Several of them at once, which is faster than one by one."""
@@ -50,11 +50,17 @@ class PackedStrings:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], name: str, n: int, where: str, verify: bool) -> PackedStrings:
         letters = take_array(arrays, f"{name}_letters", np.uint8, 1, where=where)
         starts = take_array(arrays, f"{name}_starts", np.int64, (n + 1,), where=where)
+        packed = cls(letters, starts)
         if verify:
-            if starts[0] != 0 or starts[-1] != len(letters) or (np.diff(starts) < 0).any():
-                raise DamagedBundleError(f"{where}: {name}_starts must rise from 0 to {len(letters)}")
-            _check_utf8(letters, starts, f"{where}: {name}_letters")
-        return cls(letters, starts)
+            packed.check(f"{where}: {name}")
+        return packed
+
+    def check(self, where: str) -> None:
+        """Raise `DamagedBundleError` unless each string by itself can be read."""
+        letters, starts = self.letters, self.starts
+        if not starts.size or starts[0] != 0 or starts[-1] != len(letters) or (np.diff(starts) < 0).any():
+            raise DamagedBundleError(f"{where} must begin at offsets that rise from 0 to {len(letters)}")
+        _check_utf8(letters, starts, where)
 
 
 def _check_utf8(letters: NDArray[np.uint8], starts: NDArray[np.int64], where: str) -> None:
@@ -93,18 +99,18 @@ class PackedIds:
 
     @classmethod
     def pack(cls, ids: Sequence[str]) -> PackedIds:
-        hashes = np.array([hash_of(each) for each in ids], dtype=np.uint64)
+        hashes = np.array([hash_of(doc_id) for doc_id in ids], dtype=np.uint64)
         order = np.argsort(hashes, kind="stable")
         return cls(PackedStrings.pack(ids), hashes[order], order.astype(_row_type(len(ids))))
 
     def find(self, doc_id: str, hashed: int) -> int | None:
         """The row of an id, or None."""
-        at = int(np.searchsorted(self.hashes, np.uint64(hashed)))
-        while at < len(self.hashes) and int(self.hashes[at]) == hashed:
-            row = int(self.rows[at])
+        i = int(np.searchsorted(self.hashes, np.uint64(hashed)))
+        while i < len(self.hashes) and int(self.hashes[i]) == hashed:
+            row = int(self.rows[i])
             if self.strings[row] == doc_id:
                 return row
-            at += 1
+            i += 1
         return None
 
     def arrays(self) -> dict[str, NDArray[Any]]:

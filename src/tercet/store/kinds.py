@@ -1,0 +1,22 @@
+"""What saved things are called in their manifests: one list, so that no two share a name, and any room can tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RANKER: Final = "ranker"
+CHECKPOINT: Final = "checkpoint"  # of training
+CLICK_CHECKPOINT: Final = "click-checkpoint"  # of learning from a log of clicks
+TEXT_MODEL: Final = "text-model"
+FEATURE_MODEL: Final = "feature-model"
+WEIGHTS: Final = "weights"  # a value by itself
+
+INDEX: Final = "index"
+INDEX_SEGMENT: Final = "index-segment"
+INDEX_FACTORS: Final = "index-factors"  # latent documents of a segment
+QDRANT_INDEX: Final = "qdrant-index"  # whose documents are in Qdrant
+
+VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
+ROWS: Final = "rows"
+ROWS_SHARD: Final = "rows-shard"
+ROWS_IDS: Final = "rows-ids"

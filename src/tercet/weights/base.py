@@ -1,0 +1,227 @@
+"""What every part of a bilinear form is, and how parts keep their arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.errors import InputError
+from tercet.weights.scoring import Matrix, score_expanded
+
+_BLOCK_BYTES = 64 * 2**20
+
+
+class Pairs(NamedTuple):
+    """Term pairs and what each adds to a score."""
+
+    query_term: NDArray[np.int32]
+    doc_term: NDArray[np.int32]
+    contribution: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part(ABC):
+    """One scaled part of W, ``scale * part`` (n_query_terms, n_doc_terms).
+
+    A new part is a dataclass with these methods and a line in ``PARTS`` in ``value.py``. Its fields are what is saved.
+    What is not abstract here holds for a W of any form, and is overridden where a form allows more.
+    """
+
+    kind: ClassVar[str]
+    shape_lengths: ClassVar[tuple[str, str]] = ("n_query_terms", "n_doc_terms")
+    scale: float = 1.0
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    @abstractmethod
+    def n_stored(self) -> int:
+        """How many numbers the part keeps."""
+
+    @abstractmethod
+    def expand(self, Q: Matrix) -> Any:
+        """Rows ``q'W`` (n_q, n_doc_terms), sparse where W is, dense where W is."""
+
+    @abstractmethod
+    def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
+        """``W[query_terms][:, doc_terms]``, dense, without a per-document scale."""
+
+    def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        """All scores (n_q, n_d), dense, in double precision."""
+        return score_expanded(self.expand_block, Q, D)
+
+    def expand_block(self, Q: Matrix) -> Any:
+        """``expand``, sparse or dense as is faster to make and to score with."""
+        return self.expand(Q)
+
+    def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        """Scores (n,) of row i of Q with row i of D."""
+        expanded = self.expand(Q)
+        if sparse.issparse(expanded):
+            return np.asarray(expanded.multiply(D.astype(np.float64)).sum(axis=1)).ravel()
+        return np.asarray(D.astype(np.float64).multiply(expanded).sum(axis=1)).ravel()
+
+    def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
+        """What each document's scores are multiplied by (n_d,); None where W is all there is to a score."""
+        return None
+
+    def pairs(self, q: Matrix, d: Matrix) -> Pairs:
+        """The pairs behind the score of the one-row matrices q and d; zeros are left out."""
+        block = self.block(q.indices, d.indices)
+        contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
+        doc_scale = self.doc_scale(d)
+        if doc_scale is not None:
+            contribution *= doc_scale
+        a, b = np.nonzero(contribution)
+        return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
+
+    def plain(self) -> Part:
+        """The same W as an identity, a diagonal, a dense, a sparse or a low-rank part; the part itself where it is one.
+
+        Where that would be too large, it raises `MemoryLimitError`.
+        """
+        return self
+
+    def scaled(self, factor: float) -> Self:
+        """The same part, its arrays shared, with another scale."""
+        other = copy(self)
+        object.__setattr__(other, "scale", self.scale * factor)
+        return other
+
+    # -- its form -----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What it is called where weights are shown."""
+        return type(self).__name__
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether words are paired with themselves only, so that both sides must have one vocabulary."""
+        return False
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether W's entries are stored one by one, or lie on its diagonal, or come from such through word maps."""
+        return False
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether `plain` gives a low-rank part."""
+        return False
+
+    @property
+    def inner(self) -> Part | None:
+        """The part that word maps lead to; None where there are no maps."""
+        return None
+
+    @property
+    def innermost(self) -> Part:
+        """The part behind all maps; a mapped part may hold another."""
+        return self
+
+    @property
+    def identity(self) -> float | None:
+        """The weight of the identity, where that is all the part is."""
+        return None
+
+    @property
+    def diagonal(self) -> NDArray[np.float64] | None:
+        """The learned diagonal, where that is all the part is."""
+        return None
+
+    @property
+    def matrix(self) -> Matrix | None:
+        """W as CSR, where the part is neither identity, diagonal nor of low rank.
+
+        Where that would be too large, it raises `MemoryLimitError`.
+        """
+        plain = self.plain()
+        return plain.matrix if plain is not self else None
+
+    def expand_entries(self, Q: Matrix) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+        """``expand`` as (indptr, indices, data), without a matrix where none is needed: to make one takes longer."""
+        expanded = self.expand_block(Q)
+        if not sparse.issparse(expanded):
+            expanded = sparse.csr_array(expanded)
+        return expanded.indptr, expanded.indices, expanded.data
+
+    def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        """For each query term, a size that none of its weights on other terms exceeds (n_query_terms,).
+
+        ``shared`` says that term i of queries is term i of documents, so that W's diagonal is no weight on another.
+        """
+        return np.full(self.shape[0], np.inf)  # looked at one by one
+
+    # -- seen through word maps ---------------------------------------------------------------------------------
+
+    def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
+        """``scale * A W B`` as a plain part, without the part's own scale; ``tied`` where A is the transpose of B."""
+        raise NotImplementedError(f"{self.name} is no plain part")
+
+    def row_entries(self, per_doc_term: NDArray[Any]) -> NDArray[Any] | None:
+        """How many entries each row of ``W B`` has at most, row j of B having ``per_doc_term[j]``; None for all."""
+        return None
+
+    def sharing(self, others: Sequence[Part]) -> Part:
+        """The part; a mapped one with the very part that one of the others maps, where it is the same."""
+        return self
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A view nobody can write through; copies only when the caller could still change it."""
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two arrays are the same to the bit; empty ones are not."""
+    if a is b:
+        return True
+    if not a.size or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    first, second = (np.ascontiguousarray(array).ravel().view(np.uint8) for array in (a, b))
+    return bool((first[:4096] == second[:4096]).all()) and np.array_equal(first, second)
+
+
+def check_finite(array: NDArray[Any], what: str) -> None:
+    if not np.isfinite(array).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{what}{list(index)} is {array[index]}; weights are finite")
+
+
+def frozen_csr(matrix: Any, name: str) -> Matrix:
+    """A copy as parts keep it: float32, each column of a row once and in order, no zeros, read-only."""
+    kept = sparse.csr_array(matrix, dtype=np.float32, copy=True)
+    kept.sum_duplicates()
+    kept.eliminate_zeros()
+    check_finite(kept.data, f"{name}.data")
+    kept.indptr, kept.indices = kept.indptr.astype(np.int64), kept.indices.astype(np.int32)
+    for array in (kept.data, kept.indices, kept.indptr):
+        array.flags.writeable = False
+    return kept
+
+
+def row_blocks(n: int, m: int) -> Iterator[slice]:
+    """Rows of an (n, m) matrix in double precision to look at together."""
+    height = max(1, _BLOCK_BYTES // (8 * max(1, m)))
+    return (slice(start, min(start + height, n)) for start in range(0, n, height))
+
+
+def sizes_between_words(rows: NDArray[Any], terms: NDArray[np.int64], shared: bool) -> NDArray[Any]:
+    """Sizes of the entries; those of a word with itself are 0."""
+    size = np.abs(rows)
+    if shared:
+        size[np.arange(terms.size), terms] = 0
+    return size
