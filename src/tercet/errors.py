@@ -5,7 +5,8 @@
     TercetError
     ├── InputError          (ValueError)  an argument or a value in it is wrong; says which and where
     │   ├── ParameterError                a constructor parameter is wrong or unknown
-    │   └── FormatError                   a data file is wrong: path, line, what was found, what would be right
+    │   ├── FormatError                   a data file is wrong: path, line, what was found, what would be right
+    │   └── MissingDataError              a file of a paper's data set is not there; says where it was looked for
     ├── BundleError                       a saved model cannot be read
     │   ├── MissingBundleError            there is none at that path
     │   ├── DamagedBundleError            its bytes are not those that were written
@@ -16,7 +17,8 @@
     ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
-Anything else that escapes is a defect.
+Anything else that escapes is a defect. Two exceptions are raised on purpose and never escape: `HttpProblem` of the
+service, which becomes an answer, and `Passing` of the client of Qdrant, after which a request is tried again.
 """
 
 from __future__ import annotations
@@ -55,6 +57,10 @@ class FormatError(InputError):
         self.kind = kind
         where = self.path if line is None else f"{self.path}:{line}"
         super().__init__(f"{where}: {message}")
+
+
+class MissingDataError(InputError):
+    """A file of a data set is not there; says which."""
 
 
 class BundleError(TercetError):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data import read_20newsgroups, read_letor_folds, read_svmlight
-from tercet.errors import InputError, MissingExtraError
+from tercet.errors import MissingDataError, MissingExtraError
 from tercet.repro.folds import FoldTask, folds_digest, folds_statistics
 from tercet.repro.links import Links, LinkTask, split_links
 from tercet.repro.plan import Data, Quick
@@ -26,10 +26,6 @@ _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto i
 _FEW = 10  # mentions are never too many
 _SEED = 0  # of keyword queries and of the order of documents
 _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothing of what an article is about
-
-
-class MissingDataError(InputError):
-    """A file of a data set is not there; says which."""
 
 
 @dataclass(frozen=True, eq=False)

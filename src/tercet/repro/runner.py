@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tercet.errors import InputError, MissingExtraError
+from tercet.errors import InputError, MissingDataError, MissingExtraError
 from tercet.repro.cache import CellCache, JobRunner, Listener, RunDeadline
-from tercet.repro.datasets import DataSet, MissingDataError, load_dataset
+from tercet.repro.datasets import DataSet, load_dataset
 from tercet.repro.folds import FoldTask
 from tercet.repro.plan import Cost, Curves, Method, Plan
 from tercet.repro.results import PaperResults

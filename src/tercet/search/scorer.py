@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
+from tercet.kernels.rows import CsrRows
 from tercet.kernels.search import lay_out, score_latent, score_rows_of
 from tercet.search.segment import SegmentRows
 from tercet.store.digest import state_digest
 from tercet.weights import LowRank, Mapped, Part, Weights
-from tercet.weights.scoring import Matrix
+from tercet.weights.scoring import Matrix, in_double
 
 _EXPANDED_BYTES = 64 * 2**20  # a block of queries expanded to all words
 
@@ -58,7 +59,7 @@ class LatentPart:
     def score(self, latent_query: NDArray[np.float64], D: Matrix) -> NDArray[np.float64]:
         """Scores in double precision, from the words of the documents and not from stored factors."""
         D = self._mapped_docs(D)
-        rows = (D.indptr.astype(np.int64), D.indices.astype(np.int32), D.data.astype(np.float64))
+        rows = in_double(D)
         typical = -1.0 if self.part.typical_length is None else float(self.part.typical_length)
         scores = np.empty(D.shape[0])
         score_latent(rows, self.part.doc_factors, latent_query, typical, scores)
@@ -188,10 +189,7 @@ class ExactScores:
         return self._scorer.exact(self._query, self._words, rows, listed, D)
 
 
-WeightedTerms = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]]  # indptr, terms, weights
-
-
-def _assembled(parts: list[WeightedTerms], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
+def _assembled(parts: list[CsrRows], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
     starts, stops = np.empty((n, len(parts)), dtype=np.int64), np.empty((n, len(parts)), dtype=np.int64)
     before = 0
     for p, (indptr, terms, _) in enumerate(parts):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
+from tercet.kernels.rows import CsrRows
 from tercet.weights.scoring import Matrix, score_expanded
 
 _BLOCK_BYTES = 64 * 2**20
@@ -148,12 +149,12 @@ class Part(ABC):
         plain = self.plain()
         return plain.matrix if plain is not self else None
 
-    def expand_entries(self, Q: Matrix) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-        """``expand`` as (indptr, indices, data), without a matrix where none is needed: to make one takes longer."""
+    def expand_entries(self, Q: Matrix) -> CsrRows:
+        """``expand`` as the arrays of sparse rows, without a matrix where none is needed: to make one takes longer."""
         expanded = self.expand_block(Q)
         if not sparse.issparse(expanded):
             expanded = sparse.csr_array(expanded)
-        return expanded.indptr, expanded.indices, expanded.data
+        return CsrRows(expanded.indptr, expanded.indices, expanded.data)
 
     def row_limits(self, shared: bool) -> NDArray[np.float64]:
         """For each query term, a size that none of its weights on other terms exceeds (n_query_terms,).

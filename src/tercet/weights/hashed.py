@@ -12,6 +12,7 @@ from scipy.ndimage import maximum_filter1d
 
 from tercet._validate import check_integer
 from tercet.errors import InputError, MemoryLimitError
+from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import expand_hashed, expand_hashed_at, score_pairs_hashed
 from tercet.store.schema import LENGTH
 from tercet.weights.base import Part, check_finite, frozen
@@ -76,8 +77,8 @@ class Hashed(Part):
         """Where in the table a query term's row of W begins; it goes on from there, round and round."""
         return query_terms.astype(np.int64) * self.multiplier % self.table.size
 
-    def _queries(self, Q: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        return Q.indptr.astype(np.int64), self.starts(Q.indices), Q.data.astype(np.float64)
+    def _queries(self, Q: Matrix) -> CsrRows:
+        return CsrRows(Q.indptr.astype(np.int64), self.starts(Q.indices), Q.data.astype(np.float64))
 
     def expand(self, Q: Matrix) -> NDArray[np.float64]:
         expanded = np.zeros((Q.shape[0], self.n_doc_terms))
@@ -103,7 +104,8 @@ class Hashed(Part):
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         scores = np.empty(Q.shape[0])
-        docs = (D.indptr.astype(np.int64), D.indices.astype(np.int64) % self.table.size, D.data.astype(np.float64))
+        buckets = D.indices.astype(np.int64) % self.table.size
+        docs = CsrRows(D.indptr.astype(np.int64), buckets, D.data.astype(np.float64))
         score_pairs_hashed(self._queries(Q), docs, self.table, scores)
         return scores * self.scale
 

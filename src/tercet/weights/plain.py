@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
 from tercet.store.schema import LENGTH, Csr, Shape
 from tercet.weights.base import Part, check_finite, frozen, frozen_csr, row_blocks, sizes_between_words
@@ -60,8 +61,8 @@ class Identity(Part):
     def expand(self, Q: Matrix) -> Matrix:
         return Q.astype(np.float64) * self.scale
 
-    def expand_entries(self, Q: Matrix) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-        return Q.indptr, Q.indices, Q.data.astype(np.float64) * self.scale
+    def expand_entries(self, Q: Matrix) -> CsrRows:
+        return CsrRows(Q.indptr, Q.indices, Q.data.astype(np.float64) * self.scale)
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return (query_terms[:, None] == doc_terms[None, :]) * self.scale
@@ -123,8 +124,8 @@ class Diagonal(Part):
         same = query_terms[:, None] == doc_terms[None, :]
         return same * self.weights[doc_terms].astype(np.float64) * self.scale
 
-    def expand_entries(self, Q: Matrix) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-        return Q.indptr, Q.indices, Q.data * (self.weights[Q.indices].astype(np.float64) * self.scale)
+    def expand_entries(self, Q: Matrix) -> CsrRows:
+        return CsrRows(Q.indptr, Q.indices, Q.data * (self.weights[Q.indices].astype(np.float64) * self.scale))
 
     def row_limits(self, shared: bool) -> NDArray[np.float64]:
         return np.zeros(self.weights.size) if shared else np.abs(self.weights).astype(np.float64) * abs(self.scale)
@@ -243,9 +244,9 @@ class Sparse(Part):
         score_pairs_sparse(in_double(Q), in_double(D), self._rows(), np.zeros(self.shape[1]), scores)
         return scores * self.scale
 
-    def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
+    def _rows(self) -> CsrRows:
         """The weights as kernels read them; unsigned columns need no test for a negative one."""
-        return self.weights.indptr, self.weights.indices.view(np.uint32), self.weights.data
+        return CsrRows(self.weights.indptr, self.weights.indices.view(np.uint32), self.weights.data)
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import score_docs, score_postings
 
 Matrix: TypeAlias = sparse.csr_array
-DoubleRows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 
 _EXPANDED_BYTES = 64 * 2**20  # a block of expanded queries
 _MOST_LANES = 64
@@ -24,9 +24,9 @@ _COST_OF_SCATTERING = 6
 _COST_OF_POSTINGS = 32
 
 
-def in_double(matrix: Matrix) -> DoubleRows:
+def in_double(matrix: Matrix) -> CsrRows:
     """A matrix as scoring kernels read it."""
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64)
+    return CsrRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64))
 
 
 def product(X: Matrix, M: Any) -> Any:
@@ -58,8 +58,8 @@ def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDA
     """
     scores = np.empty((Q.shape[0], D.shape[0]))
     docs = in_double(D)
-    docs_per_word = np.bincount(docs[1], minlength=D.shape[1])
-    docs_by_word: DoubleRows | None = None
+    docs_per_word = np.bincount(docs.indices, minlength=D.shape[1])
+    docs_by_word: CsrRows | None = None
     height = max(_LANES_OF_A_VECTOR, _EXPANDED_BYTES // (8 * max(1, D.shape[1])))
     for start in range(0, Q.shape[0], height):
         expanded = expand(Q[start : start + height])
@@ -77,7 +77,7 @@ def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDA
     return scores
 
 
-def _score_side_by_side(expanded: NDArray[np.float64], docs: DoubleRows, scores: NDArray[np.float64]) -> None:
+def _score_side_by_side(expanded: NDArray[np.float64], docs: CsrRows, scores: NDArray[np.float64]) -> None:
     for start in range(0, len(expanded), _MOST_LANES):
         queries = expanded[start : start + _MOST_LANES]
         n_lanes = -(-len(queries) // _LANES_OF_A_VECTOR) * _LANES_OF_A_VECTOR
