@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 
 import tercet as tc
 from support.commands import run
+from tercet.cli import letor, main
 from tercet.data import read_run, write_beir
 
 PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
@@ -232,6 +234,30 @@ def test_a_traceback_when_asked_for(tmp_path):
     result = run("--traceback", "related", tmp_path, "car")
     assert result.exit_code == 1
     assert "Traceback" in result.output
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help", "letor --help"])
+def test_help_and_version_load_no_verb_and_nothing_heavy(argument):
+    program = f"""
+import sys
+from click.testing import CliRunner
+from tercet.cli.main import cli
+assert CliRunner().invoke(cli, {argument.split()!r}).exit_code == 0
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    modules = set(done.stdout.split())
+    assert {"numpy", "scipy", "numba", "sklearn", "rich"} & modules == set()
+    assert {"tercet.cli.fit", "tercet.cli.letor.fit", "tercet.cli.search"} & modules == set()
+
+
+@pytest.mark.parametrize("verbs", [main.VERBS, letor.VERBS], ids=["tercet", "letor"])
+def test_each_verb_of_the_tables_is_there(verbs):
+    for verb, (target, line) in verbs.items():
+        command = resolve_name(target)
+        assert command.name == verb
+        assert command.help
+        assert len(verb) + len(line) < 76, "the help shows a line a verb"
 
 
 def test_the_installed_command_says_its_version():

@@ -14,8 +14,9 @@ from click.testing import Result
 import tercet as tc
 from support.commands import run
 from support.letor_data import made_up
-from tercet.cli import letor
-from tercet.cli.letor import RANKERS
+from tercet.cli.letor import fit as letor_fit
+from tercet.fitting.candidates import FEATURE_RANKERS as RANKERS
+from tercet.cli.letor.rows import print_features
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
 from tercet.fitting.feature_model import FeatureModel
 from tercet.fitting.model import TextModel
@@ -44,7 +45,7 @@ def files(tmp_path_factory) -> Path:
 def model(files, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model"
     result = run(
-        *("fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
+        *("letor", "fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
         *("--names", files / "names.txt", "-o", path),
     )
     assert result.exit_code == 0, result.output
@@ -55,7 +56,7 @@ def model(files, tmp_path_factory) -> Path:
 def test_fit_prints_the_table_and_the_features_by_name_and_writes_nothing_unasked(files, model, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     result = run(
-        *("fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
+        *("letor", "fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
         *("--names", files / "names.txt"),
     )
     assert result.exit_code == 0, result.output
@@ -77,7 +78,7 @@ def test_fit_prints_the_table_and_the_features_by_name_and_writes_nothing_unaske
 
 
 def test_fit_cross_validates_and_shows_the_path(files):
-    result = run("fit", files / "train.txt", "--folds", 3, "--choose", "sparsest", "--path", "--measure", "AP")
+    result = run("letor", "fit", files / "train.txt", "--folds", 3, "--choose", "sparsest", "--path", "--measure", "AP")
     assert result.exit_code == 0, result.output
     assert "Cross-validation by query in 3 folds chose" in result.output
     assert "the sparsest within one standard error of the best on AP" in result.output
@@ -86,7 +87,7 @@ def test_fit_cross_validates_and_shows_the_path(files):
 
 
 def test_a_given_penalty(files, tmp_path):
-    result = run("fit", files / "train.txt", "--test", files / "test.txt", "--l1", 2, "-o", tmp_path / "m")
+    result = run("letor", "fit", files / "train.txt", "--test", files / "test.txt", "--l1", 2, "-o", tmp_path / "m")
     assert result.exit_code == 0, result.output
     data = read_letor(files / "train.txt")
     expected = FTRLRanker(l1=2.0).fit(data.X, data.y, data.qid).coef_
@@ -96,7 +97,9 @@ def test_a_given_penalty(files, tmp_path):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", RANKERS)
 def test_every_ranker_can_be_asked_for(name, files, tmp_path):
-    result = run("fit", files / "train.txt", "--test", files / "test.txt", "--ranker", name, "-o", tmp_path / "m")
+    result = run(
+        "letor", "fit", files / "train.txt", "--test", files / "test.txt", "--ranker", name, "-o", tmp_path / "m"
+    )
     assert result.exit_code == 0, result.output
     found = tc.load(tmp_path / "m")
     assert type(found.ranker) is type(RANKERS[name]())
@@ -104,19 +107,19 @@ def test_every_ranker_can_be_asked_for(name, files, tmp_path):
 
 
 def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp_path, monkeypatch):
-    arguments = ("fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "rankrls-gaussian")
+    arguments = ("letor", "fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "rankrls-gaussian")
     result = run(*arguments, "-o", tmp_path / "m")
     assert result.exit_code == 0, result.output
     data = read_letor(files / "train.txt")
     whole = tc.load(tmp_path / "m").ranker
-    expected = choose_rls(data.X, data.y, data.qid, l2s=letor.L2S, ranker=RankRLS(kernel="gaussian")).ranker
+    expected = choose_rls(data.X, data.y, data.qid, l2s=letor_fit.L2S, ranker=RankRLS(kernel="gaussian")).ranker
     assert (whole.l2, whole.n_basis) == (expected.l2, None)
     assert f"RankRLS, gaussian, l2={expected.l2:g}: no weights of features." in result.output
-    monkeypatch.setattr(letor, "MANY_ROWS", 359)
-    monkeypatch.setattr(letor, "N_BASIS", 50)
+    monkeypatch.setattr(letor_fit, "MANY_ROWS", 359)
+    monkeypatch.setattr(letor_fit, "N_BASIS", 50)
     assert run(*arguments, "-o", tmp_path / "m").exit_code == 0
     assert tc.load(tmp_path / "m").ranker.basis_.shape == (50, 10)
-    result = run("rank", tmp_path / "m", files / "test.txt")
+    result = run("letor", "rank", files / "test.txt", "--model", tmp_path / "m")
     assert len(result.stdout.splitlines()) == 300
     result = run(*arguments[:-1], "rankrls")
     assert "RankRLS, l2=" in result.output
@@ -139,14 +142,14 @@ def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
         archive.add(tmp_path / "set", "set")
     outputs = []
     for name in ("set", "set.tar.gz"):
-        result = run("fit", tmp_path / name, "-o", tmp_path / "m")
+        result = run("letor", "fit", tmp_path / name, "-o", tmp_path / "m")
         assert result.exit_code == 0, result.output
         assert f"{tmp_path / name}: a LETOR set of 3 folds, 10 features" in result.output
         outputs.append(tc.load(tmp_path / "m"))
     assert "24 test queries of 3 folds" in str(outputs[0].report)
     assert (outputs[0].ranker.coef_ == outputs[1].ranker.coef_).all()
-    assert run("fit", tmp_path / "set", "--vali", "x").exit_code == 2
-    assert "has its own three parts" in run("fit", tmp_path / "set", "--folds", 2).output
+    assert "has its own three parts" in run("letor", "fit", tmp_path / "set", "--vali", tmp_path / "set.tar.gz").output
+    assert "has its own three parts" in run("letor", "fit", tmp_path / "set", "--folds", 2).output
 
 
 # -- rank -------------------------------------------------------------------------------------------------------------
@@ -154,19 +157,18 @@ def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
 
 def test_rank_writes_a_score_for_each_row(files, model, tmp_path):
     expected = tc.load(model).predict(read_letor(files / "test.txt").X)
-    for arguments in (("rank", model, files / "test.txt"), ("rank", files / "test.txt", "--model", model)):
-        result = run(*arguments)
-        assert result.exit_code == 0, result.output
-        assert [float(line) for line in result.stdout.splitlines()] == expected.tolist()
-        assert "a LETOR file, 25 queries" in result.stderr
-        result = run(*arguments, "-o", tmp_path / "scores.txt.gz")
-        assert result.exit_code == 0, result.output
-        packed = gzip.decompress((tmp_path / "scores.txt.gz").read_bytes()).decode()
-        assert [float(line) for line in packed.splitlines()] == expected.tolist()
+    result = run("letor", "rank", files / "test.txt", "--model", model)
+    assert result.exit_code == 0, result.output
+    assert [float(line) for line in result.stdout.splitlines()] == expected.tolist()
+    assert "a LETOR file, 25 queries" in result.stderr
+    result = run("letor", "rank", files / "test.txt", "--model", model, "-o", tmp_path / "scores.txt.gz")
+    assert result.exit_code == 0, result.output
+    packed = gzip.decompress((tmp_path / "scores.txt.gz").read_bytes()).decode()
+    assert [float(line) for line in packed.splitlines()] == expected.tolist()
 
 
 def test_rank_writes_a_run(files, model, tmp_path):
-    result = run("rank", model, files / "test.txt", "--format", "trec", "-o", tmp_path / "run.trec")
+    result = run("letor", "rank", files / "test.txt", "--model", model, "--format", "trec", "-o", tmp_path / "run.trec")
     assert result.exit_code == 0, result.output
     assert "25 queries, ids from the comments" in result.output
     found = read_run(tmp_path / "run.trec")
@@ -174,12 +176,12 @@ def test_rank_writes_a_run(files, model, tmp_path):
     data = read_letor(files / "test.txt")
     scores = tc.load(model).predict(data.X)
     assert found["q200"]["d3"] == scores[3]
-    run("rank", model, files / "test.txt", "--format", "trec", "-o", tmp_path / "few.trec", "-k", 2)
+    run("letor", "rank", files / "test.txt", "--model", model, "--format", "trec", "-o", tmp_path / "few.trec", "-k", 2)
     few = read_run(tmp_path / "few.trec")
     assert {len(docs) for docs in few.values()} == {2}
     best = np.argsort(-scores[:12], kind="stable")[:2]
     assert list(few["q200"]) == [f"d{row}" for row in best]
-    result = run("rank", model, files / "vali.txt", "--format", "trec", "-o", tmp_path / "run.trec")
+    result = run("letor", "rank", files / "vali.txt", "--model", model, "--format", "trec", "-o", tmp_path / "run.trec")
     assert "rows counted from 1 as ids" in result.output
     assert "13" in read_run(tmp_path / "run.trec")["q101"]
 
@@ -189,17 +191,17 @@ def test_a_ranker_saved_by_itself_ranks_too(files, tmp_path):
     rows = read_letor(files / "vali.txt").X
     for ranker in (FTRLRanker(l1=1.0), RankRLS(), RankRLS(kernel="gaussian", n_basis=20)):
         ranker.fit(data.X, data.y, data.qid).save(tmp_path / "ranker")
-        result = run("rank", tmp_path / "ranker", files / "vali.txt")
+        result = run("letor", "rank", files / "vali.txt", "--model", tmp_path / "ranker")
         assert result.exit_code == 0, result.output
         assert [float(line) for line in result.stdout.splitlines()] == ranker.predict(rows).tolist()
     RankRLS(kernel="precomputed").fit(data.X @ data.X.T, data.y, data.qid).save(tmp_path / "ranker")
-    result = run("rank", tmp_path / "ranker", files / "vali.txt")
+    result = run("letor", "rank", files / "vali.txt", "--model", tmp_path / "ranker")
     assert result.exit_code == 1
     assert "ranks by a kernel matrix that is given to it" in result.output
 
 
 def test_features_that_training_never_saw_are_left_out_and_told_of(files, model):
-    result = run("rank", model, files / "wide.txt")
+    result = run("letor", "rank", files / "wide.txt", "--model", model)
     assert result.exit_code == 0, result.output
     assert "features up to 12, training up to 10: the others are left out" in result.stderr
     assert [float(line) for line in result.stdout.splitlines()] == tc.load(model).predict(
@@ -213,11 +215,11 @@ def test_features_that_training_never_saw_are_left_out_and_told_of(files, model)
 def test_eval_measures_as_measure_rows_does(files, model):
     data = read_letor(files / "test.txt")
     scores = tc.load(model).predict(data.X)
-    result = run("eval", files / "test.txt", "--model", model)
+    result = run("letor", "eval", files / "test.txt", "--model", model)
     assert result.exit_code == 0, result.output
     names = [f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)] + ["AP"]
     assert table_of(result) == expected_table(measure_rows(scores, data.y, data.qid, names))
-    result = run("eval", files / "test.txt", "--model", model, "-m", "AP(rel=2)", "-m", "P@5")
+    result = run("letor", "eval", files / "test.txt", "--model", model, "-m", "AP(rel=2)", "-m", "P@5")
     assert table_of(result) == expected_table(measure_rows(scores, data.y, data.qid, ["AP(rel=2)", "P@5"]))
 
 
@@ -243,11 +245,10 @@ def expected_table(evaluation: Evaluation) -> dict[str, str]:
 
 def test_picture_draws_the_path(model, tmp_path):
     pytest.importorskip("matplotlib")
-    result = run("picture", model, "-o", tmp_path / "path.svg")
+    result = run("letor", "picture", model, "-o", tmp_path / "path.svg")
     assert result.exit_code == 0, result.output
     assert result.output == f"{tmp_path / 'path.svg'}: 30 penalties\n"
     assert (tmp_path / "path.svg").read_bytes().startswith(b"<?xml")
-    assert run("picture", model, "-o", tmp_path / "x.svg", "--words", 3).exit_code == 2
 
 
 # -- what does not fit ------------------------------------------------------------------------------------------------
@@ -265,23 +266,21 @@ def beir(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "{train}", "--cut", "words"], "--cut is for texts; "),
-        (["fit", "{train}", "--models", "2"], "--models is for texts; "),
-        (["fit", "{train}", "--train", "x"], "--train is for texts; "),
-        (["fit", "{train}", "--qrels", "{train}"], "--qrels is for texts; "),
-        (["fit", "{train}", "--vali", "{vali}", "--folds", "3"], "name one"),
-        (["fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
+        (["letor", "fit", "{train}", "--cut", "words"], "No such option"),
+        (["letor", "fit", "{train}", "--vali", "{vali}", "--folds", "3"], "name one"),
+        (["letor", "fit", "{train}", "--vali", "dev"], "File 'dev' does not exist"),
+        (["letor", "fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
+        (["letor", "stream", "{train}", "--folds", "3"], "No such option"),
+        (["letor", "stream", "{train}", "--ranker", "proximal"], "Invalid value for '--ranker'"),
+        (["letor", "rank", "{train}"], "Missing option '--model'"),
+        (["letor", "rank", "{train}", "--model", "{model}", "-k", "3"], "-k is for --format trec"),
+        (["letor", "rank", "{train}", "--model", "{model}", "--format", "trec"], "--format trec needs -o"),
+        (["letor", "rank", "{train}", "--model", "{model}", "--split", "x"], "No such option"),
+        (["letor", "eval", "{train}"], "Missing option '--model'"),
+        (["letor", "compare", "{train}", "--model", "{model}"], "name at least two models"),
+        (["letor", "frobnicate"], "No such command"),
         (["fit", "{beir}"], "Missing option '-o'"),
-        (["fit", "{beir}", "-o", "{out}", "--folds", "3"], "--folds is for LETOR files only"),
-        (["fit", "{beir}", "-o", "{out}", "--path"], "--path is for LETOR files only"),
-        (["rank", "{model}", "{train}", "--model", "{model}"], "two models are named"),
-        (["rank", "{train}"], "Missing option '--model'"),
-        (["rank", "{train}", "{model}"], "the first is the model, which is a folder"),
-        (["rank", "{model}", "{train}", "-k", "3"], "-k is for --format trec"),
-        (["rank", "{model}", "{train}", "--split", "x"], "--split is for texts; "),
-        (["rank", "{model}", "{train}", "--format", "trec"], "--format trec needs -o"),
-        (["rank", "{beir}", "--model", "{model}", "-o", "{out}", "--format", "trec"], "--format is for LETOR files"),
-        (["eval", "{train}", "--model", "{model}", "--split", "x"], "--split is for texts; "),
+        (["fit", "{beir}", "-o", "{out}", "--folds", "3"], "No such option"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -302,18 +301,20 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
     words = Vectoriser().fit(["cats purr"])
     TextModel(words, words, Weights([Identity(n_terms=2)])).save(text_model)
     for arguments, message in (
-        (("fit", tmp_path / "broken.txt"), "broken.txt:2: feature id 0; ids start at 1"),
-        (("fit", tmp_path / "flat.txt"), "nothing to learn from"),
-        (("fit", tmp_path / "plain.txt", "-o", tmp_path / "m"), "a LETOR file, which has qid:id on every line"),
-        (("fit", files / "train.txt", "--vali", "dev"), "--validation names 'dev'; next to a LETOR file"),
-        (("fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
-        (("fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: feature 1 again"),
-        (("fit", files / "train.txt", "--ranker", "adarank", "--l1", 1), "AdaRankRanker has no penalty"),
-        (("fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
+        (("letor", "fit", tmp_path / "broken.txt"), "broken.txt:2: feature id 0; ids start at 1"),
+        (("letor", "fit", tmp_path / "flat.txt"), "nothing to learn from"),
+        (("letor", "fit", tmp_path / "plain.txt"), "a LETOR file, which has qid:id on every line"),
+        (("letor", "fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
+        (("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: feature 1 again"),
+        (("letor", "fit", files / "train.txt", "--ranker", "adarank", "--l1", 1), "AdaRankRanker has no penalty"),
+        (("letor", "fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
+        (("fit", files / "train.txt", "-o", tmp_path / "m"), "feature vectors have verbs of their own: tercet letor"),
         (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "no judgements for the split"),
-        (("rank", text_model, files / "test.txt"), "a LETOR file needs a model that was fitted to one"),
+        (("letor", "rank", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
         (("rank", beir, "--model", model, "-o", tmp_path / "m"), "a text model is needed here"),
-        (("eval", files / "test.txt", "--model", text_model), "a LETOR file needs a model that was fitted to one"),
+        (("picture", model, "-o", tmp_path / "m"), "tercet letor picture draws it"),
+        (("letor", "eval", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
+        (("letor", "picture", text_model, "-o", tmp_path / "m"), "a model that was fitted to one"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1, (arguments, result.output)
@@ -323,8 +324,6 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
 
 
 def test_a_model_of_a_ranker_without_weights_prints_none(capsys):
-    from tercet.cli.letor import print_features
-
     class Other:
         n_features_in_ = 3
 

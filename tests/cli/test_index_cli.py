@@ -133,7 +133,7 @@ def test_a_long_build_says_how_far_it_is(
 ) -> None:
     command = ("index", data, "--model", model, "-o", tmp_path / "index")
     assert "so far" not in run(*command).stderr
-    monkeypatch.setattr(importlib.import_module("tercet.cli.reading"), "SAY_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(importlib.import_module("tercet.cli.progress"), "SAY_EVERY_SECONDS", 0.0)
     assert run(*command).stderr == "4 documents so far\n"
     assert run(*command, "--quiet").stderr == ""
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})

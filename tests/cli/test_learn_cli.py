@@ -15,8 +15,8 @@ import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
 from support.indexes import small_model
+from tercet.cli.data_pointer import read_data_pointer, write_data_pointer
 from tercet.cli.main import cli
-from tercet.cli.remembered import recall, remember
 from tercet.data import write_beir
 from tercet.errors import FormatError
 from tercet.fitting import click_log
@@ -62,7 +62,7 @@ def test_a_fitted_model_knows_where_its_documents_are(tmp_path):
     corpus = synonyms(0, 4, 60, 60)
     write_beir(tmp_path / "data", corpus.docs, corpus.queries, {"train": corpus.qrels})
     ok("fit", tmp_path / "data", "-o", tmp_path / "model", "--quiet")
-    assert recall(tmp_path / "model") == {"data": tmp_path / "data"}
+    assert read_data_pointer(tmp_path / "model") == {"data": tmp_path / "data"}
     log = tmp_path / "clicks.jsonl"
     log.write_text(json.dumps({"query": "q0", "shown": ["d0", "d1"], "clicked": ["d1"]}) + "\n")
     n_parts = len(tc.load(tmp_path / "model").weights.parts)
@@ -102,7 +102,7 @@ def test_ids_of_queries_are_those_of_the_vectors_a_model_was_fitted_to(model, da
     vectorise(DOCS, QUERIES, tmp_path / "vectors", vectoriser=tc.load(model).doc_vectoriser)
     ok("learn", model, clicks, "--docs", data, "-o", tmp_path / "by-texts")
     ok("learn", model, clicks, "--docs", tmp_path / "vectors", "-o", tmp_path / "by-rows")
-    remember(model, data=tmp_path / "vectors")
+    write_data_pointer(model, data=tmp_path / "vectors")
     Index.build(DOCS, tc.load(model), tmp_path / "index")
     ok("learn", model, clicks, "-o", tmp_path / "remembered")
     ok("learn", model, clicks, "--docs", tmp_path / "index", "-o", tmp_path / "beside-an-index")
@@ -111,9 +111,9 @@ def test_ids_of_queries_are_those_of_the_vectors_a_model_was_fitted_to(model, da
 
 
 def test_the_model_learns_in_place_and_passes_on_where_its_data_are(model, data, clicks, tmp_path):
-    remember(model, data=data)
+    write_data_pointer(model, data=data)
     ok("learn", model, clicks, "-o", tmp_path / "out")
-    assert recall(tmp_path / "out") == {"data": data}
+    assert read_data_pointer(tmp_path / "out") == {"data": data}
     expected = bits(tmp_path / "out")
     whole = clicks.read_text()
     for share in (0.3, 0.8, 1.0):
@@ -127,13 +127,13 @@ def test_what_is_missing_is_told(model, data, clicks, tmp_path):
     nowhere = run("learn", model, clicks)
     assert nowhere.exit_code == 1
     assert "does not say where its documents are" in nowhere.output
-    remember(model, data=tmp_path / "gone")
+    write_data_pointer(model, data=tmp_path / "gone")
     gone = run("learn", model, clicks)
     assert gone.exit_code == 1
     assert "gone, which is not there any more; name --docs" in gone.output
     (model / "data.json").write_text('{"dada": "x"}')
     with pytest.raises(FormatError, match="it names data, corpus, queries"):
-        recall(model)
+        read_data_pointer(model)
     (model / "data.json").unlink()
     other = small_model({"a": "other words"})
     Index.build({"a": "other words"}, other, tmp_path / "index")

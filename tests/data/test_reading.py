@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tercet.cli import reading
-from tercet.cli.reading import ReadingBar, show_reading
+from tercet.cli.progress import ReadingBar, show_reading
 from tercet.data import (
     iter_corpus,
     iter_preferences,

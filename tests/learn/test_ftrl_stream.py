@@ -241,7 +241,7 @@ def test_what_is_wrong_is_told_before_the_work_and_not_after_it(tmp_path):
         with pytest.raises(InputError, match=message):
             fit_letor_stream(train, ranker=tc.FTRLRanker(l1=0.1), progress=chunks.append, **wrong)
     assert chunks == []
-    common = ["fit", str(tmp_path / "train.txt"), "--stream", "--l1", "0.1", "-o", str(tmp_path / "m")]
+    common = ["letor", "stream", str(tmp_path / "train.txt"), "--l1", "0.1", "-o", str(tmp_path / "m")]
     common += ["--checkpoint", str(tmp_path / "c"), "--names", str(tmp_path / "names")]
     short = CliRunner().invoke(cli, common)
     assert short.exit_code == 1
@@ -257,7 +257,7 @@ def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
     data = made(60)
     for name, part in (("train.txt", data), ("test.txt", made(20, seed=1))):
         write_letor(tmp_path / name, part)
-    common = ["fit", str(tmp_path / "train.txt"), "--stream", "--l1", "0.1", "--epochs", "2"]
+    common = ["letor", "stream", str(tmp_path / "train.txt"), "--l1", "0.1", "--epochs", "2"]
 
     def run(*given: str):
         return CliRunner().invoke(cli, [*common, *given])
@@ -273,17 +273,6 @@ def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
     assert again.exit_code == 0, again.output
     assert "Means over queries that were not learned from" in again.output
     assert np.array_equal(tc.load(tmp_path / "again").ranker.coef_, whole.coef_)
-    for wrong, message in (
-        (["--folds", "3"], "--folds needs all rows in memory"),
-        (["--ranker", "proximal"], "--stream learns with --ranker ftrl"),
-        (["--path"], "--path needs all rows in memory"),
-    ):
-        refused = run(*wrong)
-        assert refused.exit_code == 2
-        assert message in refused.output
-    plain = CliRunner().invoke(cli, ["fit", str(tmp_path / "train.txt"), "--epochs", "2"])
-    assert plain.exit_code == 2
-    assert "--epochs is for --stream" in plain.output
 
 
 MEMORY = """

@@ -292,13 +292,10 @@ def test_feature_models_are_compared_on_a_letor_file(tmp_path: Path) -> None:
         only[:, 0] = X[:, column]
         FTRLRanker().fit(only, data.y, qid=data.qid).save(tmp_path / name)
     models = [part for name in ("noise", "good") for part in ("--model", tmp_path / name)]
-    result = tercet("compare", tmp_path / "test.txt", *models, "-m", "AP", "--json")
+    result = tercet("letor", "compare", tmp_path / "test.txt", *models, "-m", "AP", "--json")
     assert result.exit_code == 0, result.output
     [one] = json.loads(result.stdout)["contrasts"]
     assert (Path(one["system"]).name, one["wins"] + one["ties"] + one["losses"]) == ("good", 12)
-    result = tercet("compare", tmp_path / "test.txt", *models, "--split", "dev")
-    assert result.exit_code == 2
-    assert "--split is for texts" in result.output
 
 
 def test_models_and_runs_are_measured_on_the_same_split(tmp_path: Path, model: tc.TextModel, corpus: Corpus) -> None:

@@ -272,10 +272,10 @@ def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler,
 def test_the_command_line_learns_letor_files_with_ftrl_only(tmp_path: Path):
     lines = [f"{row % 2} qid:{row // 4} 1:{row % 2 + row % 3 / 10} 2:{row % 5}" for row in range(80)]
     (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    done = CliRunner().invoke(cli, ["fit", str(tmp_path / "train.txt"), "--cluster", "here:2"])
+    done = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--cluster", "here:2"])
     assert done.exit_code == 0, done.output
     assert "rounds on 2 workers (here:2)" in done.output
-    arguments = ["fit", str(tmp_path / "train.txt"), "--cluster", "here:2", "--ranker", "fenchel"]
+    arguments = ["letor", "fit", str(tmp_path / "train.txt"), "--cluster", "here:2", "--ranker", "fenchel"]
     refused = CliRunner().invoke(cli, arguments)
     assert refused.exit_code == 1
     assert "FenchelRanker does not learn in rounds" in refused.output
@@ -283,6 +283,6 @@ def test_the_command_line_learns_letor_files_with_ftrl_only(tmp_path: Path):
 
 def test_the_command_line_refuses_a_wrong_address(tmp_path: Path):
     (tmp_path / "train.txt").write_text("1 qid:1 1:1\n")
-    refused = CliRunner().invoke(cli, ["fit", str(tmp_path / "train.txt"), "--cluster", "somewhere"])
+    refused = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--cluster", "somewhere"])
     assert refused.exit_code == 1
     assert "a cluster is 'local:N'" in refused.output

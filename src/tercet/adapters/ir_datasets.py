@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from tercet.data.beir import JudgedTexts
 from tercet.errors import InputError, MissingExtraError
 
 PREFIX = "ir_datasets:"  # of names that stand where a path may
 _SPLITS = ("train", "validation", "dev", "valid", "vali", "test")
 
 
-@dataclass(frozen=True)
-class Collection:
-    """Documents and queries, id -> text, and judgements by split, qid -> doc_id -> grade."""
-
-    docs: dict[str, str]
-    queries: dict[str, str]
-    qrels: dict[str, dict[str, dict[str, int]]]
-
-
-def read_ir_datasets(name: str, library: Any = None) -> Collection:
+def read_ir_datasets(name: str, library: Any = None) -> JudgedTexts:
     """Read a collection by its name, as in ``"beir/nfcorpus"``; a leading ``ir_datasets:`` is dropped.
 
     A name whose data set has judgements gives one split, called by the last part of the name where that is a usual
@@ -52,7 +43,7 @@ def read_ir_datasets(name: str, library: Any = None) -> Collection:
     if not queries:
         raise InputError(f"{name} of ir_datasets has no queries; name a data set that has")
     docs = {str(doc.doc_id): _text(doc, "doc_id") for doc in dataset.docs_iter()}
-    return Collection(docs, queries, {split: _qrels(part.qrels_iter()) for split, part in parts.items()})
+    return JudgedTexts(docs, queries, {split: _qrels(part.qrels_iter()) for split, part in parts.items()})
 
 
 def _import() -> Any:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from tercet.cli.inputs import ANY
+from tercet.cli.options import ANY, json_option
 from tercet.data import check as check_data
 from tercet.data.checking.findings import MOST_SHOWN
 from tercet.data.recognition import Kind
@@ -20,7 +20,7 @@ from tercet.data.recognition import Kind
 @click.option(
     "-k", "most", default=MOST_SHOWN, show_default=True, type=click.IntRange(min=0), help="Problems of a kind to show."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@json_option
 @click.pass_context
 def check(context: click.Context, data: Path, kind: Kind | None, most: int, as_json: bool) -> None:
     """List what is wrong with DATA, with file and line.

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tercet.cli.inputs import NEW
+from tercet.cli.options import NEW, seed_option
 from tercet.data.docstrings import DocstringCollection, docstring_collection
 from tercet.fitting.model import TextModel
 from tercet.fitting.recipe import fit
@@ -30,7 +30,7 @@ QUERY = "sort an array in descending order"
 @click.option(
     "-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model and the index."
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
+@seed_option
 def demo(output: Path, seed: int) -> None:
     """Learn to find numpy, scipy and scikit-learn functions by description, show what was learned, and index them.
 

@@ -1,4 +1,4 @@
-"""``tercet related`` and ``tercet explain``"""
+"""``tercet explain``"""
 
 from __future__ import annotations
 
@@ -6,21 +6,10 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import DATA, FILE, FOLDER, open_judged, open_model
+from tercet.cli.inputs import open_judged, open_model
+from tercet.cli.options import DATA, FILE, FOLDER
 from tercet.errors import InputError
 from tercet.search import open_index
-
-
-@click.command()
-@click.argument("model", type=FOLDER)
-@click.argument("words", nargs=-1, required=True)
-@click.option("-k", "count", default=10, show_default=True, type=click.IntRange(min=1))
-def related(model: Path, words: tuple[str, ...], count: int) -> None:
-    """The document words that count most for each query word, with their weights."""
-    text_model = open_model(model)
-    for word in words:
-        found = text_model.related(word, count)
-        click.echo(f"{word}: " + "  ".join(f"{other} {weight:+.3f}" for other, weight in found))
 
 
 @click.command()
@@ -63,16 +52,16 @@ def explain(
         return
     if versus is not None:
         raise click.UsageError("--versus is for an index")
-    for name, given in (("--model", model), ("--query", query), ("--doc", doc_id)):
-        if given is None:
+    for name, value in (("--model", model), ("--query", query), ("--doc", doc_id)):
+        if value is None:
             raise click.UsageError(f"Missing option '{name}'.")
     assert model is not None
     assert query is not None
     assert doc_id is not None
-    found = open_judged(data, corpus, queries, None)
-    if doc_id not in found.docs:
-        raise InputError(f"there is no document {doc_id!r} among the {len(found.docs):,}")
-    asked = found.queries.get(query, query)
-    why = open_model(model).explain(asked, found.docs[doc_id])
-    click.echo(f"{doc_id} for {asked!r}")
+    texts = open_judged(data, corpus, queries, None)
+    if doc_id not in texts.docs:
+        raise InputError(f"there is no document {doc_id!r} among the {len(texts.docs):,}")
+    query_text = texts.queries.get(query, query)
+    why = open_model(model).explain(query_text, texts.docs[doc_id])
+    click.echo(f"{doc_id} for {query_text!r}")
     click.echo(why.table(count))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import FOLDER, NEW, data_options, open_judged, open_model
-from tercet.cli.letor import refuse_given
+from tercet.cli.inputs import open_judged, open_model
+from tercet.cli.options import FOLDER, NEW, data_options, refuse_given
 from tercet.data import read_corpus
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError

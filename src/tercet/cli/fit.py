@@ -2,68 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tercet.cli.inputs import NEW, Judged, data_options, is_ir_datasets, open_data
-from tercet.cli.letor import LETOR_ONLY, fit_features, letor_options, print_features, refuse_given
-from tercet.cli.letor_stream import STREAM_ONLY, fit_streamed, stream_options
-from tercet.cli.remembered import remember
-from tercet.cli.vector_fit import VECTORS_ONLY, fit_stored, refuse_vector_ranker, vector_options
-from tercet.data import recognise
+from tercet.cli.data_pointer import write_data_pointer
+from tercet.cli.inputs import Labelled, is_ir_datasets, kind_of, open_data, read_files
+from tercet.cli.options import (
+    ANY,
+    FILE,
+    NEW,
+    cluster_option,
+    data_options,
+    learning_on,
+    quiet_option,
+    refuse_given,
+    seed_option,
+    together,
+)
+from tercet.data import JudgedTexts, read_preferences, read_qrels
 from tercet.errors import InputError
-from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.model import TextModel
-from tercet.fitting.recipe import fit as fit_judged
-from tercet.fitting.recipe import fit_labelled
+from tercet.fitting import TextModel, fit_labelled, fit_vectors
+from tercet.fitting import fit as fit_judged
+from tercet.fitting.candidates import TERM_PAIR_RANKERS, term_pair_ranker
+from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.report.page import PAGE_NAME, write_report_page
-from tercet.scale import Cluster
 from tercet.store import check_destination
 from tercet.text import CUTS, Analyser
+from tercet.text.vectors import Vectors
 
 # Names under which collections publish the part to choose on.
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
-TEXT_ONLY = ("corpus", "queries", "qrels", "train", "cut", "stem", "n_models")
+CHECKPOINT_EVERY = 100_000  # steps
+
+TEXT_OPTIONS = ("train", "validation", "test", "cut", "stem", "n_models")
+text_options = together(
+    click.option("--train", default="train", show_default=True, help="Split to learn from."),
+    click.option(
+        "--validation", "--vali", help="Split to choose on; default validation or dev, else a tenth of the queries."
+    ),
+    click.option("--test", help="Split to report on; default test, else a tenth of the queries."),
+    click.option(
+        "--cut", type=click.Choice(CUTS), default="words", show_default=True, help="How texts are cut into words."
+    ),
+    click.option(
+        "--stem",
+        metavar="LANGUAGE|none",
+        help="Cut words to their stems, as in --stem english, or not.  [default: English stems where they match "
+        "better]",
+    ),
+    click.option(
+        "--models",
+        "n_models",
+        default=1,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Learn the mean of so many.",
+    ),
+)
+VECTOR_OPTIONS = ("skip_unknown", "steps", "validation_qrels", "ranker", "checkpoint", "epochs")
+JUDGED_OPTIONS = ("qrels", "train", "validation", "test", "measure")  # that threes have no use for
+vector_options = together(
+    click.option("--skip-unknown", is_flag=True, help="Vectors: leave out preferences with ids that have no vector."),
+    click.option("--steps", type=click.IntRange(min=1), help="Vectors: how many preferences to learn from."),
+    click.option("--validation-qrels", type=FILE, help="Vectors: judgements of other queries, to measure on."),
+    click.option(
+        "--ranker",
+        type=click.Choice(list(TERM_PAIR_RANKERS)),
+        default="low-rank",
+        show_default=True,
+        help="Vectors: what to learn.",
+    ),
+    click.option("--checkpoint", type=NEW, help="Vectors: folder to go on from after a kill."),
+    click.option("--epochs", type=click.IntRange(min=1), help="Vectors: passes.  [default: 1]"),
+)
 
 
 @click.command()
 @data_options
-@click.option("-o", "--output", type=NEW, help="Folder for the model; LETOR files are reported on without one, too.")
-@click.option("--train", default="train", show_default=True, help="Split to learn from.")
+@click.option("-o", "--output", type=NEW, required=True, help="Folder for the model.")
 @click.option(
-    "--validation",
-    "--vali",
-    help="Split to choose on; default validation or dev, else a tenth of the queries. LETOR: a file; default "
-    "cross-validation.",
+    "--preferences",
+    type=ANY,
+    multiple=True,
+    help="Learn from these threes (query, better, worse), TSV, JSONL or Parquet, and not from judgements; may be given "
+    "again and again.",
 )
-@click.option(
-    "--test", help="Split to report on; default test, else a tenth of the queries. LETOR: a file; default none."
-)
-@click.option(
-    "--measure",
-    help="What to choose by.  [default: nDCG@10; AP for labelled texts; nDCG(dcg='exp-log2')@10 for LETOR]",
-)
-@click.option(
-    "--cut", type=click.Choice(CUTS), default="words", show_default=True, help="How texts are cut into words."
-)
-@click.option(
-    "--stem",
-    metavar="LANGUAGE|none",
-    help="Cut words to their stems, as in --stem english, or not.  [default: English stems where they match better]",
-)
-@click.option(
-    "--models", "n_models", default=1, show_default=True, type=click.IntRange(min=1), help="Learn the mean of so many."
-)
-@letor_options
-@stream_options
+@click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts]")
+@text_options
 @vector_options
-@click.option("--cluster", metavar="ADDRESS", help="Learn on local:N processes, or a Dask scheduler's tcp://host:port.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
-@click.option("--quiet", is_flag=True, help="No progress.")
+@cluster_option
+@seed_option
+@quiet_option
 @click.pass_context
 def fit(
     context: click.Context,
@@ -71,7 +103,53 @@ def fit(
     corpus: Path | None,
     queries: Path | None,
     qrels: Path | None,
-    output: Path | None,
+    output: Path,
+    cluster: str | None,
+    seed: int,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Learn from DATA, print the result on held-out queries, and write the model.
+
+    Texts are compared with tf-idf and BM25. Vectors, as tercet vectorise writes them, may be larger than memory; they
+    are learned from with --qrels or --preferences, texts with the judgements of DATA or --preferences. LETOR files have verbs of their own: tercet letor.
+    """
+    check_destination(output)
+    options |= {"seed": seed, "verbose": False if quiet else None}
+    kind = "files" if data is None else kind_of(data)
+    if data is not None and kind == "vectors":
+        refuse_given(context, ("corpus", "queries", *TEXT_OPTIONS), f"is not for vectors; {data} holds some")
+        with learning_on(cluster):
+            model, took = _fit_vectors(data, qrels, **_without(options, TEXT_OPTIONS))
+    else:
+        refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
+        if options["preferences"]:
+            refuse_given(
+                context, JUDGED_OPTIONS, "is for judgements; of --preferences a tenth of the queries is held out"
+            )
+        if options["preferences"] and data is None and corpus is not None:
+            texts: JudgedTexts | Labelled = read_files(corpus, queries, None)  # threes may have texts for queries
+        else:
+            texts = open_data(data, corpus, queries, qrels, kind)
+        with learning_on(cluster):
+            model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
+    model.save(output)
+    write_data_pointer(output, data=data, corpus=corpus, queries=queries)
+    assert model.report is not None
+    write_report_page(model.report, output / PAGE_NAME)
+    click.echo(str(model.report))
+    click.echo(f"{output}: written after {took}, with {PAGE_NAME}")
+
+
+def _without(options: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
+
+
+def _fit_texts(
+    texts: JudgedTexts | Labelled,
+    name: str,
+    *,
+    preferences: tuple[Path, ...],
     train: str,
     validation: str | None,
     test: str | None,
@@ -79,103 +157,76 @@ def fit(
     cut: str,
     stem: str | None,
     n_models: int,
-    cluster: str | None,
     seed: int,
-    quiet: bool,
-    show_path: bool,
-    stream: bool,
-    **letor: Any,
-) -> None:
-    """Learn from DATA, print the result on held-out queries, and write the model.
-
-    Texts are compared with tf-idf and BM25. A LETOR file, or a folder or tar of its folds, is compared with the best
-    single feature; there --validation and --test name files, and the penalty is chosen on the former. Vectors, as
-    tercet vectorise writes them, may be larger than memory; they are learned from with --qrels or --preferences.
-    """
-    if output is not None:
-        check_destination(output)
-    if cluster is not None:
-        context.with_resource(_learning_on(cluster))
-    verbose = False if quiet else None
-    kind = None if data is None or is_ir_datasets(data) else recognise(data)
-    if data is not None and kind == "vectors":
-        fit_stored(context, data, output, qrels=qrels, measure=measure, seed=seed, verbose=verbose, **letor)
-        return
-    refuse_given(context, VECTORS_ONLY, "is for vectors, as tercet vectorise writes them")
-    refuse_vector_ranker(letor["ranker"])
-    letor = {name: value for name, value in letor.items() if name not in VECTORS_ONLY}
-    if data is not None and kind in ("letor", "letor-folds"):
-        refuse_given(context, TEXT_ONLY, f"is for texts; {data} holds feature vectors")
-        if stream:
-            letor |= {"validation": validation, "test": test, "measure": measure, "show_path": show_path}
-            fit_streamed(data, kind, output, **letor)
-            return
-        refuse_given(context, STREAM_ONLY, "is for --stream")
-        letor = {name: value for name, value in letor.items() if name not in STREAM_ONLY}
-        features = fit_features(
-            data,
-            kind,
-            validation=validation,
-            test=test,
-            measure=measure,
-            random_state=seed,
-            verbose=verbose,
-            **letor,
-        )
-        _print_feature_model(features, output, show_path=show_path)
-        return
-    if output is None:
-        raise click.UsageError("Missing option '-o' / '--output'.")
-    refuse_given(context, (*LETOR_ONLY, "stream", *STREAM_ONLY), "is for LETOR files only")
+    verbose: bool | None,
+) -> tuple[TextModel, str]:
+    """A model of texts, and how long it took."""
     analyser = None  # left to the recipe
     if stem is not None or cut != "words":
         stop_words = "english" if cut == "words" else None
         analyser = Analyser(cut=cut, stop_words=stop_words, stemmer=None if stem == "none" else stem)
-    found = open_data(data, corpus, queries, qrels)
-    model: TextModel
-    if isinstance(found, Judged):
+    if preferences and isinstance(texts, JudgedTexts):
         model = fit_judged(
-            found.docs,
-            found.queries,
-            found.split(train),
-            validation=_held_out(found, validation, VALIDATION_NAMES, (train, test)),
-            test=_held_out(found, test, ("test",), (train, validation)),
+            texts.docs,
+            texts.queries or None,
+            preferences=_read_threes(preferences),
+            analyser=analyser,
+            n_models=n_models,
+            random_state=seed,
+            verbose=verbose,
+            name=name,
+        )
+    elif isinstance(texts, JudgedTexts):
+        model = fit_judged(
+            texts.docs,
+            texts.queries,
+            texts.split(train),
+            validation=_held_out(texts, validation, VALIDATION_NAMES, (train, test)),
+            test=_held_out(texts, test, ("test",), (train, validation)),
             measure=measure or "nDCG@10",
             analyser=analyser,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
-            name=_name(data),
+            name=name,
         )
     else:
+        if preferences:
+            raise InputError("labelled texts have no queries to prefer documents for; leave out --preferences")
         if validation is not None or test is not None:
             raise InputError("labelled texts have no named splits; leave out --validation and --test")
         model = fit_labelled(
-            found.train.texts,
-            found.train.labels,
-            test=None if found.test is None else (found.test.texts, found.test.labels),
+            texts.train.texts,
+            texts.train.labels,
+            test=None if texts.test is None else (texts.test.texts, texts.test.labels),
             measure=measure or "AP",
             analyser=analyser,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
-            name=_name(data),
+            name=name,
         )
     assert model.report is not None
-    model.save(output)
-    write_report_page(model.report, output / PAGE_NAME)
-    remember(output, data=data, corpus=corpus, queries=queries)
-    click.echo(str(model.report))
-    click.echo(f"{output}: written after {model.report.seconds:.1f} s of learning, with {PAGE_NAME}")
+    return model, f"{model.report.seconds:.1f} s of learning"
 
 
-@contextmanager
-def _learning_on(address: str) -> Iterator[None]:
-    """Have everything learned on a cluster; at the end, say what travelled."""
-    with Cluster(address) as cluster:
-        yield
-    if cluster.rounds:
-        click.echo(cluster.summary())
+def _read_threes(paths: tuple[Path, ...]) -> list[tuple[str, str, str]]:
+    """Preferences of all files, in their order."""
+    parts = [read_preferences(path) for path in paths]
+    if any(part.numbers() for part in parts):
+        click.echo("note: texts are learned from threes alone; their weights and margins are left out", err=True)
+    threes = [three for part in parts for three in zip(part.qid, part.better, part.worse, strict=True)]
+    click.echo(f"{len(threes):,} preferences")
+    return threes
+
+
+def _held_out(
+    texts: JudgedTexts, name: str | None, usual: tuple[str, ...], taken: tuple[str | None, ...]
+) -> Mapping[str, Mapping[str, int]] | None:
+    """The split that was named, else one under a usual name that has no other part to play."""
+    if name is not None:
+        return texts.split(name)
+    return next((texts.qrels[split] for split in usual if split in texts.qrels and split not in taken), None)
 
 
 def _name(data: Path | None) -> str:
@@ -185,26 +236,52 @@ def _name(data: Path | None) -> str:
     return str(data) if is_ir_datasets(data) else data.absolute().name
 
 
-def _print_feature_model(model: FeatureModel, output: Path | None, *, show_path: bool) -> None:
-    report = model.report
-    assert report is not None
-    assert report.features is not None
-    if output is not None:
-        model.save(output)
-    click.echo(str(report))
-    print_features(model)
-    if show_path:
-        click.echo(report.path_table())
-    took = (
-        f"{report.features.learn_seconds:.2f} s of learning, {report.seconds:.1f} s with the choice and the measuring"
+def _fit_vectors(
+    data: Path,
+    qrels: Path | None,
+    *,
+    measure: str | None,
+    preferences: tuple[Path, ...],
+    skip_unknown: bool,
+    steps: int | None,
+    validation_qrels: Path | None,
+    ranker: str,
+    checkpoint: Path | None,
+    epochs: int | None,
+    seed: int,
+    verbose: bool | None,
+) -> tuple[TextModel, str]:
+    """A model of vectors, and how many steps it took."""
+    if (qrels is None) == (not preferences):
+        raise click.UsageError("vectors are learned from with --qrels or with --preferences; name one")
+    if skip_unknown and not preferences:
+        raise click.UsageError("--skip-unknown is for --preferences")
+    if checkpoint is not None:
+        check_destination(checkpoint)
+    vectors = Vectors.open(data)
+    n_queries = 0 if vectors.queries is None else len(vectors.queries)
+    click.echo(f"{data}: vectors of {len(vectors.docs):,} documents and {n_queries:,} queries")
+    shared = vectors.query_vectoriser is vectors.doc_vectoriser
+    learner = term_pair_ranker(ranker, vectors.docs.shape, seed, shared=shared)
+    if epochs is not None:
+        learner.set_params(epochs=epochs)
+    source: Source | None = None
+    if preferences:
+        source = StreamSource(
+            preferences, vectors.query_ids, vectors.doc_ids, n_steps=steps or "count", skip_unknown=skip_unknown
+        )
+        left_out = f"; {source.n_skipped:,} others are left out, since an id of theirs has no vector"
+        counted = f"{source.n_steps:,} preferences, read as they are learned from"
+        click.echo(counted + (left_out if source.n_skipped else ""))
+    model = fit_vectors(
+        vectors,
+        read_qrels(qrels) if source is None and qrels is not None else source,  # type: ignore[arg-type]
+        learner,
+        n_steps=steps if source is None else None,
+        test=None if validation_qrels is None else read_qrels(validation_qrels),
+        measure=measure,
+        callbacks=() if checkpoint is None else (Checkpoint(checkpoint, every=CHECKPOINT_EVERY),),
+        random_state=seed,
+        verbose=verbose,
     )
-    click.echo(f"{output}: written after {took}" if output else f"{took}; nothing was written, as no -o was given")
-
-
-def _held_out(
-    found: Judged, asked: str | None, names: tuple[str, ...], taken: tuple[str | None, ...]
-) -> dict[str, dict[str, int]] | None:
-    """The split that was asked for, else one under a usual name that has no other part to play."""
-    if asked is not None:
-        return found.split(asked)
-    return next((found.qrels[name] for name in names if name in found.qrels and name not in taken), None)
+    return model, f"{getattr(learner, 'n_steps_', 0):,} steps"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets, open_data, open_model
-from tercet.cli.reading import DocumentCount
-from tercet.data import recognise
-from tercet.data.beir import iter_corpus, plain_or_packed
+from tercet.cli.inputs import documents_of, open_model
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option
+from tercet.cli.progress import DocumentCount
 from tercet.data.lines import open_lines
 from tercet.errors import InputError
 from tercet.search import BaseIndex, Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex
-
-Docs = Iterable[tuple[str, str]]
 
 
 @click.command()
@@ -34,7 +30,7 @@ Docs = Iterable[tuple[str, str]]
 @click.option("--backend", type=click.Choice(["embedded", "qdrant"]), help="What keeps the documents of a new index.")
 @click.option("--url", help="With qdrant: its URL, or edge:PATH.  [key of the server: env QDRANT_API_KEY]")
 @click.option("--collection", help="With qdrant: a new collection.  [default: tercet-OUTPUT]")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@quiet_option
 def index(
     data: Path | None,
     corpus: Path | None,
@@ -85,35 +81,21 @@ def index(
         raise click.UsageError("--add refuses documents that are there and --replace takes their places; name one")
     if (data is not None or corpus is not None) and not (add or replace):
         raise click.UsageError("DATA is for --add and --replace")
-    found = open_index(output)
-    if merge and not isinstance(found, Index):
+    opened = open_index(output)
+    if merge and not isinstance(opened, Index):
         raise InputError(f"{output} has its documents in Qdrant, which merges by itself; --merge is not for it")
-    before = len(found)
+    before = len(opened)
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:
-        found.remove(gone)
+        opened.remove(gone)
     if add or replace:
-        (found.add if add else found.replace)(documents_of(data, corpus), progress)
-    told = f"{output}: {before:,} documents before, {len(found):,} now"
-    if isinstance(found, Index):
+        (opened.add if add else opened.replace)(documents_of(data, corpus), progress)
+    summary = f"{output}: {before:,} documents before, {len(opened):,} now"
+    if isinstance(opened, Index):
         if merge:
-            found.merge()
-        told += ", in 1 segment" if found.n_segments == 1 else f", in {found.n_segments:,} segments"
-    click.echo(told)
-
-
-def documents_of(data: Path | None, corpus: Path | None) -> Docs:
-    """Documents as they are read, where the format allows it."""
-    if corpus is not None:
-        return iter_corpus(corpus)
-    assert data is not None
-    if not is_ir_datasets(data) and recognise(data) == "beir":
-        return iter_corpus(plain_or_packed(data, "corpus.jsonl"))
-    found = open_data(data, None, None, None)
-    if isinstance(found, Labelled):
-        parts = [part for part in (found.train, found.test) if part is not None]
-        return chain.from_iterable(zip(part.names, part.texts, strict=True) for part in parts)
-    return found.docs.items()
+            opened.merge()
+        summary += ", in 1 segment" if opened.n_segments == 1 else f", in {opened.n_segments:,} segments"
+    click.echo(summary)
 
 
 def _listed(path: Path) -> Iterator[str]:

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from tercet.adapters.ir_datasets import read_ir_datasets
-from tercet.cli.index import documents_of
-from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, is_ir_datasets, open_model
-from tercet.cli.remembered import recall, remember
+from tercet.cli.data_pointer import read_data_pointer, write_data_pointer
+from tercet.cli.inputs import documents_of, is_ir_datasets, open_model
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
 from tercet.data.growing import REPLACED
@@ -54,7 +54,7 @@ SAY_EVERY_SECONDS = 10.0
     show_default=True,
     help="What a clicked document is better than: those not clicked above it, or all not clicked.",
 )
-@click.option("--quiet", is_flag=True, help="No progress.")
+@quiet_option
 def learn(
     model: Path,
     clicks: Path,
@@ -78,7 +78,7 @@ def learn(
         raise click.UsageError(f"there is no {clicks}; with --follow it is waited for")
     out = output or model
     started = open_model(model)
-    noted = recall(model)
+    noted = read_data_pointer(model)
     documents = _documents(started, docs, noted, model)
     texts = _queries(queries, docs, noted)
     say = _Progress(out, quiet)
@@ -100,7 +100,7 @@ def learn(
         )
         interrupted = stopped() and not follow
     if out.resolve() != model.resolve() and noted and out.is_dir():
-        remember(out, **noted)
+        write_data_pointer(out, **noted)
     say.end()
     if interrupted:
         raise click.ClickException(f"interrupted before the end of {clicks}; the same command goes on there")

@@ -11,7 +11,7 @@ import click
 
 from tercet import __version__
 from tercet.cli.groups import LazyGroup
-from tercet.cli.reading import show_reading
+from tercet.cli.progress import show_reading
 from tercet.errors import TercetError
 
 VERBS = {
@@ -25,10 +25,11 @@ VERBS = {
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
     "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
-    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
+    "related": ("tercet.cli.related:related", "The document words that count most for a query word."),
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
     "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
+    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "export": ("tercet.cli.export:export", "Write what a model learned for other engines."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
@@ -68,8 +69,8 @@ class Tercet(LazyGroup):
 def cli(context: click.Context, traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
-    DATA is a BEIR folder, a folder of labelled texts, the 20 Newsgroups archive, a LETOR file or a folder or archive of
-    its folds; its kind is recognised.
+    DATA is a BEIR folder, a folder of labelled texts, the 20 Newsgroups archive or a folder of vectors; its kind is
+    recognised. LETOR files have a group of their own.
     """
     context.with_resource(show_reading())
 

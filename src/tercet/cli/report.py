@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import FOLDER, NEW, open_model
+from tercet.cli.inputs import open_model
+from tercet.cli.options import FOLDER, NEW
 from tercet.errors import InputError
 from tercet.report.page import write_report_page
 
@@ -19,11 +20,11 @@ def report(model: Path, output: Path | None) -> None:
 
     The page is one file that opens without a network.
     """
-    found = open_model(model).report
-    if found is None:
+    learned = open_model(model).report
+    if learned is None:
         raise InputError(f"{model} has no report; fit writes one")
     if output is None:
-        click.echo(str(found))
+        click.echo(str(learned))
         return
-    write_report_page(found, output)
+    write_report_page(learned, output)
     click.echo(f"{output}: written")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from tercet.cli.inputs import FOLDER, NEW
+from tercet.cli.options import FOLDER, NEW
 from tercet.report.table import Cell, Table
 from tercet.repro import find_plan, reproduce, write_results
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import FILE, FOLDER, NEW, open_model
+from tercet.cli.inputs import open_model
+from tercet.cli.options import FILE, FOLDER, NEW, verify_option
 from tercet.data import read_queries, write_run
 from tercet.search import open_index
 from tercet.search.results import Results
@@ -23,7 +24,7 @@ _TEXT_SHOWN = 76
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
 @click.option("-o", "--output", type=NEW, help="The run to write; .gz is packed.")
-@click.option("--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks.")
+@verify_option
 def search(
     index: Path,
     text: str | None,
@@ -44,10 +45,9 @@ def search(
         raise click.UsageError("--why is for one text; a run has no place for reasons")
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     if queries is not None and output is not None:
-        asked = read_queries(queries)
-        run = opened.search_many(asked, count or 100, max_terms)
+        run = opened.search_many(read_queries(queries), count or 100, max_terms)
         write_run(output, run)
-        empty = sum(not found for found in run.values())
+        empty = sum(not hits for hits in run.values())
         click.echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
         if empty:
             click.echo(f"note: {empty:,} queries found nothing and have no line", err=True)
@@ -56,15 +56,15 @@ def search(
     show(opened.search(text, count or 10, max_terms), why)
 
 
-def show(found: Results, why: bool) -> None:
+def show(hits: Results, why: bool) -> None:
     """Print hits, best first: score, id and the beginning of the text."""
-    if found.unknown:
-        click.echo(f"the model does not know: {', '.join(found.unknown)}", err=True)
-    if not found:
+    if hits.unknown:
+        click.echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
+    if not hits:
         click.echo("nothing found", err=True)
-    if not found.exact:
-        click.echo(f"not exact: a document may be missing that scores up to {found.missed:.4g} more", err=True)
-    for rank, hit in enumerate(found, 1):
+    if not hits.exact:
+        click.echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
+    for rank, hit in enumerate(hits, 1):
         click.echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
         if why:
             for line in hit.why.table(5).splitlines()[1:]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import FOLDER, open_model
+from tercet.cli.inputs import open_model
+from tercet.cli.options import FOLDER, verify_option
 from tercet.errors import MissingExtraError
 from tercet.search import open_index
 from tercet.serve.bounds import Limits
@@ -54,7 +55,7 @@ from tercet.serve.bounds import Limits
     show_default=True,
     help="Of one client, at once.",
 )
-@click.option("--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks.")
+@verify_option
 def serve(
     index: Path,
     host: str,
@@ -88,12 +89,12 @@ def serve(
         write_burst=write_burst,
     )
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
-    place = journal or index.resolve().with_name(index.resolve().name + ".journal") / "journal.jsonl"
-    service = Service(opened, place, limits)
+    path = journal or index.resolve().with_name(index.resolve().name + ".journal") / "journal.jsonl"
+    service = Service(opened, path, limits)
     try:
         if service.journal.torn_bytes:
-            click.echo(f"note: {place}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
-        click.echo(f"{index}: {len(opened):,} documents; {place}: {len(service.journal):,} entries", err=True)
+            click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
+        click.echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)
         run(service, access, host, port, click.echo)
     finally:
         service.close()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tercet.cli.inputs import FILE, FOLDER, ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements
+from tercet.cli.inputs import ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements
+from tercet.cli.options import FILE, measures_option, models_option, together
 from tercet.data import read_queries, read_run
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
@@ -27,28 +27,14 @@ class Systems:
     runs: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
 
-def system_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What is measured, and how."""
-    options = [
-        click.option(
-            "--model",
-            "models",
-            type=FOLDER,
-            multiple=True,
-            help="A text model to rank DATA with, or a feature model for a LETOR file; may be repeated.",
-        ),
-        click.option(
-            "--run", "runs", type=FILE, multiple=True, help="A TREC run, with --qrels or DATA; may be repeated."
-        ),
-        click.option("--split", help="Whose judgements of DATA to use.  [default: test]"),
-        click.option("-m", "--measure", "measures", multiple=True, help="As in -m nDCG@10 -m AP; may be repeated."),
-        click.option(
-            "-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank."
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+# What is measured, and how.
+system_options = together(
+    models_option,
+    click.option("--run", "runs", type=FILE, multiple=True, help="A TREC run, with --qrels or DATA; may be repeated."),
+    click.option("--split", help="Whose judgements of DATA to use.  [default: test]"),
+    measures_option,
+    click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank."),
+)
 
 
 def open_systems(
@@ -69,21 +55,21 @@ def open_systems(
         if qrels is None or corpus is not None or split is not None:
             raise click.UsageError("--run needs --qrels, and none of --corpus and --split; or DATA")
         texts = {} if queries is None else read_queries(queries)
-        found = Systems(read_judgements(qrels, texts or None), texts)
+        systems = Systems(read_judgements(qrels, texts or None), texts)
     else:
         if qrels is not None and split is not None:
             raise click.UsageError("--qrels and --split both say whose judgements to use; name one or the other")
         judged = open_judged(data, corpus, queries, qrels)
         part = ONLY_SPLIT if qrels is not None else split or "test"
-        asked = judged.queries_of(part)
-        found = Systems(judged.split(part), asked)
+        query_texts = judged.queries_of(part)
+        systems = Systems(judged.split(part), query_texts)
         for path in models:
             model = open_model(path)
-            tell_unknown(model, asked, path if len(models) > 1 else None)
-            found.runs[str(path)] = model.rank(asked, judged.docs, depth)
+            tell_unknown(model, query_texts, path if len(models) > 1 else None)
+            systems.runs[str(path)] = model.rank(query_texts, judged.docs, depth)
     for path in runs:
-        found.runs[str(path)] = read_run(path)
-    return found
+        systems.runs[str(path)] = read_run(path)
+    return systems
 
 
 def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
@@ -93,7 +79,7 @@ def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None
         click.echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)
 
 
-def named(name: str | None, systems: Mapping[str, object]) -> str | None:
+def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:
     """The system that is meant, by the whole of its path or by its last part."""
     if name is None or name in systems:
         return name

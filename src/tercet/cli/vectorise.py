@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import DATA, FILE, FOLDER, NEW, Labelled, is_ir_datasets, open_data, open_model
-from tercet.cli.letor import refuse_given
-from tercet.cli.reading import DocumentCount
-from tercet.data import recognise
+from tercet.cli.inputs import Labelled, kind_of, open_model, read_data
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option, refuse_given
+from tercet.cli.progress import DocumentCount
 from tercet.data.beir import NO_DOCUMENTS, NO_QUERIES, documents_of, plain_or_packed, queries_of
 from tercet.errors import FormatError, InputError
 from tercet.text import CUTS, Analyser
@@ -36,7 +35,7 @@ LEARNED_ONLY = ("weighting", "cut", "stem", "min_df", "max_words")
     "--min-df", default=1, show_default=True, type=click.IntRange(min=1), help="Leave out words in fewer documents."
 )
 @click.option("--max-words", type=click.IntRange(min=1), help="Keep only so many words, those that occur most often.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@quiet_option
 @click.pass_context
 def vectorise(
     context: click.Context,
@@ -59,14 +58,14 @@ def vectorise(
     """
     if (data is None) == (corpus is None):
         raise click.UsageError("name DATA or --corpus")
-    docs, asked = _texts(data, corpus, queries)
+    docs, query_texts = _texts(data, corpus, queries)
     progress = None if quiet else DocumentCount()
     if model is not None:
         refuse_given(context, LEARNED_ONLY, "is for words that are learned; --model has its own")
         made_with = open_model(model)
         vectors = write_vectors(
             docs,
-            asked,
+            query_texts,
             output,
             vectoriser=made_with.doc_vectoriser,
             query_vectoriser=made_with.query_vectoriser,
@@ -75,7 +74,7 @@ def vectorise(
     else:
         vectors = write_vectors(
             docs,
-            asked,
+            query_texts,
             output,
             analyser=Analyser(cut=cut, stop_words="english" if cut == "words" else None, stemmer=stem),
             weighting=WEIGHTINGS[weighting],
@@ -94,18 +93,19 @@ def vectorise(
 
 def _texts(data: Path | None, corpus: Path | None, queries: Path | None) -> tuple[Texts, Texts | None]:
     """Documents and queries as they are read, where the format allows it; ids are compared when all are there."""
-    asked = None if queries is None else _pairs(queries_of, queries, NO_QUERIES)
+    query_texts = None if queries is None else _pairs(queries_of, queries, NO_QUERIES)
     if corpus is not None:
-        return _pairs(documents_of, corpus, NO_DOCUMENTS), asked
+        return _pairs(documents_of, corpus, NO_DOCUMENTS), query_texts
     assert data is not None
-    if not is_ir_datasets(data) and recognise(data) == "beir":
-        if asked is None:
-            asked = _pairs(queries_of, plain_or_packed(data, "queries.jsonl"), NO_QUERIES)
-        return _pairs(documents_of, plain_or_packed(data, "corpus.jsonl"), NO_DOCUMENTS), asked
-    found = open_data(data, None, None, None)
-    if isinstance(found, Labelled):
+    kind = kind_of(data)
+    if kind == "beir":
+        if query_texts is None:
+            query_texts = _pairs(queries_of, plain_or_packed(data, "queries.jsonl"), NO_QUERIES)
+        return _pairs(documents_of, plain_or_packed(data, "corpus.jsonl"), NO_DOCUMENTS), query_texts
+    texts = read_data(data, kind, None)
+    if isinstance(texts, Labelled):
         raise InputError(f"{data} holds labelled texts, which fit in memory; tercet fit takes them as they are")
-    return found.docs, found.queries if asked is None else asked
+    return texts.docs, texts.queries if query_texts is None else query_texts
 
 
 def _pairs(

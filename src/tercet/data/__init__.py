@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tercet.data.beir import BeirCollection as BeirCollection
+    from tercet.data.beir import JudgedTexts as JudgedTexts
     from tercet.data.beir import iter_corpus as iter_corpus
     from tercet.data.beir import iter_queries as iter_queries
     from tercet.data.beir import read_beir as read_beir
@@ -59,7 +59,7 @@ else:
         __name__,
         {
             "tercet.data.beir": (
-                "BeirCollection",
+                "JudgedTexts",
                 "iter_corpus",
                 "iter_queries",
                 "read_beir",

@@ -36,24 +36,37 @@ LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain
 
 
 @dataclass(frozen=True)
-class BeirCollection:
-    """Documents, queries and judgements of a BEIR folder, each in file order.
+class JudgedTexts:
+    """Documents, queries and judgements, each in the order they were read.
 
     Attributes
     ----------
     docs : ``{doc_id: text}``, title and text joined by a line break when there is a title
     queries : ``{qid: text}``
     qrels : ``{split: {qid: {doc_id: grade}}}``, a split being a file of the folder ``qrels``
-    path : where they were read
     """
 
     docs: dict[str, str]
     queries: dict[str, str]
     qrels: dict[str, dict[str, dict[str, int]]]
-    path: Path
+
+    def split(self, name: str) -> dict[str, dict[str, int]]:
+        """The judgements of a split."""
+        if name not in self.qrels:
+            names = ", ".join(sorted(self.qrels)) or "none"
+            raise InputError(f"there are no judgements for the split {name!r}; there are: {names}")
+        return self.qrels[name]
+
+    def queries_of(self, name: str) -> dict[str, str]:
+        """The queries judged in a split."""
+        judged = self.split(name)
+        missing = next((qid for qid in judged if qid not in self.queries), None)
+        if missing is not None:
+            raise InputError(f"the split {name!r} judges query {missing!r}, which is not among the queries")
+        return {qid: self.queries[qid] for qid in judged}
 
 
-def read_beir(folder: FilePath) -> BeirCollection:
+def read_beir(folder: FilePath) -> JudgedTexts:
     """Read a BEIR folder and check that every judgement names a query and a document of it.
 
     Parameters
@@ -62,7 +75,7 @@ def read_beir(folder: FilePath) -> BeirCollection:
 
     Returns
     -------
-    BeirCollection. All texts are held in memory; 500,000 judgements or 100 MB of text take about a second.
+    JudgedTexts. All texts are held in memory; 500,000 judgements or 100 MB of text take about a second.
 
     Examples
     --------
@@ -84,7 +97,7 @@ def read_beir(folder: FilePath) -> BeirCollection:
     for split, file in split_files.items():
         judgements = iterate_judgements(file, header_needed=True)
         qrels[split] = gather_judgements(file, _known(file, judgements, docs, queries))
-    return BeirCollection(docs=docs, queries=queries, qrels=qrels, path=root)
+    return JudgedTexts(docs=docs, queries=queries, qrels=qrels)
 
 
 def plain_or_packed(folder: Path, name: str) -> Path:

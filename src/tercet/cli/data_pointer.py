@@ -1,4 +1,4 @@
-"""Where the texts of a model are: a small file that ``fit`` leaves beside it, for ``learn``."""
+"""Where the texts of a model are: the file ``data.json`` that ``fit`` leaves beside a model, for ``learn``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ NAME = "data.json"
 KEYS = ("data", "corpus", "queries")
 
 
-def remember(model: Path, **paths: Path | None) -> None:
+def write_data_pointer(model: Path, **paths: Path | None) -> None:
     """Note where the data of a model are; what has no path is left out."""
-    noted = {
+    record = {
         name: str(path) if str(path).startswith(PREFIX) else str(path.absolute())
         for name, path in paths.items()
         if path is not None
     }
     with write_atomically(model / NAME) as file:
-        file.write(json.dumps(noted, ensure_ascii=False) + "\n")
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def recall(model: Path) -> dict[str, Path]:
-    """What was noted; nothing where nothing was."""
+def read_data_pointer(model: Path) -> dict[str, Path]:
+    """The paths noted beside a model; none for a model without the file."""
     file = model / NAME
     if not file.is_file():
         return {}

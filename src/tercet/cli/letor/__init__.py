@@ -1,0 +1,24 @@
+"""``tercet letor``: the verbs of feature vectors."""
+
+from __future__ import annotations
+
+import click
+
+from tercet.cli.groups import LazyGroup
+
+VERBS = {
+    "fit": ("tercet.cli.letor.fit:fit", "Learn from a LETOR file, or from a set of folds."),
+    "stream": ("tercet.cli.letor.stream:stream", "Learn from a LETOR file that is larger than memory."),
+    "rank": ("tercet.cli.letor.rank:rank", "Score the rows of a LETOR file, or write a TREC run."),
+    "eval": ("tercet.cli.letor.evaluate:evaluate", "Measure models on a LETOR file, with 95 % intervals."),
+    "compare": ("tercet.cli.letor.compare:compare", "Compare models on a LETOR file by paired tests."),
+    "picture": ("tercet.cli.letor.picture:picture", "Draw what sparsity costs, and the weights."),
+}
+
+
+@click.group(cls=LazyGroup, verbs=VERBS)
+def letor() -> None:
+    """Rank feature vectors: LETOR files, lines of "grade qid:id feature:value …".
+
+    Models are linear, with weights of features that can be read, or RankRLS.
+    """
