@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tercet.cli import reading
+from tercet.cli import progress
 from tercet.cli.progress import ReadingBar, show_reading
 from tercet.data import (
     iter_corpus,
@@ -87,7 +87,7 @@ def test_a_bar_is_drawn_only_for_what_takes_long_and_is_gone_at_the_end(
     with watch_reading(bar):
         read_corpus(corpus)
     assert shown.getvalue() == "", "a bar for what was read in an instant"
-    monkeypatch.setattr(reading, "SHOW_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SHOW_AFTER_SECONDS", 0.0)
     with watch_reading(bar):
         read_corpus(corpus)
     assert "reading corpus.jsonl" in shown.getvalue()
@@ -95,7 +95,7 @@ def test_a_bar_is_drawn_only_for_what_takes_long_and_is_gone_at_the_end(
 
 
 def test_nothing_is_shown_where_nobody_looks(corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(reading, "SHOW_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SHOW_AFTER_SECONDS", 0.0)
     with show_reading():
         read_corpus(corpus)
     assert capsys.readouterr() == ("", "")
