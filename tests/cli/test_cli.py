@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tercet as tc
-from support.commands import run
+from support.commands import ok, run
 from tercet.cli import letor, main
-from tercet.data import read_run, write_beir
+from tercet.data import PreferenceTriples, read_qrels, read_queries, read_run, write_beir, write_preferences
 
 PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
 
@@ -118,6 +118,27 @@ def test_a_split_plays_one_part_and_models_are_many(beir, tmp_path):
     assert "Learning (the mean of 2 models) was accepted" in result.output
     assert "108 training queries, 12 for validation, 30 untouched" in result.output
     assert "A tenth of the queries was held out for validation." in result.output
+
+
+def test_fit_learns_from_preferences(beir, tmp_path):
+    qrels = read_qrels(beir / "qrels" / "train.tsv")
+    queries = read_queries(beir / "queries.jsonl")
+    ids = [f"{i:03}" for i in range(300)]
+    threes = [(qid, doc_id, ids[(ids.index(doc_id) + 1) % 300]) for qid, docs in qrels.items() for doc_id in docs]
+    by_id, by_text = tmp_path / "threes.tsv", tmp_path / "by_text.tsv"
+    write_preferences(by_id, PreferenceTriples(*zip(*threes, strict=True)))
+    text_threes = [(queries[qid], better, worse) for qid, better, worse in threes]
+    write_preferences(by_text, PreferenceTriples(*zip(*text_threes, strict=True)))
+    output = ok("fit", beir, "--preferences", by_id, "-o", tmp_path / "m", "--quiet")
+    assert f"{len(threes):,} preferences" in output
+    report = tc.load(tmp_path / "m").report
+    assert (report.measure, report.accepted) == ("PairAccuracy", True)
+    assert (tmp_path / "m" / "report.html").exists()
+    ok("fit", "--corpus", beir / "corpus.jsonl", "--preferences", by_text, "-o", tmp_path / "by_text", "--quiet")
+    assert tc.load(tmp_path / "by_text").report.accepted
+    wrong = run("fit", beir, "--preferences", by_id, "--qrels", beir / "qrels" / "train.tsv", "-o", tmp_path / "x")
+    assert wrong.exit_code == 2
+    assert "--qrels is for judgements" in wrong.output
 
 
 def test_fit_labelled_folder(tmp_path):

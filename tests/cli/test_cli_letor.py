@@ -15,9 +15,9 @@ import tercet as tc
 from support.commands import run
 from support.letor_data import made_up
 from tercet.cli.letor import fit as letor_fit
-from tercet.fitting.candidates import FEATURE_RANKERS as RANKERS
 from tercet.cli.letor.rows import print_features
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
+from tercet.fitting.candidates import FEATURE_RANKERS as RANKERS
 from tercet.fitting.feature_model import FeatureModel
 from tercet.fitting.model import TextModel
 from tercet.learn.linear import FTRLRanker

@@ -111,8 +111,9 @@ def fit(
 ) -> None:
     """Learn from DATA, print the result on held-out queries, and write the model.
 
-    Texts are compared with tf-idf and BM25. Vectors, as tercet vectorise writes them, may be larger than memory; they
-    are learned from with --qrels or --preferences, texts with the judgements of DATA or --preferences. LETOR files have verbs of their own: tercet letor.
+    What is learned from are DATA's judgements, or --qrels, or --preferences; it is compared with tf-idf and BM25.
+    Vectors, as tercet vectorise writes them, may be larger than memory. LETOR files have verbs of their own: tercet
+    letor.
     """
     check_destination(output)
     options |= {"seed": seed, "verbose": False if quiet else None}
