@@ -153,14 +153,14 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
             while is_digit(text[position]):
                 feature = feature * 10 + (np.int64(text[position]) - _ZERO)
                 position += 1
-            known = (
+            is_feature = (
                 position > token
                 and position - start <= 10
                 and text[position] == _COLON
                 and previous < feature <= largest_id
             )
             end = -1
-            if known:
+            if is_feature:
                 start = position + 1
                 end, negative, mantissa, power, whole = scan_number(text, start)
             if end < 0 or not ends_token(text[end]):

@@ -83,8 +83,8 @@ def changes_of_heads(rows, before, n, least, old, changed, changed_by_8, out):
             changed[column] = (level != was) & ((was != 0) | (abs(level) > least))  # NaN, as of no entry, is none
         for eight in range(changed_by_8.size):  # most of which have none
             if changed_by_8[eight] != 0:
-                for at in range(8):
-                    column = 8 * eight + at
+                for k_of_eight in range(8):
+                    column = 8 * eight + k_of_eight
                     # Written in any case and overwritten by the next: which of them changed cannot be predicted.
                     columns[k], values[k] = column, now[column] - old[column]
                     k += changed[column]

@@ -76,11 +76,11 @@ def lay_out(starts, stops, terms, weights, words, union):
             term = terms[a]
             if weights[a] == 0.0:
                 continue
-            known = False
+            listed = False
             for other in range(p):
-                known |= words[other, term] != 0.0
+                listed |= words[other, term] != 0.0
             words[p, term] = weights[a]
-            if not known:
+            if not listed:
                 union[n] = term
                 n += 1
     return n

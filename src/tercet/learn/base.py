@@ -354,8 +354,8 @@ def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRa
             f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"
         )
     params = {**classes[name]._added_parameters, **fields.take("params", dict)}
-    known = set(classes[name]._get_param_names())
-    unknown, missing = sorted(set(params) - known), sorted(known - set(params))
+    names = set(classes[name]._get_param_names())
+    unknown, missing = sorted(set(params) - names), sorted(names - set(params))
     if unknown or missing:
         raise BundleError(f"{bundle.path}: parameters of {name} do not fit: unknown {unknown}, missing {missing}")
     ranker = classes[name]._from_bundle(params, SavedRanker(fields, bundle.arrays, classes))

@@ -318,10 +318,10 @@ class SparseState(State):
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         inputs = KernelInput.of(Q, reorder_columns(D, self.order))
-        self.make_ready(inputs, (Q, D))
+        self.allocate(inputs, (Q, D))
         return inputs
 
-    def make_ready(self, inputs: KernelInput, texts: tuple[sparse.csr_array, sparse.csr_array] | None) -> None:
+    def allocate(self, inputs: KernelInput, texts: tuple[sparse.csr_array, sparse.csr_array] | None) -> None:
         """Get room for steps over these inputs; ``texts`` are what they were made of, where the identity is fixed."""
         longest = inputs.scratch.cols.size
         room = max(KEPT_WEIGHTS, 2 * longest)

@@ -173,8 +173,8 @@ class Rounds(Stepper):
         sent = time.perf_counter()
         # The way to the workers and back takes longer than a few steps, and the bits are the same here.
         is_few = self._schedule.fixed is None and 0 < len(prefs) <= FEW_STEPS
-        here = is_few and not isinstance(self._pool, InProcess)
-        pieces = (self._here if here else self._pool).run(shares)
+        stays_here = is_few and not isinstance(self._pool, InProcess)
+        pieces = (self._here if stays_here else self._pool).run(shares)
         back = time.perf_counter()
         tally = sum((piece.tally for piece in pieces), np.zeros(2))
         if limit and np.isfinite(tally).all():
@@ -182,7 +182,9 @@ class Rounds(Stepper):
             self._mixer.mix(changes, total_rate)
             run.state.step += len(prefs)
         if limit:
-            self._diary.rounds.append(RoundFacts.of(len(prefs), shares, pieces, began, sent, back, travelled=not here))
+            self._diary.rounds.append(
+                RoundFacts.of(len(prefs), shares, pieces, began, sent, back, travelled=not stays_here)
+            )
         return run.note(tally, len(prefs))
 
     def _draw(self, limit: int) -> tuple[Preferences, NDArray[np.float32]]:

@@ -193,7 +193,7 @@ class SparseShare(Share):
         words, position = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
         position[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         inputs = texts.kernel_input(CsrRows(words.indptr, position[words.indices], words.data))
-        state.make_ready(inputs, texts.identity)
+        state.allocate(inputs, texts.identity)
         state.move_into(room)
         tally = self.learn(state, inputs)
         if room.whole:

@@ -156,11 +156,13 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
     except ImportError:
         raise MissingExtraError("distributed", "scale", "a cluster") from None
     with ExitStack() as stack:
-        here = address.startswith("local:")
-        target = stack.enter_context(processes_here(int(address.removeprefix("local:")))) if here else address
+        is_local = address.startswith("local:")
+        target = stack.enter_context(processes_here(int(address.removeprefix("local:")))) if is_local else address
         try:
             client = stack.enter_context(
-                Client(target, timeout=timeout, set_as_default=False, security=security, direct_to_workers=here or None)
+                Client(
+                    target, timeout=timeout, set_as_default=False, security=security, direct_to_workers=is_local or None
+                )
             )
         except (OSError, TimeoutError) as error:
             raise EngineError(

@@ -53,8 +53,8 @@ class FTRLState:
         """z as of now: that of a weight that stood still has not followed the plain rate, which moves at every step."""
         z = self.z.copy()
         if not self.rules.per_feature:
-            at = self.w != 0
-            z[at] = -self.w[at] * self.inverse_rates()[at] - np.sign(self.w[at]) * self.rules.l1
+            moving = self.w != 0
+            z[moving] = -self.w[moving] * self.inverse_rates()[moving] - np.sign(self.w[moving]) * self.rules.l1
         return z
 
     def settle(self) -> None:

@@ -112,7 +112,7 @@ class StreamFit:
         """Chunks from one on; of a set that gives any of its chunks, those before are not read."""
         get, length = getattr(self.chunks, "__getitem__", None), getattr(self.chunks, "__len__", None)
         if get is not None and length is not None and not isinstance(self.chunks, Mapping):
-            return (get(at) for at in range(number, length()))
+            return (get(k) for k in range(number, length()))
         return islice(iter(self.chunks), number, None)
 
     def _check_cut(self, number: int, last: Any, qid: Any) -> None:

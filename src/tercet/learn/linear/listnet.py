@@ -67,10 +67,10 @@ class ListNetRanker(LinearRanker):
         l2, start = float(self.l2), np.zeros(objective.n_features)
 
         def penalised(w: Vector) -> tuple[float, Vector]:
-            loss, g = objective.look(w)
+            loss, g = objective.value_and_gradient(w)
             return loss + l2 / 2 * float(w @ w), g + l2 * w
 
-        steepest_at_start = float(np.abs(objective.look(start)[1]).max())
+        steepest_at_start = float(np.abs(objective.value_and_gradient(start)[1]).max())
         enough = self.tolerance * steepest_at_start
         result = minimize(
             penalised,
@@ -90,4 +90,4 @@ class ListNetRanker(LinearRanker):
                 stacklevel=3,
             )
         self._keep(np.asarray(result.x, dtype=np.float64))
-        self.n_iter_, self.loss_ = int(result.nit), objective.look(self.coef_)[0]
+        self.n_iter_, self.loss_ = int(result.nit), objective.value_and_gradient(self.coef_)[0]

@@ -43,11 +43,11 @@ class PairObjective:
     def slopes(self, scores: Vector, margin: float | None = None) -> tuple[float, Vector]:
         """The value, and its derivative by each score."""
         slopes = np.empty(len(scores))
-        at = self._margin if margin is None else margin
-        value = all_slopes(scores, self._queries, at, self._loss, self._per_pair, slopes)
+        target = self._margin if margin is None else margin
+        value = all_slopes(scores, self._queries, target, self._loss, self._per_pair, slopes)
         return float(value) * self._scale, slopes * self._scale
 
-    def look(self, w: Vector) -> tuple[float, Vector]:
+    def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         """The value at these weights, and its derivative by each."""
         value, slopes = self.slopes(self.scores(w))
         return value, self.gradient(slopes)

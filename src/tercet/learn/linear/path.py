@@ -93,10 +93,10 @@ class L1Path:
         return choose(self._trials(values), "sparsest", n_errors=n_errors, paired=paired)
 
     def _trials(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> list[Trial]:
-        given = self.values(values) if callable(values) else np.asarray(values, dtype=np.float64)
-        table = given[:, None] if given.ndim == 1 else given
+        array = self.values(values) if callable(values) else np.asarray(values, dtype=np.float64)
+        table = array[:, None] if array.ndim == 1 else array
         if table.ndim != 2 or len(table) != len(self) or not table.size:
-            raise InputError(f"values have shape {given.shape}; expected one row for each of {len(self)} penalties")
+            raise InputError(f"values have shape {array.shape}; expected one row for each of {len(self)} penalties")
         if not np.isfinite(table).all():
             row, column = np.argwhere(~np.isfinite(table))[0]
             raise InputError(f"values[{row}, {column}] is {table[row, column]}; every value must be finite")

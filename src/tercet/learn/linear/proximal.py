@@ -117,7 +117,7 @@ class Iterate:
 
     @classmethod
     def at(cls, objective: PairObjective, w: Vector) -> Iterate:
-        return cls(w, *objective.look(w))
+        return cls(w, *objective.value_and_gradient(w))
 
     @property
     def steepest(self) -> float:

@@ -85,19 +85,19 @@ class RankSVMRanker(LinearRanker):
     def _learn(self, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs, loss=HINGE)
         l2, enough = float(self.l2), float(self.tolerance * self.margin)
-        best, place = np.zeros(objective.n_features), np.zeros(objective.n_features)
-        loss, g = objective.look(best)
+        best, point = np.zeros(objective.n_features), np.zeros(objective.n_features)
+        loss, g = objective.value_and_gradient(best)
         reached = loss
         planes = _Planes(objective.n_features, l2)
         for n_iter in range(1, self.max_iter + 1):
-            planes.add(loss, g, place)
+            planes.add(loss, g, point)
             model, floor = planes.lowest(0.1 * enough)
             gap = reached - floor
             if gap <= enough or n_iter == self.max_iter:
                 break
             best, reached = _down_the_line(objective, best, reached, model - best, l2)
-            place = best + _TOWARDS_MODEL * (model - best)
-            loss, g = objective.look(place)
+            point = best + _TOWARDS_MODEL * (model - best)
+            loss, g = objective.value_and_gradient(point)
         if gap > enough:
             warnings.warn(
                 f"the value may miss the least one by {gap:.3g} after {n_iter} rounds, not {enough:.3g}; "
@@ -106,7 +106,7 @@ class RankSVMRanker(LinearRanker):
                 stacklevel=3,
             )
         self._keep(best)
-        self.n_iter_, self.gap_, self.loss_ = n_iter, gap, objective.look(best)[0]
+        self.n_iter_, self.gap_, self.loss_ = n_iter, gap, objective.value_and_gradient(best)[0]
 
 
 def _down_the_line(

@@ -32,8 +32,8 @@ def given_rows(n_basis: Any, n_rows: int) -> Places:
         )
     wrong = (rows < 0) | (rows >= n_rows)
     if wrong.any():
-        at = int(wrong.argmax())
-        raise InputError(f"n_basis[{at}] is row {rows[at]}, but X has {n_rows} rows (0 to {n_rows - 1})")
+        first = int(wrong.argmax())
+        raise InputError(f"n_basis[{first}] is row {rows[first]}, but X has {n_rows} rows (0 to {n_rows - 1})")
     return rows.astype(np.int64)
 
 

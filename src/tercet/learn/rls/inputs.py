@@ -40,21 +40,21 @@ def _check_bytes(needed: int, what: str, instead: str) -> None:
 def checked_folds(folds: Any, query: Places) -> Places:
     """The fold of each row; an InputError where one query is in two, or all are in one."""
     try:
-        given = np.asarray(folds)
+        fold_of_row = np.asarray(folds)
     except ValueError:
         raise InputError(f"folds must have a whole number for each of {len(query)} rows; got rows of numbers") from None
-    if given.shape != query.shape or given.dtype.kind not in "iu":
-        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got shape {given.shape}")
+    if fold_of_row.shape != query.shape or fold_of_row.dtype.kind not in "iu":
+        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got shape {fold_of_row.shape}")
     first = np.unique(query, return_index=True)[1]
-    apart = given != given[first[query]]
+    apart = fold_of_row != fold_of_row[first[query]]
     if apart.any():
         row = int(apart.argmax())
         other = int(first[query[row]])
         raise InputError(
-            f"folds[{row}] is {given[row]}, but row {other} of the same query is in fold {given[other]}; "
+            f"folds[{row}] is {fold_of_row[row]}, but row {other} of the same query is in fold {fold_of_row[other]}; "
             "a query must be in one fold"
         )
-    return given.astype(np.int64)
+    return fold_of_row.astype(np.int64)
 
 
 def check_kernel_matrix(K: Any, basis: Places | None) -> None:
@@ -70,19 +70,19 @@ def check_kernel_matrix(K: Any, basis: Places | None) -> None:
     else:
         names = np.arange(n_rows)
     for part in parts_of(len(names), len(names)):
-        here, there = K[part], K[:, part].T
-        here, there = (each.toarray() if sparse.issparse(each) else each for each in (here, there))
-        wrong = np.abs(here - there) > 1e-8 * max(float(np.abs(here).max()), np.finfo(np.float64).tiny)
+        block, mirrored = K[part], K[:, part].T
+        block, mirrored = (each.toarray() if sparse.issparse(each) else each for each in (block, mirrored))
+        wrong = np.abs(block - mirrored) > 1e-8 * max(float(np.abs(block).max()), np.finfo(np.float64).tiny)
         if wrong.any():
-            row, column = (int(at) for at in np.argwhere(wrong)[0])
+            row, column = (int(index) for index in np.argwhere(wrong)[0])
             raise InputError(
-                f"the kernel of rows {names[part][row]} and {names[column]} is {here[row, column]}, but the other way "
-                f"round {there[row, column]}; a kernel matrix is symmetric"
+                f"the kernel of rows {names[part][row]} and {names[column]} is {block[row, column]}, but the other way "
+                f"round {mirrored[row, column]}; a kernel matrix is symmetric"
             )
     own = K.diagonal()
     if (own < 0).any():
-        at = int((own < 0).argmax())
-        raise InputError(f"the kernel of row {names[at]} with itself is {own[at]}; it must not be below 0")
+        index = int((own < 0).argmax())
+        raise InputError(f"the kernel of row {names[index]} with itself is {own[index]}; it must not be below 0")
 
 
 def saved_basis(arrays: dict[str, NDArray[Any]], shape: tuple[int, int], where: str) -> Any:

@@ -80,8 +80,8 @@ def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
         raise InputError(f"l2s must be one or more numbers; got shape {values.shape}")
     wrong = ~(np.isfinite(values) & (values > 0))
     if wrong.any():
-        at = int(wrong.argmax())
-        raise InputError(f"l2s[{at}] is {values[at]}; every l2 must be finite and above 0")
+        first = int(wrong.argmax())
+        raise InputError(f"l2s[{first}] is {values[first]}; every l2 must be finite and above 0")
     return values
 
 
