@@ -292,16 +292,7 @@ class SgdRanker(TermPairRanker):
     def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
         self._forget()  # the state is advanced in place; should it diverge, the ranker counts as not fitted
-        run = Run(
-            state,
-            source,
-            Q,
-            D,
-            self._sgd(),
-            total=n_steps,
-            validation=None,
-            stopping=Stopping(every=1, patience=None),
-        )
+        run = Run(state, source, Q, D, self._sgd(), total=n_steps)
         self._keep(run.go((), type(self).__name__, self.verbose), Q, D)
 
     def _sgd(self) -> Sgd:

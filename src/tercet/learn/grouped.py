@@ -21,7 +21,7 @@ from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, GroupScratch
 from tercet.kernels.rows import Chunk
 from tercet.kernels.shrinkage import CUM, L1, PENDING, SHRINK_EVERY
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
-from tercet.learn.loop import Callback, Run, Stopping
+from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
@@ -396,16 +396,7 @@ class GroupSparseRanker(SgdRanker):
         self._forget()
         steps = state.step
         state.begin_refit()
-        run = Run(
-            state,
-            source,
-            queries,
-            docs,
-            self._sgd(),
-            total=n_steps,
-            validation=None,
-            stopping=Stopping(every=1, patience=None),
-        )
+        run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
         run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
         state.end_refit(steps)
         self._keep(state, queries, docs)

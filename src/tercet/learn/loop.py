@@ -190,8 +190,9 @@ class Run:
         sgd: Sgd,
         *,
         total: int | None,
-        validation: Callable[[Weights], float] | None,
-        stopping: Stopping,
+        validation: Callable[[Weights], float] | None = None,
+        stopping: Stopping | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.state = state
         self.source = source
@@ -199,7 +200,8 @@ class Run:
         self.sgd = sgd
         self.total = total
         self.validation = validation
-        self.stopping = stopping
+        self.stopping = stopping or Stopping(every=1, patience=None)
+        self.executor = executor or current_executor()
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False
@@ -213,7 +215,7 @@ class Run:
         """Train to the end; returns the best validated state, or the last one without validation."""
         checkpoints = [callback for callback in callbacks if isinstance(callback, Checkpoint)]
         listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
-        self.stepper = current_executor().stepper(self)
+        self.stepper = self.executor.stepper(self)
         for checkpoint in checkpoints:
             checkpoint.restore(self)
         self.state.observe(self.Q, self.D)

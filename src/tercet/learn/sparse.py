@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SavedRanker, SgdRanker, TermPairRanker
-from tercet.learn.loop import Callback, Checkpoint, Run, Stopping
+from tercet.learn.loop import Callback, Checkpoint, Run
 from tercet.learn.matrices import Texts, by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
@@ -300,16 +300,7 @@ class SparseRanker(SgdRanker):
             around_identity=before.around_identity,
             frozen=True,
         )
-        run = Run(
-            state,
-            source,
-            queries,
-            docs,
-            self._sgd(),
-            total=n_steps,
-            validation=None,
-            stopping=Stopping(every=1, patience=None),
-        )
+        run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
         run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
         self._set_weights(state.weights(), before.order, before.step, before.around_identity)
         return self
