@@ -94,10 +94,6 @@ STILL_CYCLES = [
     [f"tercet.search.backends.qdrant.{name}" for name in ("edge", "engine", "server")],
 ]
 STILL_NAME_OPTIONS: set[str] = set()
-STILL_PAST_THE_SPINE = {
-    *(f"tercet.repro.features.{name}" for name in ("choosing", "rankers", "reading")),
-    *(f"tercet.repro.{name}" for name in ("jobs", "learners", "running")),
-}
 
 
 def module_name(path: Path) -> str:
@@ -184,9 +180,7 @@ def test_a_room_nobody_named_is_noticed():
 def test_the_papers_reach_the_learners_through_the_spine(module):
     for imported, line in imports(module):
         reaches = imported == "tercet.learn" or imported.startswith("tercet.learn.")
-        assert not reaches or module in STILL_PAST_THE_SPINE, (
-            f"{FILES[module]}:{line}: repro takes learners from tercet.fitting, as every other fit does"
-        )
+        assert not reaches, f"{FILES[module]}:{line}: repro takes learners from tercet.fitting, as every other fit does"
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:

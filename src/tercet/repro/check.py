@@ -9,8 +9,8 @@ from importlib import resources
 from pathlib import Path
 
 from tercet.errors import FormatError, InputError
+from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters
 from tercet.measure import parse_measure
-from tercet.repro.candidates import WITH_BASIS, accepted_parameters, known_rankers
 from tercet.repro.folds import OF_PAIRS, OF_THE_RANKER
 from tercet.repro.plan import Cost, Method, PaperTable, Plan
 from tercet.store.codec import decode
@@ -154,7 +154,7 @@ def _method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
         yield f"{where}.datasets: some have rows and some words; a method learns of one or the other"
         return
     yield from _row_method_faults(where, method, plan) if "rows" in kinds else _word_method_faults(where, method, plan)
-    known = known_rankers("rows" if "rows" in kinds else "classes")
+    known = OF_ROWS if "rows" in kinds else OF_WORDS
     if not method.blend:
         yield from unknown(f"{where}.ranker", [method.ranker], known)
     if method.ranker in known:
@@ -295,7 +295,7 @@ def _curve_faults(where: str, keys: tuple[str, ...], datasets: tuple[str, ...], 
 def _cost_faults(where: str, cost: Cost) -> Iterator[str]:
     yield from unknown(f"{where}.ranker", [cost.ranker], WITH_BASIS)
     if cost.ranker in WITH_BASIS:
-        accepted = accepted_parameters(known_rankers("rows")[cost.ranker])
+        accepted = accepted_parameters(OF_ROWS[cost.ranker])
         yield from unknown(f"{where}.parameters", cost.parameters, accepted)
     if min(cost.n_features, cost.rounds) < 1 or cost.rows_of_query < 2:
         yield f"{where}: at least 1 of n_features and of rounds, and 2 rows_of_query, are needed"

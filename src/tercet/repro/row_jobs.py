@@ -19,8 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from tercet.choose import Trial, choose, settings_of
 from tercet.data import query_folds
 from tercet.errors import DivergedError
+from tercet.fitting.rankers import WITH_BASIS, make_ranker, n_used
 from tercet.repro.cache import RunDeadline
-from tercet.repro.candidates import WITH_BASIS, make_ranker, n_used
 from tercet.repro.folds import (
     MEGABYTES,
     SECONDS,

@@ -14,8 +14,8 @@ from tercet.errors import InputError, MissingDataError, MissingExtraError
 from tercet.repro.cache import CellCache, JobRunner, Listener, RunDeadline
 from tercet.repro.datasets import DataSet, load_dataset
 from tercet.repro.folds import FoldTask
+from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Cost, Curves, Method, Plan
-from tercet.repro.results import PaperResults
 from tercet.repro.row_jobs import CostJob, RowJob
 from tercet.repro.tasks import PaperTask, PreferenceTask
 from tercet.repro.term_jobs import CurveJob, FittedMethod, TermJob, curve_steps

@@ -13,10 +13,9 @@ from scipy import sparse
 from tercet.choose import choose, settings_of, try_all
 from tercet.data import Preferences
 from tercet.errors import DivergedError, InputError
-from tercet.learn import SparseRanker
+from tercet.fitting.rankers import CLASSIFIERS, make_ranker, refitted, warm_up
 from tercet.measure import blend
 from tercet.repro.cache import RunDeadline
-from tercet.repro.candidates import CLASSIFIERS, make_ranker, warm_up
 from tercet.repro.plan import Method, Model
 from tercet.repro.tasks import (
     ClassTask,
@@ -361,15 +360,14 @@ class CurveJob:
             points.append(point(step, seconds, ranker.weights_))
             done = step
         series = {"weights_": points}
-        if isinstance(ranker, SparseRanker) and ranker.refit:
-            support = ranker.weights_.sparse
-            refitted = []
-            for step in self.steps:
-                started = time.perf_counter()
-                again = SparseRanker.from_weights(support, **ranker.get_params())
-                again.refit(view.Q, prefs[:step], view.D)
-                refitted.append(point(step, time.perf_counter() - started, again.weights_))
-            series = {"weights_before_refit_": points, "weights_": refitted}
+        refits = []
+        for step in self.steps:
+            started = time.perf_counter()
+            again = refitted(ranker, view.Q, prefs[:step], view.D)
+            if again is not None:
+                refits.append(point(step, time.perf_counter() - started, again.weights_))
+        if refits:
+            series = {"weights_before_refit_": points, "weights_": refits}
         return {"series": series, "cut": len(points) < len(self.steps)}
 
 

@@ -10,8 +10,8 @@ from tercet.report.html import Html, element, join, page
 from tercet.report.style import STYLE
 from tercet.report.table import Table, records_as_csv
 from tercet.repro.figures import Drawing, draw_all, make_drawings
+from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Method, Plan
-from tercet.repro.results import PaperResults
 from tercet.repro.runner import short
 from tercet.repro.tables import PAST_THE_PAPER, make_tables
 from tercet.store import write_file_atomically

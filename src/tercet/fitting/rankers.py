@@ -1,4 +1,4 @@
-"""Who can be named in a plan: every ranker of the package, and the rivals it is held against."""
+"""Every ranker of the package, and the rivals it is held against, by the name of its class."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from scipy import sparse
 
 from tercet.data import Preferences
 from tercet.errors import MissingExtraError
-from tercet.learn import RANKERS, CorrelatedRanker, LowRankRanker, MultiTaskRanker, QueryExpansion
+from tercet.learn import RANKERS, CorrelatedRanker, LowRankRanker, MultiTaskRanker, QueryExpansion, SparseRanker
 from tercet.learn.base import SgdRanker
 from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.rls import RLS_RANKERS
-from tercet.repro.plan import TaskKind
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Weights
 
@@ -190,11 +189,6 @@ OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, "LambdaMART": 
 WITH_BASIS = tuple(RLS_RANKERS)  # of the rows some can be basis vectors, and all l2 come from one decomposition
 
 
-def known_rankers(task: TaskKind) -> dict[str, type[Any]]:
-    """Names and classes of those that can learn a kind of task."""
-    return OF_ROWS if task == "rows" else OF_WORDS
-
-
 def accepted_parameters(cls: type[Any]) -> list[str]:
     return list(inspect.signature(cls).parameters)
 
@@ -216,3 +210,12 @@ def warm_up(name: str) -> None:
     prefs = Preferences([0], [1], [2])
     more = {"second": (X, prefs)} if RANKERS[name] is MultiTaskRanker else {}
     make_ranker(name, {}).fit(X, prefs, X, **more)
+
+
+def refitted(ranker: Any, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array) -> SparseRanker | None:
+    """A sparse ranker that refits, refitted from its start on the support it has now; None for all others."""
+    if not isinstance(ranker, SparseRanker) or not ranker.refit:
+        return None
+    again = SparseRanker.from_weights(ranker.weights_.sparse, **ranker.get_params())
+    again.refit(Q, prefs, D)
+    return again
