@@ -224,8 +224,8 @@ def _tradeoff(results: PaperResults, tradeoff: TradeOff) -> Drawing:
             rows.append({"model": plan.model(model).title, "what": "chosen"} | point)
 
     def xy(title: str, what: str) -> tuple[list[float], list[float]]:
-        own = [row for row in rows if row["model"] == title and row["what"] == what]
-        return [row["used"] for row in own], [row["value"] for row in own]
+        points = [row for row in rows if row["model"] == title and row["what"] == what]
+        return [point["used"] for point in points], [point["value"] for point in points]
 
     def draw() -> bytes:
         figure, (axes,) = _empty_figure(1)

@@ -65,8 +65,8 @@ def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], l
         body += [element("h2", "What to know"), element("ul", *(element("li", note) for note in paper.notes))]
     for section in ("", PAST_THE_PAPER):
         if section and any(table.section == section for table in tables):
-            told = "Nothing printed to compare with: what else the package can do here."
-            body += [element("h2", section), element("p", told)]
+            lead = "Nothing printed to compare with: what else the package can do here."
+            body += [element("h2", section), element("p", lead)]
         body += [table.as_section() for table in tables if table.section == section]
         body += [_figure(drawing, lacking) for drawing in drawings if drawing.section == section]
     body.append(_settings(results))

@@ -93,11 +93,11 @@ class PaperResults:
         Preferences of one query are wrong together, so that queries are what can be counted as independent.
         """
         method = self.plan.method_of(model).key
-        own = [seed for d, m, seed in self.cells if (d, m) == (dataset, method)][:seeds]
-        queries = [self.tested[dataset, seed] for seed in own]
+        run_seeds = [seed for d, m, seed in self.cells if (d, m) == (dataset, method)][:seeds]
+        queries = [self.tested[dataset, seed] for seed in run_seeds]
         n = max(int(query.max()) for query in queries) + 1
         wrong = np.zeros(n)
-        for seed, query in zip(own, queries, strict=True):
+        for seed, query in zip(run_seeds, queries, strict=True):
             [cell] = self.cells[dataset, method, seed]
             wrong += np.bincount(query[cell["models"][model]["wrong"]], minlength=n)
         tested = np.bincount(np.concatenate(queries), minlength=n).astype(np.float64)

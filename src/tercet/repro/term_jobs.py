@@ -49,8 +49,8 @@ class FittedMethod:
     cut: bool = False  # the deadline came before the last step
 
     def __post_init__(self) -> None:
-        found = {name: getattr(self.ranker, name, None) for name in _FACTS}
-        self.facts = {name: value for name, value in found.items() if value is not None} | self.facts
+        learned = {name: getattr(self.ranker, name, None) for name in _FACTS}
+        self.facts = {name: value for name, value in learned.items() if value is not None} | self.facts
 
     @property
     def nearest(self) -> Nearest | None:

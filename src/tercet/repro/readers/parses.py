@@ -84,10 +84,10 @@ def read_parses(folder: FilePath) -> tuple[ScoredRows, ScoredRows]:
     >>> train.X.toarray().tolist(), train.y.tolist(), train.qid.tolist()
     ([[1.0, 0.0, 0.5], [0.0, 2.0, 0.0]], [0.25, 1.0], ['7', '7'])
     """
-    found = [_read_part(Path(folder), part) for part in ("train", "test")]
-    n_features = max(X.shape[1] for X, *_ in found)
+    parts = [_read_part(Path(folder), part) for part in ("train", "test")]
+    n_features = max(X.shape[1] for X, *_ in parts)
     rows = []
-    for X, y, qid in found:
+    for X, y, qid in parts:
         X.resize((X.shape[0], n_features))
         order = gathered(qid)
         rows.append(ScoredRows(X[order], y[order], qid[order]))

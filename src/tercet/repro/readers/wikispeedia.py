@@ -118,7 +118,7 @@ def _joined(text_of: dict[str, str], article_file: Path, articles: str, link_fil
     ids = tuple(article for article in listed if article in text_of)
     if not ids:
         raise FormatError(article_file, None, "no article listed here has a text")
-    number = {article: at for at, article in enumerate(ids)}
+    number = {article: i for i, article in enumerate(ids)}
     links: set[tuple[int, int]] = set()
     for line, ends in _rows(link_rows, link_file, ("from", "to")):
         source, target = (_unquoted(quoted, link_file, line) for quoted in ends)
