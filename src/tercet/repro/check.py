@@ -60,9 +60,10 @@ def read_plan(path: Path) -> Plan:
 def faults(plan: Plan) -> Iterator[str]:
     """What does not fit together, in words; the first is told."""
     yield from _key_faults(plan)
-    for name, number in (("seeds", plan.seeds), ("test_preferences", plan.test_preferences + (not _has_words(plan)))):
-        if number < 1:
-            yield f"{name} is {number}; at least 1 is needed"
+    if plan.seeds < 1:
+        yield f"seeds is {plan.seeds}; at least 1 is needed"
+    if plan.test_preferences < 1 and any(data.task != "rows" for data in plan.datasets.values()):
+        yield f"test_preferences is {plan.test_preferences}; at least 1 is needed"
     if not 0 < plan.quick.share <= 1:
         yield f"quick.share is {plan.quick.share}; a number above 0 and at most 1 is needed"
     for name, data in plan.datasets.items():
@@ -90,10 +91,6 @@ def unknown(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[
     for name in names:
         if name not in listed:
             yield f"{where}: {name!r} is unknown; known: {', '.join(listed)}"
-
-
-def _has_words(plan: Plan) -> bool:
-    return any(data.task != "rows" for data in plan.datasets.values())
 
 
 def _key_faults(plan: Plan) -> Iterator[str]:
@@ -144,8 +141,8 @@ def _method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
     for name, values in method.choose.items():
         if not values:
             yield f"{where}.choose: no values of {name}"
-    has_curves = any(method.key in curves.methods for curves in plan.curves)
-    if (method.seeds is not None and method.seeds < (not has_curves)) or method.cv_folds < 2:
+    least = 0 if any(method.key in curves.methods for curves in plan.curves) else 1
+    if (method.seeds is not None and method.seeds < least) or method.cv_folds < 2:
         yield f"{where}: at least 1 seed, or a curve, and 2 cv_folds are needed"
     if not 0 < method.share <= 1 or not 0 < method.choose_share <= 1:
         yield f"{where}: share and choose_share are numbers above 0 and at most 1"
