@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,8 @@ from tercet.fitting.task import decide
 from tercet.report import Report
 from tercet.report.charts import bars, curves, intervals, ticks
 from tercet.report.details import QueryChange
-from tercet.report.html import element, page
+from tercet.report.html import STYLE, element, page
 from tercet.report.page import RULE, make_report_page, write_report_page
-from tercet.report.style import STYLE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -393,7 +393,7 @@ def test_a_page_is_not_written_where_there_is_no_folder(model, tmp_path):
 
 @given(st.text())
 def test_any_text_comes_through_an_element_and_a_page(text):
-    read = Reader(page(text, "p {}", element("p", text, title=text)))
+    read = Reader(page(text, element("p", text, title=text)))
     assert [name for name, _ in read.elements] == [
         "html",
         "head",
@@ -458,3 +458,15 @@ def test_ticks_are_few_round_and_within(low, width):
     assert all(
         low - 1e-6 * width - 1e-9 * abs(low) <= tick <= low + width * (1 + 1e-6) + 1e-9 * abs(low) for tick in found
     )
+
+
+def test_the_page_of_the_service_has_the_same_colours():
+    served = files("tercet.serve").joinpath("page/style.css").read_text(encoding="utf-8")
+
+    def colours(sheet: str) -> list[dict[str, str]]:
+        blocks = re.findall(r":root \{(.*?)\}", sheet, re.S)
+        return [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block)) for block in blocks]
+
+    assert len(colours(STYLE)) == 2
+    for ours, theirs in zip(colours(STYLE), colours(served), strict=True):
+        assert ours.items() <= theirs.items()

@@ -7,6 +7,8 @@ import hashlib
 import re
 from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
+from typing import Final
 
 _VOID = frozenset({"meta", "br", "img"})
 _DRAWN = frozenset({"circle", "line", "path"})  # of SVG, which closes what is empty
@@ -51,12 +53,15 @@ def element(kind: str, /, *children: object, **attributes: object) -> Html:
     return Html(f"<{kind}{written}>{inside}</{kind}>")
 
 
-def page(title: str, style: str, *body: object, images: bool = False) -> str:
-    """A whole document. Its policy allows this one style sheet and nothing else: no script, no request.
+STYLE: Final = files("tercet.report").joinpath("style.css").read_text(encoding="utf-8")
+
+
+def page(title: str, *body: object, images: bool = False) -> str:
+    """A whole document with our style sheet. Its policy allows that sheet and nothing else: no script, no request.
 
     With ``images`` also pictures that are inside the page, as ``data:`` addresses.
     """
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'" + ("; img-src data:" if images else "")
     head = element(
         "head",
@@ -65,6 +70,6 @@ def page(title: str, style: str, *body: object, images: bool = False) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
-        element("style", Html(style)),
+        element("style", Html(STYLE)),
     )
     return "<!doctype html>\n" + element("html", head, "\n", element("body", *body), "\n", lang="en") + "\n"

@@ -11,7 +11,7 @@ from tercet.report.charts import bars, curves, intervals
 from tercet.report.details import ByQuery, Details, Learning, QueryChange, SystemComparison
 from tercet.report.facts import facts_section, pairs_section, shown_bytes, shown_count, shown_value
 from tercet.report.html import Html, element, page
-from tercet.report.style import STYLE
+from tercet.report.table import Cell, Table
 from tercet.report.value import Report, SystemResult, shown_interval, shown_p
 
 PAGE_NAME = "report.html"  # beside a saved model
@@ -49,7 +49,7 @@ def make_report_page(report: Report) -> str:
         element("p", "Written by Tercet. Everything on this page is in the saved model: ", class_="soft"),
         element("p", element("code", "tercet report MODEL -o report.html"), class_="soft"),
     )
-    return page(f"{name}: fit report", STYLE, element("main", *sections, footer))
+    return page(f"{name}: fit report", element("main", *sections, footer))
 
 
 # -- what comes first -------------------------------------------------------------------------------------------------
@@ -90,9 +90,9 @@ def _tiles(report: Report) -> list[Html]:
         under = f"{low:+.3f} to {high:+.3f}, " + shown_p(p_value).replace(" ", "\N{NO-BREAK SPACE}")
         tiles.append(_tile(f"against {report.systems[-2].name}", f"{difference:+.3f}", under))
     if details is not None and details.by_query is not None:
-        found = details.by_query
-        figure = f"{found.n_better:,} : {found.n_worse:,}"
-        tiles.append(_tile("queries better, worse", figure, f"{found.n_same:,} the same"))
+        changed = details.by_query
+        figure = f"{changed.n_better:,} : {changed.n_worse:,}"
+        tiles.append(_tile("queries better, worse", figure, f"{changed.n_same:,} the same"))
     weights = None if details is None else f"{shown_bytes(details.size.n_bytes)} of weights"
     tiles.append(_tile("learned in", f"{report.seconds:.1f} s", weights))
     return tiles
@@ -117,11 +117,9 @@ def _systems(report: Report) -> Html:
         rows.append((system.name, mean, None if isnan(low) else low, None if isnan(high) else high))
     said = "; ".join(f"{s.name} {shown_interval(*s.values[measure])}" for s in shown)
     comparisons = {c.other: c for c in report.details.comparisons} if report.details else {}
-    head = [element("th", "system", scope="col")]
-    head += [element("th", name, scope="col", class_="number") for name in shown[0].values]
-    if comparisons:
-        head += [element("th", title, scope="col", class_="number") for title in (f"{shown[ours].name} − system", "p")]
-    body = [_system_row(system, comparisons, system is shown[ours]) for system in shown]
+    table = Table("Table of systems", ["system", *shown[0].values], n_labels=1, marked=ours)
+    table.head += [f"{shown[ours].name} − system", "p"] if comparisons else []
+    table.rows = [_system_row(system, comparisons) for system in shown]
     note = (
         f"The difference is in {measure}, with its 95 % interval and a paired t-test, corrected after Holm for "
         f"{len(comparisons)} comparisons. "
@@ -142,14 +140,7 @@ def _systems(report: Report) -> Html:
             intervals(rows, ours=ours, label=f"{measure} of each system with its 95 % interval: {said}"),
             element("figcaption", f"{measure}, mean and 95 % interval."),
         ),
-        element(
-            "div",
-            element("table", element("thead", element("tr", *head)), element("tbody", *body)),
-            class_="scroll",
-            role="region",
-            aria_label="Table of systems",
-            tabindex="0",
-        ),
+        table.as_html(),
         element("p", f"{note}{_rival_note(report.details)}", class_="soft") if report.details else None,
     )
 
@@ -159,21 +150,17 @@ def _in_order(report: Report) -> list[SystemResult]:
     return [*report.systems[:-1], *report.rivals, report.systems[-1]]
 
 
-def _system_row(system: SystemResult, comparisons: dict[str, SystemComparison], ours: bool) -> Html:
-    cells = [element("th", system.name, scope="row")]
+def _system_row(system: SystemResult, comparisons: dict[str, SystemComparison]) -> list[Cell]:
+    cells = [Cell(system.name)]
     for mean, low, high in system.values.values():
-        interval = None if isnan(low) else element("small", f"{low:.3f} to {high:.3f}", class_="soft")
-        cells.append(element("td", f"{mean:.3f}", interval, class_="number"))
+        cells.append(Cell(f"{mean:.3f}", "" if isnan(low) else f"{low:.3f} to {high:.3f}"))
     if comparisons:
-        found = comparisons.get(system.name)
-        if found is None:
-            cells += [element("td", class_="number"), element("td", class_="number")]
-        else:
-            interval = element("small", f"{found.low:+.3f} to {found.high:+.3f}", class_="soft")
-            cells.append(element("td", f"{found.difference:+.3f}", interval, class_="number"))
-            p_value = shown_p(found.p_corrected).removeprefix("p = ").removeprefix("p ")
-            cells.append(element("td", p_value, class_="number"))
-    return element("tr", *cells, class_="ours" if ours else None)
+        against = comparisons.get(system.name)
+        if against is None:
+            return [*cells, Cell(""), Cell("")]
+        p_value = shown_p(against.p_corrected).removeprefix("p = ").removeprefix("p ")
+        cells += [Cell(f"{against.difference:+.3f}", f"{against.low:+.3f} to {against.high:+.3f}"), Cell(p_value)]
+    return cells
 
 
 _RIVAL_LABELS = {"n_found": "documents", "n_terms": "words", "original_weight": "weight of the query's own words"}
@@ -239,24 +226,25 @@ def _learning(report: Report, learning: Learning) -> Html:
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
-def _by_query(report: Report, found: ByQuery) -> Html:
-    total = found.n_better + found.n_same + found.n_worse
+def _by_query(report: Report, changes: ByQuery) -> Html:
+    total = changes.n_better + changes.n_same + changes.n_worse
     model = report.systems[-1].name
-    counts = f"{found.n_better:,} better, {found.n_same:,} the same, {found.n_worse:,} worse"
+    counts = f"{changes.n_better:,} better, {changes.n_same:,} the same, {changes.n_worse:,} worse"
     lower = not parse_measure(report.measure).higher_is_better
-    all_shown = len(found.differences) == total
-    shown = "each query" if all_shown else f"{len(found.differences):,} of {total:,} queries, evenly spaced"
+    all_shown = len(changes.differences) == total
+    shown = "each query" if all_shown else f"{len(changes.differences):,} of {total:,} queries, evenly spaced"
     return element(
         "section",
         element("h2", "Query by query"),
         element(
             "p",
-            f"{model} against {found.other} on {shown_count(total, 'untouched query', 'untouched queries')}: {counts}.",
+            f"{model} against {changes.other} on "
+            f"{shown_count(total, 'untouched query', 'untouched queries')}: {counts}.",
         ),
         element(
             "figure",
             bars(
-                found.differences,
+                changes.differences,
                 label=f"Change of {report.measure} of {shown}, best first: {counts}.",
                 y_label=f"change of {report.measure}",
                 lower_is_better=lower,
@@ -267,8 +255,8 @@ def _by_query(report: Report, found: ByQuery) -> Html:
         ),
         element(
             "div",
-            _changes("Largest gains", found.gains, found.other, model),
-            _changes("Largest losses", found.losses, found.other, model),
+            _changes("Largest gains", changes.gains, changes.other, model),
+            _changes("Largest losses", changes.losses, changes.other, model),
             class_="two",
         ),
     )
@@ -277,20 +265,7 @@ def _by_query(report: Report, found: ByQuery) -> Html:
 def _changes(title: str, changes: tuple[QueryChange, ...], start: str, model: str) -> Html | None:
     if not changes:
         return None
-    head = [element("th", "query", scope="col")]
-    head += [element("th", name, scope="col", class_="number") for name in (start, model)]
-    rows = [
-        element(
-            "tr",
-            element("td", change.text, element("small", change.qid, class_="soft"), class_="query"),
-            element("td", f"{change.before:.3f}", class_="number"),
-            element("td", f"{change.after:.3f}", class_="number"),
-        )
-        for change in changes
-    ]
-    table = element("table", element("thead", element("tr", *head)), element("tbody", *rows))
-    return element(
-        "div",
-        element("h3", title),
-        element("div", table, class_="scroll", role="region", aria_label=title, tabindex="0"),
-    )
+    table = Table(title, ["query", start, model], n_labels=1)
+    for change in changes:
+        table.rows.append([Cell(change.text, change.qid), Cell(f"{change.before:.3f}"), Cell(f"{change.after:.3f}")])
+    return element("div", element("h3", title), table.as_html(), class_="queries")

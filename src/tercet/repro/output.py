@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tercet.errors import MissingExtraError
 from tercet.report.html import Html, element, join, page
-from tercet.report.style import STYLE
 from tercet.report.table import Table, records_as_csv
 from tercet.repro.figures import Drawing, draw_all, make_drawings
 from tercet.repro.paper_results import PaperResults
@@ -70,7 +69,7 @@ def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], l
         body += [table.as_section() for table in tables if table.section == section]
         body += [_figure(drawing, lacking) for drawing in drawings if drawing.section == section]
     body.append(_settings(results))
-    return page(f"{paper.key}, reproduced", STYLE, element("main", join(body, "\n")), images=True)
+    return page(f"{paper.key}, reproduced", element("main", join(body, "\n")), images=True)
 
 
 def _what_ours_are(plan: Plan) -> str:
