@@ -160,15 +160,15 @@ def map_arrays(
 
 def _mapped_array(mapped: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
     native = np.dtype(spec.dtype)
-    found: npt.NDArray[Any]
+    array: npt.NDArray[Any]
     if spec.nbytes:
-        found = mapped[offset : offset + spec.nbytes].view(native.newbyteorder("<"))
+        array = mapped[offset : offset + spec.nbytes].view(native.newbyteorder("<"))
         # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
-        found = np.require(found.astype(native, copy=False), requirements="A").reshape(spec.shape)
+        array = np.require(array.astype(native, copy=False), requirements="A").reshape(spec.shape)
     else:
-        found = np.empty(spec.shape, dtype=native)
-    found.flags.writeable = False
-    return found
+        array = np.empty(spec.shape, dtype=native)
+    array.flags.writeable = False
+    return array
 
 
 def _check_bools(arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
@@ -182,9 +182,9 @@ def _read_header(
     file: BinaryIO, reader: _HashingReader, path: Path, specs: Mapping[str, ArraySpec], size: int
 ) -> tuple[list[str], int]:
     """The names in the order of their bytes, and where the first begins."""
-    found_size = os.fstat(file.fileno()).st_size
-    if found_size != size:
-        raise DamagedBundleError(f"{path} has {found_size} bytes; its manifest says {size}")
+    real_size = os.fstat(file.fileno()).st_size
+    if real_size != size:
+        raise DamagedBundleError(f"{path} has {real_size} bytes; its manifest says {size}")
     data_size = sum(spec.nbytes for spec in specs.values())
     header_size = int.from_bytes(reader.read(8), "little")
     if header_size > MAX_HEADER_BYTES or 8 + header_size + data_size != size:

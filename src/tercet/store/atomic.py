@@ -132,7 +132,7 @@ def claim_folder(folder: Path, refusal: str) -> Iterator[None]:
     """
     while True:
         with contextlib.ExitStack() as stack:
-            made = [each for each in folder.parents if not each.exists()]
+            made = [parent for parent in folder.parents if not parent.exists()]
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 before = os.stat(folder)
@@ -148,9 +148,9 @@ def claim_folder(folder: Path, refusal: str) -> Iterator[None]:
                 try:
                     yield
                 finally:
-                    for each in (folder, *made):
+                    for path in (folder, *made):
                         with contextlib.suppress(OSError):
-                            each.rmdir()
+                            path.rmdir()
                 return
         # Whoever held it removed it just now, so the lock keeps nobody out.
 

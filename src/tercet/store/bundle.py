@@ -315,7 +315,7 @@ def _read_manifest_bytes(folder: Path) -> bytes:
                 raise DamagedBundleError(f"{path} has {size} bytes; at most {MAX_MANIFEST_BYTES} are allowed")
             return file.read(size)
     except FileNotFoundError as error:
-        found = f"has no {MANIFEST_NAME}" if folder.is_dir() else "does not exist"
-        raise MissingBundleError(f"there is no Tercet bundle at {folder}: it {found}") from error
+        reason = f"has no {MANIFEST_NAME}" if folder.is_dir() else "does not exist"
+        raise MissingBundleError(f"there is no Tercet bundle at {folder}: it {reason}") from error
     except NotADirectoryError as error:
         raise BundleError(f"{folder} is a file; a Tercet bundle is a folder") from error

@@ -127,7 +127,9 @@ def _write(hint: Any, markers: tuple[Any, ...], value: Any, prefix: str, arrays:
     if isinstance(value, Mapping):
         inner = get_args(hint)[1] if get_args(hint) else Any
         return {key: _write(*unmarked(inner), item, f"{prefix}{key}.", arrays) for key, item in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return float(value) if hint is float else value  # an int may stand for a float, but not on disk
 
 
 def _item_hints(hint: Any, n: int) -> list[Any]:
@@ -223,9 +225,9 @@ class _Reader:
         values: dict[str, Any] = {}
         for field in sorted(stored, key=lambda field: self._is_outside_meta(field)):  # arrays last: they need lengths
             if LENGTH not in field.markers:
-                found = self._read_field(field, meta, where, prefix, lengths, values)
-                if found is not MISSING:
-                    values[field.name] = found
+                value = self._read_field(field, meta, where, prefix, lengths, values)
+                if value is not MISSING:
+                    values[field.name] = value
         for field in stored:
             if LENGTH in field.markers:
                 if field.name not in lengths:
@@ -351,11 +353,11 @@ class _Reader:
                     return marker.read(stored)
                 except InputError as problem:
                     raise self.error(f"{where} does not fit: {problem}") from problem
-        found = self._read_unbounded(hint, value, where, prefix)
+        read = self._read_unbounded(hint, value, where, prefix)
         for marker in markers:
-            if isinstance(marker, Bounds) and found is not None and not marker.hold(found):
+            if isinstance(marker, Bounds) and read is not None and not marker.hold(read):
                 raise self.error(f"{where} is {_shown(value)}; expected {_expected(hint, self.kinds)} {marker}")
-        return found
+        return read
 
     def _read_unbounded(self, hint: Any, value: Any, where: str, prefix: str) -> Any:
         members = members_of(hint)

@@ -104,10 +104,10 @@ def _check_seal(data: bytes, content: dict[str, Any], checksum: str, path: Path)
     body = {name: value for name, value in content.items() if name != "checksum"}
     try:
         canonical = canonical_bytes(content) == data
-        found = hashlib.sha256(canonical_bytes(body)).hexdigest()
+        own_checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
     except ValueError as error:
         raise DamagedBundleError(f"{path} has a value that Tercet does not write: {error}") from error
-    if found != checksum:
+    if own_checksum != checksum:
         raise DamagedBundleError(f"{path} was changed after it was written: its checksum differs")
     if not canonical:
         raise DamagedBundleError(f"{path} was changed after it was written: its spelling differs")

@@ -59,9 +59,9 @@ class _Mapping:
 @functools.cache
 def _libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
-    place, length, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    libc.mmap.argtypes = (place, length, number, number, number, ctypes.c_long)
-    libc.mmap.restype = place
-    libc.munmap.argtypes = (place, length)
-    libc.madvise.argtypes = (place, length, number)
+    address, length, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes = (address, length, number, number, number, ctypes.c_long)
+    libc.mmap.restype = address
+    libc.munmap.argtypes = (address, length)
+    libc.madvise.argtypes = (address, length, number)
     return libc

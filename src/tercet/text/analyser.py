@@ -97,7 +97,7 @@ class Analyser:
         fewest, most = self.ngrams
         terms = []
         for size in range(fewest, min(most, len(words)) + 1):
-            terms.extend([" ".join(words[at : at + size]) for at in range(len(words) - size + 1)])
+            terms.extend([" ".join(words[start : start + size]) for start in range(len(words) - size + 1)])
         return terms
 
     def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Analyser], tuple[dict[str, Any]]]:

@@ -187,8 +187,8 @@ class CorrelatedWords(BaseEstimator):
         if k is not None and not is_integer(k, 1, self.n_bins):
             raise InputError(f"k must be from 1 to the {self.n_bins} bins that are kept; got {k!r}")
         bins = self.bins_[column, :k]
-        found = bins >= 0
-        return list(zip(self.frequent_[bins[found]].tolist(), self.dice_[column, :k][found].tolist(), strict=True))
+        is_bin = bins >= 0
+        return list(zip(self.frequent_[bins[is_bin]].tolist(), self.dice_[column, :k][is_bin].tolist(), strict=True))
 
     def table(self, words: Sequence[str], vectoriser: Vectoriser, k: int | None = None) -> str:
         """Words or n-grams and the frequent words nearest to them, as in Tables 7 and 8 of Bai et al.

@@ -41,7 +41,7 @@ class JapaneseWords:
         forms = self._forms
         words = []
         for piece in _pieces(text):
-            words += [form for found in self._parse(piece).split("\n") if (form := forms[found])]
+            words += [form for word in self._parse(piece).split("\n") if (form := forms[word])]
         return words
 
 
@@ -52,14 +52,14 @@ class _Forms(dict[str, str]):
         super().__init__()
         self._lowercase = lowercase
 
-    def __missing__(self, found: str) -> str:
-        form = normalize("NFKC", found)
+    def __missing__(self, word: str) -> str:
+        form = normalize("NFKC", word)
         if self._lowercase:
             form = form.lower()
         if not any(map(str.isalnum, form)):
             form = ""
         if len(self) < _MOST_CACHED_FORMS:
-            self[found] = form
+            self[word] = form
         return form
 
 

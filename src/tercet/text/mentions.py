@@ -46,18 +46,18 @@ def find_mentions(texts: Sequence[str], titles: Sequence[str]) -> NDArray[np.int
     array([[0, 1],
            [1, 0]])
     """
-    for name, given in (("texts", texts), ("titles", titles)):
-        if isinstance(given, str):
+    for name, strings in (("texts", texts), ("titles", titles)):
+        if isinstance(strings, str):
             raise InputError(f"{name} must be a sequence of strings, found one string")
-        for at, one in enumerate(given):
-            if not isinstance(one, str):
-                raise InputError(f"{name}[{at}] must be a string, found {type(one).__name__}")
+        for i, string in enumerate(strings):
+            if not isinstance(string, str):
+                raise InputError(f"{name}[{i}] must be a string, found {type(string).__name__}")
     if len(texts) != len(titles):
         raise InputError(f"{len(texts)} texts and {len(titles)} titles; every text needs its title")
-    known = _Titles(titles)
+    articles = _Titles(titles)
     links: set[tuple[int, int]] = set()
     for i, text in enumerate(texts):
-        links.update((i, j) for j in known.mentioned(_TOKENS.findall(text)) if j not in (i, NOBODY))
+        links.update((i, j) for j in articles.mentioned(_TOKENS.findall(text)) if j not in (i, NOBODY))
     return np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
 
 
@@ -81,22 +81,22 @@ class _Titles:
         for tokens in self.article:
             lengths.setdefault(tokens[0], set()).add(len(tokens))
         # A first token to the lengths of the titles that begin with it, longest first.
-        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        self.lengths = {first: sorted(several, reverse=True) for first, several in lengths.items()}
 
     def mentioned(self, tokens: list[str]) -> set[int]:
         """The articles whose titles are among the tokens of a text, perhaps with `NOBODY`."""
-        found: set[int] = set()
-        free = 0  # where the last title found ends
-        for at in [at for at, token in enumerate(tokens) if token in self.lengths]:
-            if at < free:
+        articles: set[int] = set()
+        free = 0  # where the last title ends
+        for start in [i for i, token in enumerate(tokens) if token in self.lengths]:
+            if start < free:
                 continue
-            for length in self.lengths[tokens[at]]:
-                article = self.article.get(tuple(tokens[at : at + length]))
+            for length in self.lengths[tokens[start]]:
+                article = self.article.get(tuple(tokens[start : start + length]))
                 if article is not None:
-                    found.add(article)
-                    free = at + length
+                    articles.add(article)
+                    free = start + length
                     break
-        return found
+        return articles
 
 
 def _title_tokens(title: str) -> tuple[str, ...]:
@@ -108,5 +108,5 @@ def _title_tokens(title: str) -> tuple[str, ...]:
 
 
 def _without_marks(tokens: list[str]) -> list[str]:
-    words = [at for at, token in enumerate(tokens) if token[0].isalnum()]
+    words = [i for i, token in enumerate(tokens) if token[0].isalnum()]
     return tokens[words[0] : words[-1] + 1] if words else []

@@ -33,14 +33,14 @@ class UnknownWords:
         """The whole in one line, with so many of the words."""
         lost = f"{self.n_lost:,} {'has' if self.n_lost == 1 else 'have'} no word that it knows" if self.n_lost else ""
         if not self.n_affected:
-            known = f"the model knows every word of the {self.n_queries:,} queries"
-            return f"{known}; {lost}" if lost else known
+            line = f"the model knows every word of the {self.n_queries:,} queries"
+            return f"{line}; {lost}" if lost else line
         verb = "has" if self.n_affected == 1 else "have"
         shown = ", ".join(f"{word} ({count:,})" for word, count in self.words[:most])
         more = f" and {len(self.words) - most:,} more" if len(self.words) > most else ""
         of_all = f"{self.n_affected:,} of {self.n_queries:,} queries"
-        found = f"{of_all} {verb} words that the model does not know: {shown}{more}"
-        return f"{found}; {lost}" if lost else found
+        line = f"{of_all} {verb} words that the model does not know: {shown}{more}"
+        return f"{line}; {lost}" if lost else line
 
     def __str__(self) -> str:
         return self.line()
@@ -70,7 +70,7 @@ def unknown_words(vectoriser: Vectoriser, texts: Iterable[str]) -> UnknownWords:
     for text in texts:
         words = analyse(text)
         is_unknown = [word not in vectoriser.index_ for word in words]
-        counts.update({word for word, told in zip(typed(text), is_unknown, strict=True) if told})
+        counts.update({word for word, unknown in zip(typed(text), is_unknown, strict=True) if unknown})
         n_queries += 1
         n_affected += any(is_unknown)
         n_lost += all(is_unknown)

@@ -75,9 +75,9 @@ class Vectors:
         digests = {name: fields.take(f"{name}_digest", str) for name in ((DOCS, QUERIES) if has_queries else (DOCS,))}
         fields.done()
         rows = {name: MappedRows.open(bundle.path / name, verify) for name in digests}
-        for (name, found), vectoriser in zip(rows.items(), (vectorisers[-1], vectorisers[0]), strict=False):
-            if found.fingerprint() != digests[name] or found.shape[1] != len(vectoriser.words_) or found.ids is None:
-                raise DamagedBundleError(f"{found.path} is not what the vectors in {bundle.path} were made with")
+        for (name, side), vectoriser in zip(rows.items(), (vectorisers[-1], vectorisers[0]), strict=False):
+            if side.fingerprint() != digests[name] or side.shape[1] != len(vectoriser.words_) or side.ids is None:
+                raise DamagedBundleError(f"{side.path} is not what the vectors in {bundle.path} were made with")
         return cls(bundle.path, rows[DOCS], rows.get(QUERIES), vectorisers[0], vectorisers[-1])
 
     @property
@@ -152,15 +152,15 @@ def vectorise(
             vectoriser = query_vectoriser = Vectoriser(
                 analyser=analyser, weighting=weighting, min_df=min_df, max_df=max_df, max_features=max_words
             )
-            found = _learn_and_write(docs, queries, folder, aside, vectoriser, shard_entries, progress)
+            sides = _learn_and_write(docs, queries, folder, aside, vectoriser, shard_entries, progress)
         else:
             query_vectoriser = query_vectoriser or vectoriser
             rows = ((vectoriser.transform_docs(block), ids) for ids, block in _blocks(docs, progress))
-            found = {DOCS: _write(folder / DOCS, len(vectoriser.words_), shard_entries, rows)}
+            sides = {DOCS: _write(folder / DOCS, len(vectoriser.words_), shard_entries, rows)}
             if queries is not None:
                 rows = ((query_vectoriser.transform_queries(block), ids) for ids, block in _blocks(queries, None))
-                found[QUERIES] = _write(folder / QUERIES, len(query_vectoriser.words_), shard_entries, rows)
-        return _sealed(folder, found, query_vectoriser, vectoriser)
+                sides[QUERIES] = _write(folder / QUERIES, len(query_vectoriser.words_), shard_entries, rows)
+        return _sealed(folder, sides, query_vectoriser, vectoriser)
 
 
 @contextmanager
@@ -204,11 +204,11 @@ def _learn_and_write(
         vectoriser.settle_scale(counts.moved(columns) for counts, _ in doc_counts)
         n_words = len(vectoriser.words_)
         rows = ((vectoriser.doc_rows(counts.moved(columns)), ids) for counts, ids in doc_counts)
-        found = {DOCS: _write(folder / DOCS, n_words, shard_entries, rows)}
+        sides = {DOCS: _write(folder / DOCS, n_words, shard_entries, rows)}
         if queries is not None:
             rows = ((vectoriser.query_rows(counts.moved(columns)), ids) for counts, ids in query_counts)
-            found[QUERIES] = _write(folder / QUERIES, n_words, shard_entries, rows)
-        return found
+            sides[QUERIES] = _write(folder / QUERIES, n_words, shard_entries, rows)
+        return sides
 
 
 def _write(path: Path, n_words: int, shard_entries: int, blocks: Iterable[tuple[Any, list[str]]]) -> MappedRows:
@@ -223,7 +223,7 @@ def _sealed(
 ) -> Vectors:
     shared = query_vectoriser is doc_vectoriser
     meta: dict[str, Any] = {"shared_vocabulary": shared, "has_queries": QUERIES in rows}
-    meta |= {f"{name}_digest": found.fingerprint() for name, found in rows.items()}
+    meta |= {f"{name}_digest": side.fingerprint() for name, side in rows.items()}
     arrays: dict[str, NDArray[Any]] = {}
     for side, vectoriser in ((QUERIES, query_vectoriser), (DOCS, doc_vectoriser))[: 1 if shared else 2]:
         meta[side], own = vectoriser.to_state()
@@ -249,9 +249,9 @@ def _blocks(texts: Texts, progress: Callable[[int], Any] | None) -> Iterator[Blo
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise InputError(f"text {n_done + len(block)} is {pair!r}; expected a pair of an id and a text")
             name, text = pair
-            for what, found in (("the id", name), ("the text", text)):
-                if not isinstance(found, str):
-                    raise InputError(f"{what} of text {n_done + len(block)} is {found!r}; expected a string")
+            for what, value in (("the id", name), ("the text", text)):
+                if not isinstance(value, str):
+                    raise InputError(f"{what} of text {n_done + len(block)} is {value!r}; expected a string")
             if problem := surrogate_problem(name):
                 raise InputError(f"the id of text {n_done + len(block)} {problem}")
             ids.append(name)
