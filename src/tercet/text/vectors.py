@@ -75,9 +75,9 @@ class Vectors:
         digests = {name: fields.take(f"{name}_digest", str) for name in ((DOCS, QUERIES) if has_queries else (DOCS,))}
         fields.done()
         rows = {name: MappedRows.open(bundle.path / name, verify) for name in digests}
-        for (name, side), vectoriser in zip(rows.items(), (vectorisers[-1], vectorisers[0]), strict=False):
-            if side.fingerprint() != digests[name] or side.shape[1] != len(vectoriser.words_) or side.ids is None:
-                raise DamagedBundleError(f"{side.path} is not what the vectors in {bundle.path} were made with")
+        for (name, opened), vectoriser in zip(rows.items(), (vectorisers[-1], vectorisers[0]), strict=False):
+            if opened.fingerprint() != digests[name] or opened.shape[1] != len(vectoriser.words_) or opened.ids is None:
+                raise DamagedBundleError(f"{opened.path} is not what the vectors in {bundle.path} were made with")
         return cls(bundle.path, rows[DOCS], rows.get(QUERIES), vectorisers[0], vectorisers[-1])
 
     @property
