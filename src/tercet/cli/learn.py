@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,6 +15,7 @@ from tercet.adapters.ir_datasets import read_ir_datasets
 from tercet.cli.data_pointer import read_data_pointer, write_data_pointer
 from tercet.cli.inputs import documents_of, is_ir_datasets, open_model
 from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option
+from tercet.cli.progress import SpacedLines
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
 from tercet.data.growing import REPLACED
@@ -156,7 +156,7 @@ class _Progress:
 
     def __init__(self, output: Path, quiet: bool) -> None:
         self._output, self._quiet = output, quiet
-        self._next = time.monotonic() + SAY_EVERY_SECONDS
+        self._lines = SpacedLines(SAY_EVERY_SECONDS)
         self._last: ClickEvent | None = None
         self._written = "not written yet"
 
@@ -166,9 +166,8 @@ class _Progress:
             self._written = f"written {datetime.now():%H:%M:%S}"
         if event.note is not None:
             click.echo(f"note: {event.note}", err=True)
-        if not self._quiet and time.monotonic() >= self._next:
+        if not self._quiet and self._lines.due():
             click.echo(f"{self._progress_line(event)}; {self._output}: {self._written}", err=True)
-            self._next = time.monotonic() + SAY_EVERY_SECONDS
 
     def _progress_line(self, event: ClickEvent) -> str:
         tally = event.tally

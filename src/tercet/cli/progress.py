@@ -1,4 +1,4 @@
-"""What is shown while a large file is read."""
+"""What the verbs show of a long job: a bar on a terminal, or now and then a line. Learning shows its own bar."""
 
 from __future__ import annotations
 
@@ -16,10 +16,32 @@ from tercet.data.watching import watch_reading
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 SHOW_AFTER_SECONDS = 1.0
 SAY_EVERY_SECONDS = 5.0
+
+
+def open_bar(console: Console, count: ProgressColumn, *columns: ProgressColumn, disable: bool = False) -> Progress:
+    """A bar that is gone when it ends: what is being done, how much of it, and what else the columns say."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    name = TextColumn("{task.description}", markup=False)
+    return Progress(name, BarColumn(bar_width=24), count, *columns, console=console, transient=True, disable=disable)
+
+
+class SpacedLines:
+    """Lines on standard error, the first after so many seconds and no two closer than that."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._next = seconds, time.monotonic() + seconds
+
+    def due(self) -> bool:
+        """Whether it is time for a line; if so, the next one waits again."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + self._seconds
+        return True
 
 
 class ReadingBar:
@@ -40,18 +62,10 @@ class ReadingBar:
         if time.monotonic() - started < SHOW_AFTER_SECONDS:
             return
         if self._bar is None:
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import DownloadColumn, TextColumn, TimeRemainingColumn
 
-            self._bar = Progress(
-                TextColumn("reading {task.description}"),
-                BarColumn(bar_width=24),
-                DownloadColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.add_task(Path(name).name, total=size)
+            self._bar = open_bar(self._console, DownloadColumn(), TextColumn("left"), TimeRemainingColumn())
+            self._bar.add_task(f"reading {Path(name).name}", total=size)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done)
 
@@ -81,9 +95,8 @@ class DocumentCount:
     """Says how many documents are done, every few seconds of a long job."""
 
     def __init__(self) -> None:
-        self._next = time.monotonic() + SAY_EVERY_SECONDS
+        self._lines = SpacedLines(SAY_EVERY_SECONDS)
 
     def __call__(self, done: int) -> None:
-        if time.monotonic() >= self._next:
+        if self._lines.due():
             click.echo(f"{done:,} documents so far", err=True)
-            self._next = time.monotonic() + SAY_EVERY_SECONDS

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 from tercet.cli.options import FOLDER, NEW
+from tercet.cli.progress import open_bar
 from tercet.report.table import Cell, Table
 from tercet.repro import find_plan, reproduce, write_results
 
@@ -73,15 +74,7 @@ class _Lines:
     """A line for each finished cell, and on a terminal a bar below them."""
 
     def __init__(self, console: Console) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not sys.stdout.isatty(),
-        )
+        self._bar = open_bar(console, MofNCompleteColumn(), TimeElapsedColumn(), disable=not sys.stdout.isatty())
         self._task = self._bar.add_task("starting")
 
     def __enter__(self) -> _Lines:
