@@ -71,7 +71,7 @@ def read_preferences(path: FilePath) -> PreferenceTriples:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "preferences.tsv")
-    ...     _ = file.write_text("q1\td7\td3\n")
+    ...     _ = file.write_text("q1\\td7\\td3\\n")
     ...     read_preferences(file)
     PreferenceTriples(qid=('q1',), better=('d7',), worse=('d3',), weight=None, margin=None)
     """
@@ -93,7 +93,7 @@ def iter_preferences(path: FilePath, chunk: int = 100_000) -> Iterator[Preferenc
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "preferences.tsv")
-    ...     _ = file.write_text("q1\td7\td3\nq2\td7\td3\nq3\td7\td3\n")
+    ...     _ = file.write_text("q1\\td7\\td3\\nq2\\td7\\td3\\nq3\\td7\\td3\\n")
     ...     [part.qid for part in iter_preferences(file, chunk=2)]
     [('q1', 'q2'), ('q3',)]
     """
