@@ -193,7 +193,7 @@ def _json_ids(record: dict[str, Any], key: str, path: FilePath, line: int) -> tu
     ids = json_field(record, key, path, line)
     if not isinstance(ids, list):
         raise FormatError(path, line, f'"{key}" is {json.dumps(ids)[:80]}; an array of strings is needed')
-    return tuple(read_id(one, path, line, f'id at place {at} of "{key}"') for at, one in enumerate(ids, start=1))
+    return tuple(read_id(one, path, line, f'id at place {i} of "{key}"') for i, one in enumerate(ids, start=1))
 
 
 def write_clicks(path: FilePath, impressions: Iterable[Impression]) -> None:
@@ -220,8 +220,8 @@ def write_clicks(path: FilePath, impressions: Iterable[Impression]) -> None:
             for doc_id in (*impression.shown, *impression.clicked):
                 writable_id(doc_id, path, "document id")
                 if not as_json and " " in doc_id:
-                    found = f"the document id {doc_id!r} holds a blank, which separates ids in TSV"
-                    raise InputError(f"{path}: cannot write: {found}; name the file .jsonl")
+                    fault = f"the document id {doc_id!r} holds a blank, which separates ids in TSV"
+                    raise InputError(f"{path}: cannot write: {fault}; name the file .jsonl")
             problem = impression_problem(impression)
             if problem is not None:
                 raise InputError(f"{path}: cannot write: impression {written}: {problem}")

@@ -115,10 +115,10 @@ def explain(
 
 def related(version: Version, word: str, k: int) -> dict[str, Any]:
     """The document words that count most for a query word, and how the model spells that word."""
-    found = [{"word": other, "weight": weight} for other, weight in version.model.related(word, k)]
+    words_and_weights = [{"word": other, "weight": weight} for other, weight in version.model.related(word, k)]
     words = version.model.query_vectoriser
     known_as = word if word in words.index_ else words.words_[int(version.model.queries([word]).indices[0])]
-    return {"word": word, "known_as": known_as, "related": found, "version": version.name}
+    return {"word": word, "known_as": known_as, "related": words_and_weights, "version": version.name}
 
 
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:

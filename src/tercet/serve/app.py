@@ -98,15 +98,15 @@ def _add_errors(app: FastAPI) -> None:
     async def engine_away(request: Request, error: EngineError) -> Response:
         # Where the engine is and what it said is for the log.
         _log.warning("%s %s: %s", request.method, request.url.path, error)
-        told = "the engine that keeps the documents does not answer; try again soon"
-        return HttpProblem(503, told, "engine", 5.0).response()
+        detail = "the engine that keeps the documents does not answer; try again soon"
+        return HttpProblem(503, detail, "engine", 5.0).response()
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         details = {404: "there is nothing at this path", 405: "this path takes other methods"}
-        found = HttpProblem(error.status_code, details.get(error.status_code, str(error.detail))).response()
-        found.headers.update(error.headers or {})
-        return found
+        response = HttpProblem(error.status_code, details.get(error.status_code, str(error.detail))).response()
+        response.headers.update(error.headers or {})
+        return response
 
 
 def _add_reading(app: FastAPI, service: Service) -> None:
@@ -114,73 +114,75 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
 
     @app.get("/search", response_model=messages.SearchAnswer)
-    async def search(request: Request, asked: Annotated[messages.SearchQuery, Query()]) -> Response:
+    async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
-        return JSONResponse(await service.search(asked.q, asked.k, deadline(request)))
+        return JSONResponse(await service.search(params.q, params.k, deadline(request)))
 
     @app.get("/explain", response_model=messages.Reasons)
-    async def explain(request: Request, asked: Annotated[messages.ExplainQuery, Query()]) -> Response:
+    async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:
         """Say why a document has its score, or why it is ahead of another."""
-        service.check_query(asked.q)
-        service.check_documents([asked.doc] if asked.versus is None else [asked.doc, asked.versus])
-        own = asked.system == "learned"
-        found = await service.read(
+        service.check_query(params.q)
+        service.check_documents([params.doc] if params.versus is None else [params.doc, params.versus])
+        own = params.system == "learned"
+        answer = await service.read(
             deadline(request),
             lambda version: answers.explain(
-                version, version.index if own else service.baseline.index, asked.q, asked.doc, asked.versus, asked.k
+                version, version.index if own else service.baseline.index, params.q, params.doc, params.versus, params.k
             ),
         )
-        return JSONResponse(found)
+        return JSONResponse(answer)
 
     @app.get("/related", response_model=messages.RelatedWords)
-    async def related(request: Request, asked: Annotated[messages.RelatedQuery, Query()]) -> Response:
+    async def related(request: Request, params: Annotated[messages.RelatedQuery, Query()]) -> Response:
         """List the document words that count most for a query word."""
         try:
-            found = await service.read(deadline(request), lambda version: answers.related(version, asked.word, asked.k))
+            answer = await service.read(
+                deadline(request), lambda version: answers.related(version, params.word, params.k)
+            )
         except InputError as error:
-            raise HttpProblem(404, f"the model does not know the word {asked.word[:80]!r}", "unknown-word") from error
-        return JSONResponse(found)
+            raise HttpProblem(404, f"the model does not know the word {params.word[:80]!r}", "unknown-word") from error
+        return JSONResponse(answer)
 
     @app.get("/documents/{doc_id:path}", response_model=messages.Document)
     async def document(request: Request, doc_id: Annotated[str, _DOC_ID]) -> Response:
         """Give a document as it was indexed."""
-        return await given_document(request, doc_id)
+        return await stored_document(request, doc_id)
 
     @app.get("/documents", response_model=messages.Document)
-    async def document_by_query(request: Request, asked: Annotated[messages.DocumentQuery, Query()]) -> Response:
+    async def document_by_query(request: Request, params: Annotated[messages.DocumentQuery, Query()]) -> Response:
         """The same for an id that is no part of a path, such as two dots."""
-        return await given_document(request, asked.id)
+        return await stored_document(request, params.id)
 
-    async def given_document(request: Request, doc_id: str) -> Response:
+    async def stored_document(request: Request, doc_id: str) -> Response:
         service.check_documents([doc_id])
         try:
-            found = await service.read(deadline(request), lambda version: answers.document(version.index, doc_id))
+            answer = await service.read(deadline(request), lambda version: answers.document(version.index, doc_id))
         except InputError as error:
             raise HttpProblem(404, "the index keeps no texts", "no-texts") from error
-        return JSONResponse(found)
+        return JSONResponse(answer)
 
     @app.get("/versions", response_model=messages.History)
-    async def versions(asked: Annotated[messages.LimitQuery, Query()]) -> Response:
+    async def versions(params: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what changed, the latest first."""
-        history = service.history(asked.limit)
+        history = service.history(params.limit)
         return JSONResponse({"version": service.version.name, "total": len(service.journal), "versions": history})
 
     @app.get("/learned", response_model=messages.LearnedOnline)
-    async def learned(request: Request, asked: Annotated[messages.LimitQuery, Query()]) -> Response:
+    async def learned(request: Request, params: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what was learned online: pairs of words, and the entries behind them."""
-        found = await service.read(
+        answer = await service.read(
             deadline(request),
-            lambda version: answers.learned(version, service.history(asked.limit, active_only=True), asked.limit),
+            lambda version: answers.learned(version, service.history(params.limit, active_only=True), params.limit),
         )
-        return JSONResponse(found)
+        return JSONResponse(answer)
 
     @app.get("/health", response_model=messages.Health)
     async def health() -> Response:
         """Say whether the service is well; 503 when it no longer learns."""
-        known = {"version": service.version.name, "documents": len(service.index)}
+        facts = {"version": service.version.name, "documents": len(service.index)}
         if service.learner.failure is not None:
-            raise HttpProblem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **known)
-        return JSONResponse({"status": "ok"} | known)
+            raise HttpProblem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **facts)
+        return JSONResponse({"status": "ok"} | facts)
 
     @app.get(
         "/metrics",

@@ -57,12 +57,12 @@ class Access:
         needed = (self.read_token, self.write_token) if method in ("GET", "HEAD") else (self.write_token,)
         if needed[0] is None:
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not given.strip():
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
             raise HttpProblem(401, "this needs a token, as 'Authorization: Bearer …'", "token")
-        if _is_one_of(given.strip(), needed):
+        if _is_one_of(token.strip(), needed):
             return
-        if _is_one_of(given.strip(), (self.read_token,)):
+        if _is_one_of(token.strip(), (self.read_token,)):
             raise HttpProblem(403, "this token may read; changing what is learned needs the write token", "read-only")
         raise HttpProblem(401, "this token is not known", "token")
 
@@ -93,10 +93,10 @@ def _parsed(address: str) -> SplitResult:
         return urlsplit("")
 
 
-def _is_one_of(given: str, tokens: Iterable[str | None]) -> bool:
+def _is_one_of(candidate: str, tokens: Iterable[str | None]) -> bool:
     # Every token is compared, each in constant time, so that the time tells nothing.
-    found = [hmac.compare_digest(given.encode(), token.encode()) for token in tokens if token is not None]
-    return any(found)
+    matches = [hmac.compare_digest(candidate.encode(), token.encode()) for token in tokens if token is not None]
+    return any(matches)
 
 
 class Guard:
@@ -165,9 +165,9 @@ class Guard:
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
     """The whole body, of bounded size and in bounded time."""
-    told = headers.get("content-length", "")
-    if told.isascii() and told.isdigit() and int(told[:20]) > BODY_BYTES:
-        raise _too_large(int(told[:20]))
+    length = headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > BODY_BYTES:
+        raise _too_large(int(length[:20]))
     chunks: list[bytes] = []
     size = 0
     try:

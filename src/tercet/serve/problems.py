@@ -79,36 +79,36 @@ _AT_MOST, _AT_LEAST = ("le", "max_length"), ("ge", "min_length")
 
 def validation_problem(errors: list[Mapping[str, Any]]) -> HttpProblem:
     """What pydantic found wrong with a request; a limit that was passed is named with the value."""
-    told = [_told(error) for error in errors[:20]]
-    first = told[0]
+    faults = [_fault(error) for error in errors[:20]]
+    first = faults[0]
     members = {key: first[key] for key in ("name", "limit", "value") if key in first}
     kind = "limit" if "limit" in first else "invalid"
-    detail = "; ".join(each["detail"] for each in told)
-    return HttpProblem(422, detail, kind, errors=told, **members)
+    detail = "; ".join(fault["detail"] for fault in faults)
+    return HttpProblem(422, detail, kind, errors=faults, **members)
 
 
-def _told(error: Mapping[str, Any]) -> dict[str, Any]:
+def _fault(error: Mapping[str, Any]) -> dict[str, Any]:
     where = [str(part) for part in error.get("loc", ())]
     name = ".".join(where[1:]) or (where[0] if where else "request")
     if error.get("type") == "json_invalid":
         reason = (error.get("ctx") or {}).get("error", "it cannot be read")
         return {"name": "body", "in": "body", "detail": f"the body is not JSON: {reason} at character {name}"}
-    found, context = error.get("input"), error.get("ctx") or {}
-    told: dict[str, Any] = {"name": name[:200], "in": where[0] if where else "request"}
+    value_sent, context = error.get("input"), error.get("ctx") or {}
+    fault: dict[str, Any] = {"name": name[:200], "in": where[0] if where else "request"}
     for key in (*_AT_MOST, *_AT_LEAST):
         if key in context and isinstance(context[key], int):
             bound = "at most" if key in _AT_MOST else "at least"
             if key.endswith("length"):
-                value: Any = len(found) if isinstance(found, str | list | tuple) else None
-                told |= {"limit": context[key], "value": value}
-                told["detail"] = f"{name[:200]} has a length of {value}; {bound} {context[key]:,} is allowed"
+                value: Any = len(value_sent) if isinstance(value_sent, str | list | tuple) else None
+                fault |= {"limit": context[key], "value": value}
+                fault["detail"] = f"{name[:200]} has a length of {value}; {bound} {context[key]:,} is allowed"
             else:
-                told |= {"limit": context[key], "value": _short(found)}
-                told["detail"] = f"{name[:200]} is {_short(found)}; {bound} {context[key]:,} is allowed"
-            return told
-    shown = "" if error.get("type") == "missing" else f"; found {_short(found)}"
-    told["detail"] = f"{name[:200]}: {error.get('msg', 'is wrong')}{shown}"
-    return told
+                fault |= {"limit": context[key], "value": _short(value_sent)}
+                fault["detail"] = f"{name[:200]} is {_short(value_sent)}; {bound} {context[key]:,} is allowed"
+            return fault
+    shown = "" if error.get("type") == "missing" else f"; found {_short(value_sent)}"
+    fault["detail"] = f"{name[:200]}: {error.get('msg', 'is wrong')}{shown}"
+    return fault
 
 
 def _short(value: Any) -> Any:

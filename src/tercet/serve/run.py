@@ -44,7 +44,7 @@ def access_for(host: str, read_token: str | None, write_token: str | None, hosts
     for name, token in (("read", read_token), ("write", write_token)):
         if token is not None and (not token.strip() or not token.isascii() or token != token.strip()):
             raise InputError(f"the {name} token is empty or has blanks around it or characters beyond ASCII")
-    names = tuple(_allowed_name(each) for each in hosts)
+    names = tuple(_allowed_name(host_header) for host_header in hosts)
     if read_token is not None and read_token == write_token:
         raise InputError("the read and the write token are the same; they must differ")
     if is_loopback(host):
@@ -61,10 +61,10 @@ def access_for(host: str, read_token: str | None, write_token: str | None, hosts
 
 def _allowed_name(host: str) -> str:
     """A host as requests name it: in small letters, without a port, an IPv6 address without brackets."""
-    found = host_name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host)
-    if not found or "/" in host or "@" in host:
+    name = host_name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host)
+    if not name or "/" in host or "@" in host:
         raise InputError(f"{host!r} is no host name; expected one like search.example")
-    return found
+    return name
 
 
 @contextmanager

@@ -143,17 +143,17 @@ class Service:
 
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
         """Entries of the journal, latest first."""
-        found = []
+        history: list[dict[str, Any]] = []
         entries = self.journal.entries  # which grows meanwhile, at its end
-        for at in range(len(entries) - 1, -1, -1):
-            entry = entries[at]
+        for i in range(len(entries) - 1, -1, -1):
+            entry = entries[i]
             active = entry.number not in self._withdrawn
             if active_only and (not active or isinstance(entry, Withdrawn)):
                 continue
-            found.append(_history_entry(entry, active))
-            if len(found) == limit:
+            history.append(_history_entry(entry, active))
+            if len(history) == limit:
                 break
-        return found
+        return history
 
     def gauges(self) -> dict[str, tuple[str, float]]:
         version = self.version  # before the journal is looked at, which is never behind it
@@ -248,11 +248,11 @@ class Service:
         """Journal an entry, have it learned, and say so when it is on disk."""
         if self.learner.failure is not None:
             raise HttpProblem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
-        told: list[Future[Version]] = []
+        applied: list[Future[Version]] = []
 
         def then(entry: Entry) -> None:
             self._note(entry)
-            told.append(self.learner.tell(entry))
+            applied.append(self.learner.tell(entry))
 
         def write() -> Entry:
             try:
@@ -261,7 +261,7 @@ class Service:
                 raise HttpProblem(507, str(error), "journal") from error
 
         entry = await self.writes.run(write)
-        await asyncio.wait([asyncio.wrap_future(told[0])], timeout=_APPLY_WAIT_SECONDS)
+        await asyncio.wait([asyncio.wrap_future(applied[0])], timeout=_APPLY_WAIT_SECONDS)
         version = self.version
         return {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
 

@@ -46,29 +46,29 @@ def _best_start(body: str, stems: Sequence[str]) -> int:
     if not stems:
         return 0
     lowered = body.lower()
-    found = sorted((place, stem) for stem in dict.fromkeys(stems) for place in _places(lowered, stem))
+    matches = sorted((offset, stem) for stem in dict.fromkeys(stems) for offset in _offsets(lowered, stem))
     inside: Counter[str] = Counter()
     best, best_start, left = 0, 0, 0
-    for place, stem in found:
+    for offset, stem in matches:
         inside[stem] += 1
-        while place - found[left][0] > _PASSAGE_CHARS - 60:
-            inside[found[left][1]] -= 1
+        while offset - matches[left][0] > _PASSAGE_CHARS - 60:
+            inside[matches[left][1]] -= 1
             left += 1
         different = sum(count > 0 for count in inside.values())
         if different > best:
-            best, best_start = different, found[left][0]
+            best, best_start = different, matches[left][0]
     if best_start < 60:
         return 0
     return body.rfind(" ", 0, best_start - 30) + 1
 
 
-def _places(text: str, stem: str) -> Iterator[int]:
+def _offsets(text: str, stem: str) -> Iterator[int]:
     """Where words of a text begin with a stem."""
-    place = text.find(stem)
-    while place >= 0:
-        if place == 0 or not text[place - 1].isalnum():
-            yield place
-        place = text.find(stem, place + len(stem))
+    offset = text.find(stem)
+    while offset >= 0:
+        if offset == 0 or not text[offset - 1].isalnum():
+            yield offset
+        offset = text.find(stem, offset + len(stem))
 
 
 def _cut(text: str, most: int) -> str:
