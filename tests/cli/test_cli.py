@@ -14,7 +14,7 @@ import pytest
 
 import tercet as tc
 from support.commands import ok, run
-from tercet.cli import letor, main
+from tercet.cli import export, letor, main
 from tercet.data import PreferenceTriples, read_qrels, read_queries, read_run, write_beir, write_preferences
 
 PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
@@ -272,7 +272,7 @@ print(*sys.modules)
     assert {"tercet.cli.fit", "tercet.cli.letor.fit", "tercet.cli.search"} & modules == set()
 
 
-@pytest.mark.parametrize("verbs", [main.VERBS, letor.VERBS], ids=["tercet", "letor"])
+@pytest.mark.parametrize("verbs", [main.VERBS, letor.VERBS, export.VERBS], ids=["tercet", "letor", "export"])
 def test_each_verb_of_the_tables_is_there(verbs):
     for verb, (target, line) in verbs.items():
         command = resolve_name(target)

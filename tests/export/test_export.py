@@ -321,11 +321,10 @@ def saved_small(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("form", ["solr", "elasticsearch", "anserini", "ciff"])
 def test_the_command_writes_each_form(saved_small, tmp_path, form):
     model, folder = saved_small
-    data = [str(folder)] if form in ("anserini", "ciff") else []
+    documents = ["documents", str(folder), "--form", form]
+    command = documents if form in ("anserini", "ciff") else ["synonyms", "--engine", form]
     out = tmp_path / "out"
-    done = CliRunner().invoke(
-        cli, ["export", *data, "--model", str(model), "--form", form, "-o", str(out)], catch_exceptions=False
-    )
+    done = CliRunner().invoke(cli, ["export", *command, "--model", str(model), "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert out.stat().st_size > 0
     assert "negative" in done.output
@@ -333,7 +332,7 @@ def test_the_command_writes_each_form(saved_small, tmp_path, form):
 
 def test_the_command_prints_a_query_and_what_is_negative(saved_small):
     model, _ = saved_small
-    done = CliRunner().invoke(cli, ["export", "--model", str(model), "--form", "query", "--text", "hockey unheard"])
+    done = CliRunner().invoke(cli, ["export", "query", "hockey unheard", "--model", str(model)])
     assert done.exit_code == 0, done.output
     assert done.stdout == boosted_query(tc.load(model), "hockey unheard").text + "\n"
     assert "most negative: bat -" in done.stderr
@@ -342,8 +341,8 @@ def test_the_command_prints_a_query_and_what_is_negative(saved_small):
 
 def test_the_command_prints_a_query_with_nothing_left_out(saved_small):
     model, _ = saved_small
-    query = ["--form", "query", "--text", "hockey puck", "--complete", "--field", "body"]
-    done = CliRunner().invoke(cli, ["export", "--model", str(model), *query])
+    query = ["query", "hockey puck", "--complete", "--field", "body"]
+    done = CliRunner().invoke(cli, ["export", *query, "--model", str(model)])
     assert done.exit_code == 0, done.output
     clauses = dict(clause.split("^") for clause in done.stdout.strip().removeprefix("body:(")[:-1].split(" OR "))
     expected = positive_query(tc.load(model), "hockey puck").weights
@@ -356,16 +355,16 @@ def test_the_command_prints_a_query_with_nothing_left_out(saved_small):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--form", "solr"],
-        ["--form", "query"],
-        ["--form", "solr", "-o", "x", "--bits", "4"],
-        ["--form", "ciff", "-o", "x", "--text", "hockey"],
-        ["--form", "query", "--text", "a", "--min-boost", "1"],
-        ["--form", "query", "--text", "a", "--complete", "--clauses", "8"],
-        ["--form", "query", "--text", "a", "--complete", "--index", "bm25"],
-        ["--form", "solr", "-o", "x", "--complete"],
+        ["synonyms"],
+        ["query"],
+        ["synonyms", "-o", "x", "--bits", "4"],
+        ["documents", "-o", "x", "--field", "body"],
+        ["query", "a", "--min-boost", "1"],
+        ["query", "a", "--complete", "--clauses", "8"],
+        ["query", "a", "--complete", "--index", "bm25"],
+        ["synonyms", "-o", "x", "--complete"],
     ],
 )
 def test_the_command_refuses_what_does_not_go_together(saved_small, arguments):
     model, _ = saved_small
-    assert CliRunner().invoke(cli, ["export", "--model", str(model), *arguments]).exit_code == 2
+    assert CliRunner().invoke(cli, ["export", *arguments, "--model", str(model)]).exit_code == 2

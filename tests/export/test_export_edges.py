@@ -118,12 +118,13 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("form", ["solr", "elasticsearch", "query", "anserini", "ciff"])
 def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left_behind(places, form):
     model, folder = places
-    given = {"query": ["--text", "hockey"], "anserini": ["docs"], "ciff": ["docs"]}.get(form, [])
-    if given == ["docs"]:
-        given = ["--corpus", str(folder / "corpus.jsonl")]
+    documents = ["documents", "--corpus", str(folder / "corpus.jsonl"), "--form", form]
+    command = {"query": ["query", "hockey"], "anserini": documents, "ciff": documents}.get(
+        form, ["synonyms", "--engine", form]
+    )
     before = sorted(folder.iterdir())
     for place, why in ((folder / "nowhere" / "x", "No such file or directory"), (model, "not an ordinary file")):
-        done = CliRunner().invoke(cli, ["export", *given, "--model", str(model), "--form", form, "-o", str(place)])
+        done = CliRunner().invoke(cli, ["export", *command, "--model", str(model), "-o", str(place)])
         assert done.exit_code == 1
         assert f"error: {place}: cannot write: " in done.stderr
         assert why in done.stderr
@@ -133,7 +134,7 @@ def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left_behind(plac
 
 def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(places, monkeypatch):
     model, folder = places
-    arguments = ["export", "--model", str(model), "--form", "query", "--text", "hockey", "-o", str(folder / "q")]
+    arguments = ["export", "query", "hockey", "--model", str(model), "-o", str(folder / "q")]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
     written = (folder / "q").read_text(encoding="utf-8")
     assert written == boosted_query(tc.load(model), "hockey").text + "\n"
@@ -142,7 +143,7 @@ def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(places, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    done = CliRunner().invoke(cli, [*arguments[:6], "puck", *arguments[7:]])
+    done = CliRunner().invoke(cli, [*arguments[:2], "puck", *arguments[3:]])
     assert done.exit_code == 1
     assert "No space left" in done.stderr
     assert (folder / "q").read_text(encoding="utf-8") == written
@@ -151,7 +152,7 @@ def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(places, monkeypatch):
 @pytest.mark.parametrize(("text", "told"), [("", "nothing to export"), ("zebra", "the model does not know: zebra")])
 def test_a_query_that_no_word_counts_for_is_a_failure(places, text, told):
     model, _ = places
-    done = CliRunner().invoke(cli, ["export", "--model", str(model), "--form", "query", "--text", text])
+    done = CliRunner().invoke(cli, ["export", "query", text, "--model", str(model)])
     assert done.exit_code == 1
     assert told in done.stderr
     assert done.stdout == ""
@@ -159,16 +160,14 @@ def test_a_query_that_no_word_counts_for_is_a_failure(places, text, told):
 
 def test_documents_are_refused_where_none_are_needed(places):
     model, folder = places
-    done = CliRunner().invoke(
-        cli, ["export", str(folder), "--model", str(model), "--form", "solr", "-o", str(folder / "x")]
-    )
+    done = CliRunner().invoke(cli, ["export", "synonyms", str(folder), "--model", str(model), "-o", str(folder / "x")])
     assert done.exit_code == 2
-    assert "DATA is for documents, not for --form solr" in done.stderr
+    assert "unexpected extra argument" in done.stderr
 
 
 def test_documents_need_no_queries(places):
     model, folder = places
-    asked = ["export", "--model", str(model), "--form", "anserini", "-o", str(folder / "d.jsonl")]
+    asked = ["export", "documents", "--model", str(model), "-o", str(folder / "d.jsonl")]
     done = CliRunner().invoke(cli, [*asked, "--corpus", str(folder / "corpus.jsonl")])
     assert done.exit_code == 0, done.output
     lines = (folder / "d.jsonl").read_text(encoding="utf-8").splitlines()

@@ -30,7 +30,7 @@ VERBS = {
     "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
-    "export": ("tercet.cli.export:export", "Write what a model learned for other engines."),
+    "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
