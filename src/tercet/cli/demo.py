@@ -133,7 +133,9 @@ def _print_searches(console: Console, model: TextModel, collection: DocstringCol
     queries = {qid: collection.queries[qid] for qid in judged}
     start = TextModel(model.query_vectoriser, model.doc_vectoriser, Weights([Identity(n_terms=model.weights.shape[0])]))
     start_name = model.report.systems[-2].name
-    runs = {name: one.rank(queries, collection.docs, 1000) for name, one in ((start_name, start), ("learned", model))}
+    runs = {
+        name: system.rank(queries, collection.docs, 1000) for name, system in ((start_name, start), ("learned", model))
+    }
     change = evaluate(judged, runs["learned"], ["RR"])["RR"] - evaluate(judged, runs[start_name], ["RR"])["RR"]
     order = np.argsort(-change, kind="stable")
     gained = order[change[order] > 0]
@@ -144,14 +146,14 @@ def _print_searches(console: Console, model: TextModel, collection: DocstringCol
             "a typical gain": gained[len(gained) // 2],
             "hurt most": order[-1],
         }
-    for title, at in chosen.items():
-        qid = list(judged)[at]
+    for title, row in chosen.items():
+        qid = list(judged)[row]
         console.print(f'\n[bold]{title}[/]: "{queries[qid]}"', highlight=False)
         for name, run in runs.items():
             ids = list(run[qid])
-            place = next((i + 1 for i, doc_id in enumerate(ids) if doc_id in judged[qid]), None)
+            answer_rank = next((i + 1 for i, doc_id in enumerate(ids) if doc_id in judged[qid]), None)
             best = "  ".join(f"{i}. {'✓ ' if d in judged[qid] else ''}{d}" for i, d in enumerate(ids[:3], 1))
-            console.print(f"    {name:<8} answer at rank {place or '> 1000'}", markup=False)
+            console.print(f"    {name:<8} answer at rank {answer_rank or '> 1000'}", markup=False)
             console.print(f"             {best}", markup=False, soft_wrap=True)
         first = next(iter(runs["learned"][qid]))
         why = model.explain(queries[qid], collection.docs[first])

@@ -83,7 +83,7 @@ def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:
     """The system that is meant, by the whole of its path or by its last part."""
     if name is None or name in systems:
         return name
-    meant = [system for system in systems if Path(system).name == Path(name).name]
-    if len(meant) != 1:
+    matches = [system for system in systems if Path(system).name == Path(name).name]
+    if len(matches) != 1:
         raise InputError(f"the baseline {name!r} is none of the systems: {', '.join(systems)}")
-    return meant[0]
+    return matches[0]
