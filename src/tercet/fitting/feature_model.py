@@ -159,18 +159,18 @@ def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, s
     >>> data.X.shape, note
     ((1, 2), 'test.txt has features up to 3, training up to 2: the others are left out.')
     """
-    found = data.n_features
-    if found == n_features:
+    width = data.n_features
+    if width == n_features:
         return data, None
     X: Any
     if sparse.issparse(data.X):
-        X = data.X[:, :n_features].copy() if found > n_features else data.X.copy()
+        X = data.X[:, :n_features].copy() if width > n_features else data.X.copy()
         X.resize(len(data), n_features)
     else:
         X = np.zeros((len(data), n_features), np.float32)
-        X[:, : min(found, n_features)] = data.X[:, :n_features]
-    what = "the others are left out" if found > n_features else "the missing ones are taken as 0"
-    note = f"{name} has features up to {found}, training up to {n_features}: {what}."
+        X[:, : min(width, n_features)] = data.X[:, :n_features]
+    what = "the others are left out" if width > n_features else "the missing ones are taken as 0"
+    note = f"{name} has features up to {width}, training up to {n_features}: {what}."
     return LetorData(X, data.y, data.qid, data.comments), note
 
 
@@ -179,10 +179,10 @@ def document_ids(data: LetorData) -> tuple[list[str], bool]:
 
     Where every comment says ``docid = …``, those; else the numbers of the rows, from 1.
     """
-    found = [_DOCUMENT.search(comment) for comment in data.comments or ()]
-    if not found or None in found:
+    matches = [_DOCUMENT.search(comment) for comment in data.comments or ()]
+    if not matches or None in matches:
         return [str(row) for row in range(1, len(data) + 1)], False
-    return [match[1] for match in found if match is not None], True
+    return [match[1] for match in matches if match is not None], True
 
 
 def as_run(data: LetorData, scores: NDArray[np.float64]) -> dict[str, dict[str, float]]:

@@ -79,10 +79,10 @@ class TextModel:
         if not queries or not docs:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
-        found, scores = self.weights.rank(self.queries(list(queries.values())), self.docs(list(docs.values())), k)
+        doc_rows, scores = self.weights.rank(self.queries(list(queries.values())), self.docs(list(docs.values())), k)
         return {
             qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}
-            for qid, row, best in zip(queries, found, scores, strict=True)
+            for qid, row, best in zip(queries, doc_rows, scores, strict=True)
         }
 
     def explain(self, query: str, doc: str) -> TextExplanation:

@@ -198,7 +198,7 @@ def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], S
         weighted = [task.space(weighting, tried) for weighting in WEIGHTINGS]
         trials = [Trial({"vectors": space.name}, np.array(space.validation(space.start))) for space in weighted]
         space = weighted[choose(trials)]
-        if best is None or space.gain(*(each.validation.values(each.start) for each in (best, space))).is_clear:
+        if best is None or space.gain(*(one.validation.values(one.start) for one in (best, space))).is_clear:
             spaces, best = weighted, space
     assert best is not None
     return spaces, best

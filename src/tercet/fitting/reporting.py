@@ -93,16 +93,16 @@ def make_report(
     measure = outcome.measure
     measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
     # The start comes last of the baselines, next to what was learned from it.
-    found = {s.name: s.test.evaluate(s.start, measures) for s in sorted(spaces, key=lambda s: s is space)}
-    start = found[space.name]
+    evaluations = {s.name: s.test.evaluate(s.start, measures) for s in sorted(spaces, key=lambda s: s is space)}
+    start = evaluations[space.name]
     changes = {}
     if outcome.accepted:
         learned = space.test.evaluate(model.weights, measures)
         changes = changes_between(learned, start, measure)
-        found["learned"] = learned
+        evaluations["learned"] = learned
     bm25 = next(s for s in spaces if s.vectoriser.weighting == "bm25")
     rm3, rm3_setting = evaluate_rm3(bm25, measures)
-    others = {"RM3": rm3} | found
+    others = {"RM3": rm3} | evaluations
     _, final = others.popitem()
     details = Details(
         name=_clean(outcome.name),
@@ -121,7 +121,7 @@ def make_report(
         n_validation=len(space.validation.qids),
         n_test=len(space.test.qids),
         split=facts.split,
-        systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in found.items()),
+        systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=outcome.accepted,
         decision=outcome.decision,
         changes=changes,

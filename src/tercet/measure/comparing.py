@@ -193,9 +193,9 @@ def compare(
         if len(left_out) == len(qrels):
             raise InputError(f"There is none of the {len(qrels)} judged queries that every system has results for.")
     judged = {qid: grades for qid, grades in qrels.items() if qid not in set(left_out)} if left_out else qrels
-    found = {name: evaluate(judged, _of(run, left_out), parsed) for name, run in runs.items()}
+    evaluations = {name: evaluate(judged, _of(run, left_out), parsed) for name, run in runs.items()}
     compared = compare_evaluations(
-        found, baseline=baseline, method=method, correction=correction, n=n, random_state=random_state
+        evaluations, baseline=baseline, method=method, correction=correction, n=n, random_state=random_state
     )
     return Comparison(compared.systems, compared.contrasts, compared.method, compared.correction, lacking, left_out)
 

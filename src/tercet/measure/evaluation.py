@@ -195,8 +195,8 @@ def _positive_judgements(
     qrels: Qrels, ranked: Mapping[str, list[str]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Query, column and grade of the relevant documents that are ranked; query and grade of the others."""
-    found: list[tuple[int, int, int]] = []
-    lost: list[tuple[int, int]] = []
+    judged_ranks: list[tuple[int, int, int]] = []
+    unranked: list[tuple[int, int]] = []
     for row, (qid, judged) in enumerate(qrels.items()):
         column_of = {doc_id: column for column, doc_id in enumerate(ranked[qid])}
         for doc_id, grade in judged.items():
@@ -210,12 +210,12 @@ def _positive_judgements(
                 continue
             column = column_of.get(doc_id)
             if column is None:
-                lost.append((row, int(grade)))
+                unranked.append((row, int(grade)))
             else:
-                found.append((row, column, int(grade)))
-    found.sort()
-    flat = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3)
-    lost_flat = np.fromiter(chain.from_iterable(lost), np.int64, 2 * len(lost)).reshape(-1, 2)
+                judged_ranks.append((row, column, int(grade)))
+    judged_ranks.sort()
+    flat = np.fromiter(chain.from_iterable(judged_ranks), np.int64, 3 * len(judged_ranks)).reshape(-1, 3)
+    lost_flat = np.fromiter(chain.from_iterable(unranked), np.int64, 2 * len(unranked)).reshape(-1, 2)
     return (
         flat[:, 0].copy(),
         flat[:, 1].astype(np.int32),

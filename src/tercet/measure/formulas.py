@@ -76,10 +76,10 @@ def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float
 
 def has_relevant(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.bool_]:
     """Which queries have a relevant document for every one of the measures, (n_q,)."""
-    found = np.ones(len(standing.n_ranked), bool)
+    has_some = np.ones(len(standing.n_ranked), bool)
     for level in {measure.rel for measure in measures}:
-        found &= np.isin(np.arange(len(found)), standing.relevant_query[standing.relevant_grade >= level])
-    return found
+        has_some &= np.isin(np.arange(len(has_some)), standing.relevant_query[standing.relevant_grade >= level])
+    return has_some
 
 
 def _average_precision(at: Standing, measure: Measure) -> NDArray[np.float64]:

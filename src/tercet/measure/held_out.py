@@ -168,12 +168,12 @@ class HeldOutQueries:
 
     def values_of_blends(self, weights: Weights, other: Weights, factors: Sequence[float]) -> NDArray[np.float64]:
         """The measure of each query under ``weights + factor * other``, (n_factors, n_q); each is scored once."""
-        found = []
+        blocks = []
         both = zip(weights.score_blocks(self.Q, self.D), other.score_blocks(self.Q, self.D), strict=True)
         for (block, scores), (_, other_scores) in both:
             blends = [self.measured(block, scores + factor * other_scores, (self.measure,)) for factor in factors]
-            found.append(np.concatenate(blends, axis=1).T)
-        return np.concatenate(found, axis=1)
+            blocks.append(np.concatenate(blends, axis=1).T)
+        return np.concatenate(blocks, axis=1)
 
     def at_most(self, n: int) -> Self:
         """The same, of so many queries, evenly spaced."""
