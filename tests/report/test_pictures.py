@@ -123,7 +123,7 @@ def test_of_a_full_w_the_largest_hundredth_is_counted(rng):
 
 def test_a_w_too_large_to_count_is_sampled_but_its_strongest_pair_is_found(rng, monkeypatch):
     monkeypatch.setattr(survey, "_MOST_ENTRIES", 200 * 20)
-    monkeypatch.setattr(survey, "_BLOCK_BYTES", 8 * 200 * 3)
+    monkeypatch.setattr("tercet.weights.base._BLOCK_BYTES", 8 * 200 * 3)
     U = rng.standard_normal((200, 3)).astype(np.float32)
     U[[77, 133]] *= 20
     seen = look_at_pairs(Weights([LowRank(query_factors=U, doc_factors=U)]), n_query_words=4)
