@@ -40,7 +40,6 @@ def test_a_beir_folder_as_it_is_published(tmp_path: Path) -> None:
     assert read.docs == {"007": "Bond\nA spy.", "7": "No title.", "1e5": "", "blank": "t"}
     assert read.queries == {" q 1": "spy"}
     assert read.qrels == {"dev": {" q 1": {"7": 1}}, "test": {" q 1": {"007": 2, "1e5": 0}}}
-    assert read.path == tmp_path
 
 
 def test_qrels_and_runs_keep_ids_as_they_are(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_beir_folders(docs: dict[str, str], queries: dict[str, str], splits: set
         write_beir(folder, docs, queries, qrels)
         read = read_beir(folder)
         assert read_qrels(folder / "qrels" / f"{min(splits)}.tsv") == qrels[min(splits)]
-    assert (read.docs, read.queries, read.qrels, read.path) == (docs, queries, qrels, folder)
+    assert (read.docs, read.queries, read.qrels) == (docs, queries, qrels)
     assert list(read.docs) == list(docs)
 
 

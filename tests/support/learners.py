@@ -152,8 +152,9 @@ def start_of(ranker: LowRankRanker, Q, D) -> tuple[np.ndarray, np.ndarray, np.nd
     clone(ranker).fit(Q, tc.Preferences([0], [1], [2]), D, validation=lambda weights: seen.append(weights) or 0.0)
     weights = seen[0]
     learned = 0.0 if weights.diagonal is None else weights.diagonal
+    n_diagonal = Q.shape[1] if Q.shape[1] == D.shape[1] else 0  # two vocabularies have none
     factors = (weights.query_factors, weights.doc_factors)
-    return *(array.T.astype(float) for array in factors), np.full(Q.shape[1], weights.identity) + learned
+    return *(array.T.astype(float) for array in factors), np.full(n_diagonal, weights.identity) + learned
 
 
 def same_bits(a: tc.Weights, b: tc.Weights) -> bool:

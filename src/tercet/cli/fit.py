@@ -17,6 +17,7 @@ from tercet.cli.options import (
     cluster_option,
     data_options,
     learning_on,
+    naming_flag,
     quiet_option,
     refuse_given,
     seed_option,
@@ -28,6 +29,7 @@ from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.candidates import TERM_PAIR_RANKERS, term_pair_ranker
 from tercet.learn import Checkpoint, Source, StreamSource
+from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store import check_destination
 from tercet.text import CUTS, Analyser
@@ -274,15 +276,16 @@ def _fit_vectors(
         left_out = f"; {source.n_skipped:,} others are left out, since an id of theirs has no vector"
         counted = f"{source.n_steps:,} preferences, read as they are learned from"
         click.echo(counted + (left_out if source.n_skipped else ""))
-    model = fit_vectors(
-        vectors,
-        read_qrels(qrels) if source is None and qrels is not None else source,  # type: ignore[arg-type]
-        learner,
-        n_steps=steps if source is None else None,
-        test=None if validation_qrels is None else read_qrels(validation_qrels),
-        measure=measure,
-        callbacks=() if checkpoint is None else (Checkpoint(checkpoint, every=CHECKPOINT_EVERY),),
-        random_state=seed,
-        verbose=verbose,
-    )
+    with naming_flag("--skip-unknown", UNKNOWN_ID):
+        model = fit_vectors(
+            vectors,
+            read_qrels(qrels) if source is None and qrels is not None else source,  # type: ignore[arg-type]
+            learner,
+            n_steps=steps if source is None else None,
+            test=None if validation_qrels is None else read_qrels(validation_qrels),
+            measure=measure,
+            callbacks=() if checkpoint is None else (Checkpoint(checkpoint, every=CHECKPOINT_EVERY),),
+            random_state=seed,
+            verbose=verbose,
+        )
     return model, f"{getattr(learner, 'n_steps_', 0):,} steps"

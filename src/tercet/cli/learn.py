@@ -14,12 +14,12 @@ import click
 from tercet.adapters.ir_datasets import read_ir_datasets
 from tercet.cli.data_pointer import read_data_pointer, write_data_pointer
 from tercet.cli.inputs import documents_of, is_ir_datasets, open_model
-from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, naming_flag, quiet_option
 from tercet.cli.progress import SpacedLines
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
 from tercet.data.growing import REPLACED
-from tercet.errors import FormatError, InputError
+from tercet.errors import InputError
 from tercet.fitting.click_log import ClickEvent, learn_from_clicks, learning_folder
 from tercet.fitting.clicks import Docs, Queries
 from tercet.fitting.model import TextModel
@@ -82,7 +82,7 @@ def learn(
     documents = _documents(started, docs, noted, model)
     texts = _queries(queries, docs, noted)
     say = _Progress(out, quiet)
-    with _until_signalled() as stopped, _flag_named():
+    with _until_signalled() as stopped, naming_flag("--new-log", REPLACED):
         learn_from_clicks(
             started,
             clicks,
@@ -190,17 +190,6 @@ class _Progress:
             unknown = f"{tally.n_wordless:,} impressions are of queries without a word that the model knows"
             click.echo(f"note: {unknown}", err=True)
         click.echo(f"{self._output}: {self._written}")
-
-
-@contextmanager
-def _flag_named() -> Iterator[None]:
-    """Name the flag to someone whose log is another one than before."""
-    try:
-        yield
-    except FormatError as error:
-        if error.kind != REPLACED:
-            raise
-        raise InputError(f"{error} (here: --new-log)") from error
 
 
 @contextmanager

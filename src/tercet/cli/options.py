@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
+from tercet.errors import FormatError, InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -79,6 +80,17 @@ def learning_on(address: str | None) -> Iterator[None]:
         yield
     if cluster.rounds:
         click.echo(cluster.summary())
+
+
+@contextmanager
+def naming_flag(flag: str, kind: str) -> Iterator[None]:
+    """Name the flag that helps where a file has this kind of fault; the library names its own parameter."""
+    try:
+        yield
+    except FormatError as error:
+        if error.kind != kind:
+            raise
+        raise InputError(f"{error} (here: {flag})") from error
 
 
 def refuse_given(context: click.Context, names: tuple[str, ...], why: str) -> None:

@@ -134,11 +134,11 @@ class Stretch:
     lines: Sequence[int]
     group: int | None = None
 
-    def error(self, path: FilePath, number: int, message: str) -> FormatError:
+    def error(self, path: FilePath, number: int, message: str, kind: str = "format") -> FormatError:
         """What is wrong with a preference of the stretch, by its number in it."""
         if self.group is None:
-            return FormatError(path, self.lines[number], message)
-        return FormatError(path, None, f"row group {self.group}, row {self.lines[number]}: {message}")
+            return FormatError(path, self.lines[number], message, kind)
+        return FormatError(path, None, f"row group {self.group}, row {self.lines[number]}: {message}", kind)
 
 
 def preference_paths(paths: FilePath | Sequence[FilePath]) -> list[Path]:

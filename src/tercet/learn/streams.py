@@ -28,6 +28,7 @@ from tercet.store import Fields
 from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
+UNKNOWN_ID = "unknown-id"  # the kind of a FormatError: a preference names something that has no row
 MARKS_KEPT = 8  # places to go back to; a cluster draws ahead of the step it is at
 _LOOKED_UP = 1000  # preferences at the beginning whose rows are part of the fingerprint
 
@@ -184,6 +185,7 @@ class StreamSource(Source):
                         first,
                         f"the {what} {ids[first]!r} has no row; give the rows of all ids, or leave such "
                         "preferences out (skip_unknown)",
+                        UNKNOWN_ID,
                     )
                 kept &= row_numbers >= 0
             columns.append(row_numbers)
