@@ -13,8 +13,8 @@ from support.corpora import synonyms
 from support.learners import Killed, kill_at, same_bits
 from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_beir, write_preferences
 from tercet.errors import InputError
-from tercet.fitting.candidates import term_pair_ranker
-from tercet.fitting.stored import evaluate_vectors, fit_vectors, judgement_sampler
+from tercet.fitting.stored import _stored_task, evaluate_vectors, fit_vectors, judgement_sampler
+from tercet.learn import StreamSource
 from tercet.text.vectors import Vectors, vectorise
 from tercet.weights import Identity, Weights
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_vectorised(home, tmp_path):
 def test_a_model_is_learned_from_judgements_and_measured(home, tmp_path):
     output = ok(
         *("fit", home / "vectors", "--qrels", home / "data" / "qrels" / "train.tsv", "-o", tmp_path / "model"),
-        *("--validation-qrels", home / "data" / "qrels" / "test.tsv", "--steps", 20_000, "--quiet"),
+        *("--test-qrels", home / "data" / "qrels" / "test.tsv", "--steps", 20_000, "--quiet"),
     )
     assert "vectors of 81 documents and 60 queries" in output
     assert "36 training queries, 4 for validation, 20 untouched" in output
@@ -121,26 +121,119 @@ def test_a_model_is_learned_from_judgements_and_measured(home, tmp_path):
     assert "written" in ok("report", tmp_path / "model", "-o", tmp_path / "report.html")
 
 
-@pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal"])
-def test_preferences_are_read_as_they_are_learned_from(ranker, home, vectors, tmp_path):
-    sampler = judgement_sampler(vectors, CORPUS.part(0, 40))
-    drawn = sampler.draw(np.random.default_rng(0), 3000)
-    prefs = tc.Preferences(*drawn)
+def test_validation_judgements_decide(home, tmp_path):
+    qrels = home / "data" / "qrels"
+    output = ok(
+        *("fit", home / "vectors", "--qrels", qrels / "train.tsv", "--validation-qrels", qrels / "test.tsv"),
+        *("--steps", 20_000, "--quiet", "-o", tmp_path / "model"),
+    )
+    assert "36 training queries, 20 for validation, 4 untouched" in output
+    assert "on 20 validation queries" in output
+
+
+def drawn_preferences(vectors: Vectors, n: int, path: Path) -> tc.Preferences:
+    """Preferences of 40 queries, by row and as a file by id."""
+    drawn = judgement_sampler(vectors, CORPUS.part(0, 40)).draw(np.random.default_rng(0), n)
     ids = (vectors.query_ids, vectors.doc_ids, vectors.doc_ids)
     names = [tuple(side.many(rows)) for side, rows in zip(ids, drawn, strict=True)]
-    write_preferences(tmp_path / "preferences.tsv", PreferenceTriples(*names))
+    write_preferences(path, PreferenceTriples(*names))
+    return tc.Preferences(*drawn)
+
+
+@pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal"])
+def test_preferences_are_read_as_they_are_learned_from(ranker, home, vectors, tmp_path):
+    prefs = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
     output = ok(
         *("fit", home / "vectors", "--preferences", tmp_path / "preferences.tsv", "-o", tmp_path / "model"),
         *("--ranker", ranker, "--quiet"),
     )
     assert "3,000 preferences, read as they are learned from" in output
-    assert "nothing was held out to choose by" in output
+    assert "32 training queries, 4 for validation, 4 untouched" in output
     model = tc.load(tmp_path / "model")
-    assert model.report.systems == ()
-    assert "nothing tells how it does on other queries" in str(model.report)
-    learner = term_pair_ranker(ranker, vectors.docs.shape, 0).fit(vectors.queries, prefs, vectors.docs)
-    assert same_bits(model.weights, learner.weights_)
+    expected = fit_vectors(vectors, prefs, ranker, verbose=False)
+    assert same_bits(model.weights, expected.weights)
+    assert model.report.systems == expected.report.systems
+    assert model.report.decision == expected.report.decision
+    assert model.report.split == expected.report.split
     assert "written" in ok("report", tmp_path / "model", "-o", tmp_path / "report.html")
+
+
+def test_a_stream_is_declined_and_accepted_as_preferences_in_memory_are(vectors, tmp_path):
+    learner = {"n_components": 20, "identity_weight": 5.0, "schedule": "linear", "rate": 0.1, "verbose": False}
+    prefs = drawn_preferences(vectors, 30_000, tmp_path / "right.tsv")
+    stream = StreamSource(tmp_path / "right.tsv", vectors.query_ids, vectors.doc_ids, stretch=1000)
+    ranker = tc.LowRankRanker(**learner)
+    model = fit_vectors(vectors, stream, ranker)
+    assert model.report.accepted
+    assert [system.name for system in model.report.systems] == ["tf-idf", "learned"]
+    assert same_bits(model.weights, fit_vectors(vectors, prefs, tc.LowRankRanker(**learner)).weights)
+    assert ranker.n_steps_ < 30_000
+
+    lines = (tmp_path / "right.tsv").read_text().splitlines(keepends=True)[:3000]
+    for number, line in enumerate(lines[1::2]):  # half of them the other way round: they say nothing
+        qid, better, worse = line.rstrip("\n").split("\t")
+        lines[2 * number + 1] = f"{qid}\t{worse}\t{better}\n"
+    (tmp_path / "noise.tsv").write_text("".join(lines))
+    stream = StreamSource(tmp_path / "noise.tsv", vectors.query_ids, vectors.doc_ids)
+    model = fit_vectors(vectors, stream, tc.LowRankRanker(**learner))
+    assert "Learning was declined; the model is tf-idf" in model.report.decision
+    assert same_bits(model.weights, Weights([Identity(n_terms=vectors.docs.shape[1])]))
+
+
+def test_a_part_of_a_stream_is_held_out_from_that_part(vectors, tmp_path):
+    prefs = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
+    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids, n_steps=1700, stretch=100)
+    rankers = [tc.DiagonalRanker(verbose=False), tc.DiagonalRanker(verbose=False)]
+    fit_vectors(vectors, stream, rankers[0])
+    fit_vectors(vectors, prefs[:1700], rankers[1])
+    assert rankers[0].n_steps_ == rankers[1].n_steps_ < 1700
+    assert same_bits(rankers[0].weights_, rankers[1].weights_)
+
+
+def test_few_preferences_of_each_held_out_query_are_kept(vectors, tmp_path, monkeypatch):
+    drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
+    monkeypatch.setattr("tercet.fitting.stored.MOST_PREFERENCES", 40)
+    monkeypatch.setattr("tercet.fitting.stored._QUERIES_DRAWN_FROM", 20)
+    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids)
+    task = _stored_task(vectors, stream, None, None, None, None, 0)
+    for held_out in (task.validation, task.test):
+        assert np.bincount(held_out.preferences.query).max() == 40 // len(held_out.qids)
+        assert np.isin(held_out.preferences.query, task.source.leave_out).all()
+    assert (task.n_train, len(task.validation.qids), len(task.test.qids)) == (36, 2, 2)
+
+
+def test_a_stream_goes_on_from_its_checkpoint(vectors, tmp_path):
+    drawn_preferences(vectors, 20_000, tmp_path / "preferences.tsv")
+
+    def fitted(*callbacks):
+        stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids, stretch=512)
+        ranker = tc.DiagonalRanker(verbose=False)
+        fit_vectors(vectors, stream, ranker, callbacks=callbacks)
+        return ranker.weights_
+
+    expected = fitted()
+    with pytest.raises(Killed):
+        fitted(tc.Checkpoint(tmp_path / "kept", every=1), kill_at(9000))
+    assert same_bits(fitted(tc.Checkpoint(tmp_path / "kept", every=1)), expected)
+
+
+def test_queries_of_a_stream_belong_to_one_part(vectors, tmp_path):
+    drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
+    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids)
+    with pytest.raises(InputError, match="in both preferences and judgements"):
+        fit_vectors(vectors, stream, "diagonal", validation=CORPUS.part(30, 50))
+    parts = {"validation": CORPUS.part(40, 50), "test": CORPUS.part(50)}
+    model = fit_vectors(vectors, stream, "diagonal", verbose=False, **parts)
+    assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 10, 10)
+    assert model.report.chosen["steps"] == 3000
+
+
+def test_a_source_of_another_kind_cannot_be_held_out(vectors):
+    source = tc.learn.SampledSource(judgement_sampler(vectors, CORPUS.part(0, 40)), 2000)
+    model = fit_vectors(vectors, source, "diagonal", verbose=False)
+    assert model.report.systems == ()
+    assert "nothing was held out to choose by" in str(model.report)
+    assert "nothing tells how it does on other queries" in str(model.report)
 
 
 def test_a_fit_goes_on_from_its_checkpoint(home, vectors, tmp_path):

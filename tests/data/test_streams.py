@@ -237,10 +237,36 @@ def test_unknown_ids_can_be_left_out_and_are_counted(n_steps, tmp_path, caplog):
     assert "3 of 5 preferences are left out" in caplog.text
 
 
+@pytest.mark.parametrize("n_steps", ["count", None])
+def test_queries_can_be_left_out(n_steps, tmp_path):
+    prefs = some(200)
+    rows = prefs.query[:2]
+    kept = prefs[~np.isin(prefs.query, rows)]
+    path = write(tmp_path / "p.tsv", prefs)
+    source = StreamSource(path, QUERIES, DOCS, leave_out=rows, n_steps=n_steps, stretch=16)
+    assert source.n_steps == (None if n_steps is None else len(kept))
+    passed = list(source.one_pass())
+    assert [len(part) for part in passed] == [len(part) for part in source.one_pass()]
+    assert sum(map(len, passed)) == len(kept)
+    assert drawn(source, len(kept)) == kept
+    assert source.n_skipped == 0
+    assert source.fingerprint() != StreamSource(path, QUERIES, DOCS, n_steps=source.n_steps).fingerprint()
+
+
+def test_a_pass_that_is_too_short_says_so(tmp_path):
+    path = write(tmp_path / "p.tsv", some(20))
+    assert sum(map(len, StreamSource(path, QUERIES, DOCS, n_steps=7, stretch=4).one_pass())) == 7
+    with pytest.raises(InputError, match="the files end after 20 preferences and 21 were expected"):
+        list(StreamSource(path, QUERIES, DOCS, n_steps=21).one_pass())
+    with pytest.raises(InputError, match="all preferences are of queries that are left out"):
+        StreamSource(path, QUERIES, DOCS, leave_out=range(len(QUERIES)))
+
+
 def test_the_command_leaves_unknown_ids_out_when_told_to(tmp_path):
-    vectorise({"d1": "blue sky", "d2": "green sky"}, {"q1": "sky"}, tmp_path / "v")
+    queries = {f"q{n}": "blue" for n in range(1, 13)}
+    vectorise({"d1": "blue sky", "d2": "green sky"}, queries, tmp_path / "v")
     path = tmp_path / "p.tsv"
-    path.write_text("q1\td1\td2\nq1\td1\tx\n")
+    path.write_text("q1\td1\td2\nq1\td1\tx\n" + "".join(f"{qid}\td1\td2\n" for qid in queries))
     common = ["fit", str(tmp_path / "v"), "--ranker", "diagonal", "-o", str(tmp_path / "m"), "--quiet"]
 
     def run(*given: str):
@@ -252,7 +278,7 @@ def test_the_command_leaves_unknown_ids_out_when_told_to(tmp_path):
     assert "--skip-unknown" in refused.output
     done = run("--preferences", str(path), "--skip-unknown")
     assert done.exit_code == 0, done.output
-    assert "1 preferences, read as they are learned from; 1 others are left out" in done.output
+    assert "13 preferences, read as they are learned from; 1 others are left out" in done.output
     (tmp_path / "qrels").write_text("q1 0 d1 1\n")
     wrong = run("--qrels", str(tmp_path / "qrels"), "--skip-unknown")
     assert (wrong.exit_code, "--skip-unknown is for --preferences" in wrong.output) == (2, True)

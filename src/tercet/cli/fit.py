@@ -64,12 +64,13 @@ text_options = together(
         help="Learn the mean of so many.",
     ),
 )
-VECTOR_OPTIONS = ("skip_unknown", "steps", "validation_qrels", "ranker", "checkpoint", "epochs")
+VECTOR_OPTIONS = ("skip_unknown", "steps", "validation_qrels", "test_qrels", "ranker", "checkpoint", "epochs")
 JUDGED_OPTIONS = ("qrels", "train", "validation", "test", "measure")  # that threes have no use for
 vector_options = together(
     click.option("--skip-unknown", is_flag=True, help="Vectors: leave out preferences with ids that have no vector."),
     click.option("--steps", type=click.IntRange(min=1), help="Vectors: how many preferences to learn from."),
-    click.option("--validation-qrels", type=FILE, help="Vectors: judgements of other queries, to measure on."),
+    click.option("--validation-qrels", type=FILE, help="Vectors: judgements to choose on; default a tenth of queries."),
+    click.option("--test-qrels", type=FILE, help="Vectors: judgements to report on; default a tenth of queries."),
     click.option(
         "--ranker",
         type=click.Choice(list(TERM_PAIR_RANKERS)),
@@ -248,6 +249,7 @@ def _fit_vectors(
     skip_unknown: bool,
     steps: int | None,
     validation_qrels: Path | None,
+    test_qrels: Path | None,
     ranker: str,
     checkpoint: Path | None,
     epochs: int | None,
@@ -282,7 +284,8 @@ def _fit_vectors(
             read_qrels(qrels) if source is None and qrels is not None else source,  # type: ignore[arg-type]
             learner,
             n_steps=steps if source is None else None,
-            test=None if validation_qrels is None else read_qrels(validation_qrels),
+            validation=None if validation_qrels is None else read_qrels(validation_qrels),
+            test=None if test_qrels is None else read_qrels(test_qrels),
             measure=measure,
             callbacks=() if checkpoint is None else (Checkpoint(checkpoint, every=CHECKPOINT_EVERY),),
             random_state=seed,

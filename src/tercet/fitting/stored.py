@@ -17,9 +17,9 @@ from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.candidates import n_steps_for, term_pair_ranker
 from tercet.fitting.model import TextModel
-from tercet.fitting.task import WEIGHTINGS, Decision, Qrels, check_disjoint, decide, hold_out
+from tercet.fitting.task import WEIGHTINGS, Decision, Qrels, T, check_disjoint, decide, hold_out
 from tercet.fitting.texts import answerable
-from tercet.learn import SampledSource, Source, TermPairRanker
+from tercet.learn import SampledSource, Source, StreamSource, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts, take
 from tercet.measure import Evaluation, evaluate
@@ -31,6 +31,8 @@ from tercet.weights import Identity, Weights
 
 DEPTH: Final = 1000  # documents of a held-out query that are ranked
 MOST_HELD_OUT: Final = 1000  # queries for each of validation and test: every one of them is ranked over all documents
+MOST_PREFERENCES: Final = 20_000  # of a stream, for each of validation and test: they are in memory
+_QUERIES_DRAWN_FROM: Final = 100_000
 _IDS_AT_ONCE: Final = 1 << 16
 _QUERIES_AT_ONCE: Final = 256
 
@@ -57,8 +59,9 @@ def fit_vectors(
     ----------
     vectors : with queries
     learn_from : qid -> doc_id -> grade, from which preferences are drawn as they are needed; or preferences between
-        rows of ``vectors.queries`` and ``vectors.docs``; or a source of them, which is learned from as it is: nothing
-        of it can be held out
+        rows of ``vectors.queries`` and ``vectors.docs``; or a ``StreamSource`` of them, which is read twice to hold
+        queries out and then passes over these; or another source, which is learned from as it is: nothing of it can be
+        held out
     ranker : {"low-rank", "sparse", "diagonal"} or a term-pair ranker, which is fitted; default "low-rank", learned as
         ``tc.fit`` does from judgements
     n_steps : preferences drawn from judgements; default 20 for each judgement, but 100,000 to 500,000
@@ -70,6 +73,8 @@ def fit_vectors(
 
     Notes
     -----
+    Of a stream at most 20,000 held-out preferences are kept for each of validation and test, and a number for each
+    query.
     Memory: the model, a chunk of some thousand preferences with their texts, and what ``MappedRows`` keeps. The start
     of "low-rank" looks for directions of the documents, with four passes over them, and takes some times the model.
 
@@ -156,6 +161,9 @@ def _stored_task(
     judged = {name: part for name, part in parts.items() if isinstance(part, Mapping)}
     for name, part in judged.items():
         rows_of_judgements(vectors, part, name)  # now, and not after hours of learning
+    for preferences in (learn_from, validation, test):
+        if isinstance(preferences, Preferences):
+            preferences.check_rows(len(vectors.queries), len(vectors.docs))
     source: Preferences | Source
     held: list[dict[str, Any]] = [{}, {}]
     if isinstance(learn_from, Mapping):
@@ -167,22 +175,14 @@ def _stored_task(
         steps = n_steps_for(sum(map(len, train.values()))) if n_steps is None else n_steps
         source, n_train = SampledSource(sampler, steps, random_state=seed), sampler.queries.size
     elif isinstance(learn_from, Preferences):
-        learn_from.check_rows(len(vectors.queries), len(vectors.docs))
         by_query = _by_query(learn_from)
-        known = {str(row) for part in judged.values() for row in vectors.query_ids.get_many(list(part)).tolist()}
-        given = {name: _by_query(part) for name, part in parts.items() if isinstance(part, Preferences)}
-        check_disjoint({"preferences": by_query, **given, "judgements": dict.fromkeys(known)})
-        train, held, split = hold_out(
-            by_query,
-            [validation, test],
-            seed,
-            what="queries with preferences",
-            otherwise="validation and test judgements or preferences",
-            most=MOST_HELD_OUT,
-        )
+        check_disjoint({"preferences": by_query, **_query_rows(vectors, parts)})
+        train, held, split = _hold_out_preferences(by_query, validation, test, seed)
         numbers = np.sort(np.concatenate(list(train.values())))
         source, n_train = learn_from[numbers], len(train)
         held = [{"preferences": learn_from[np.concatenate(list(part.values()))]} if part else {} for part in held]
+    elif isinstance(learn_from, StreamSource):
+        source, n_train, held, split = _hold_out_of_stream(vectors, learn_from, validation, test, seed)
     else:
         source, n_train = learn_from, len(vectors.queries)
         split = "Preferences were learned from as they came, and nothing of them was held out."
@@ -192,6 +192,92 @@ def _stored_task(
     return StoredTask(source, to_choose, to_report, n_train, split)
 
 
+def _hold_out_preferences(
+    by_query: Mapping[str, T], validation: Any, test: Any, seed: int
+) -> tuple[dict[str, T], list[dict[str, T]], str]:
+    return hold_out(
+        by_query,
+        [validation, test],
+        seed,
+        what="queries with preferences",
+        otherwise="validation and test judgements or preferences",
+        most=MOST_HELD_OUT,
+    )
+
+
+def _hold_out_of_stream(
+    vectors: Vectors, stream: StreamSource, validation: Any, test: Any, seed: int
+) -> tuple[StreamSource, int, list[dict[str, Any]], str]:
+    """As of preferences in memory, to the same bits while there are up to 100,000 queries and 20,000 preferences.
+
+    One pass counts the preferences of each query, another keeps those of held-out queries.
+
+    Returns
+    -------
+    the stream without held-out queries, how many queries it is of, what is held out, and a sentence on it
+    """
+    assert vectors.queries is not None
+    counts = np.zeros(len(vectors.queries), dtype=np.int64)
+    for prefs in stream.one_pass():
+        prefs.check_rows(len(vectors.queries), len(vectors.docs))
+        np.add.at(counts, prefs.query, 1)
+    rows = np.flatnonzero(counts)
+    others = _query_rows(vectors, {"validation": validation, "test": test})
+    met = [row for part in others.values() for row in part if counts[int(row)]]
+    check_disjoint({"preferences": dict.fromkeys(met), **others})
+    drawn_from = rows[:: -(-rows.size // _QUERIES_DRAWN_FROM) or 1]  # names of all of them may be many
+    by_query = dict.fromkeys(map(str, drawn_from.tolist()))
+    _, parts, split = _hold_out_preferences(by_query, validation, test, seed)
+    left_out = [np.array(sorted(map(int, part)), dtype=np.int64) for part in parts]
+    both = np.concatenate(left_out)
+    if not both.size:
+        return stream, rows.size, [{}, {}], split
+    held = [_PreferencesKept(part) for part in left_out]
+    for prefs in stream.one_pass():
+        for part in held:
+            part.add(prefs)
+    train = StreamSource(
+        stream.paths,
+        stream.query_rows,
+        stream.doc_rows,
+        n_steps=int(counts.sum() - counts[both].sum()),
+        skip_unknown=stream.skip_unknown,
+        leave_out=np.concatenate([both, stream.leave_out]),
+        stretch=stream.stretch,
+    )
+    return train, rows.size - both.size, [part.preferences() for part in held], split
+
+
+class _PreferencesKept:
+    """The first preferences of each of some queries, as many of each as keep all of them below 20,000."""
+
+    def __init__(self, rows: NDArray[np.int64]) -> None:
+        self.room = dict.fromkeys(rows.tolist(), MOST_PREFERENCES // max(1, rows.size))
+        self.rows = rows
+        self.threes: list[tuple[int, int, int]] = []
+
+    def add(self, prefs: Preferences) -> None:
+        some = prefs[np.isin(prefs.query, self.rows)]
+        for query, better, worse in zip(some.query.tolist(), some.better.tolist(), some.worse.tolist(), strict=True):
+            if self.room[query]:
+                self.room[query] -= 1
+                self.threes.append((query, better, worse))
+
+    def preferences(self) -> dict[str, Any]:
+        return {"preferences": Preferences(*zip(*self.threes, strict=True))} if self.threes else {}
+
+
+def _query_rows(vectors: Vectors, parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows of the queries of validation and test where they were given, all judged ones together."""
+    rows: dict[str, dict[str, Any]] = {"judgements": {}}
+    for name, part in parts.items():
+        if isinstance(part, Preferences):
+            rows[name] = dict.fromkeys(map(str, np.unique(part.query).tolist()))
+        elif part is not None:
+            rows["judgements"] |= dict.fromkeys(map(str, vectors.query_ids.get_many(list(part)).tolist()))
+    return rows
+
+
 def _held_out(vectors: Vectors, part: Any, held: dict[str, Any], measure: str | None) -> HeldOut | None:
     """What was given, or else held out, as something that weights are judged by."""
     assert vectors.queries is not None
@@ -199,7 +285,6 @@ def _held_out(vectors: Vectors, part: Any, held: dict[str, Any], measure: str | 
     if isinstance(evidence, Preferences):
         if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
             raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
-        evidence.check_rows(len(vectors.queries), len(vectors.docs))
         in_order = evidence[np.argsort(evidence.query, kind="stable")]
         rows = np.unique(in_order.query)
         return HeldOutPreferences(vectors.queries, vectors.docs, in_order, tuple(vectors.query_ids.many(rows)))

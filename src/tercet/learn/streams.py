@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, is_integer
 from tercet.data.lines import FilePath, sampled_digest
@@ -59,11 +59,12 @@ class StreamSource(Source):
     query_rows, doc_rows : the row of each id: a dict, or anything with ``get_many(ids)`` that gives -1 for unknown ones
     n_steps : {"count"}, int or None
         The number of preferences of a pass. "count" finds it by reading the files once without parsing them (Parquet
-        says it at once); with ``skip_unknown`` every id is looked up for it. A number is taken as it is: fewer than
-        there are takes the first so many, more is an error. None needs no look at the files, but allows one pass only
-        and no schedule that must know the end.
+        says it at once); with ``skip_unknown`` or ``leave_out`` every id is looked up for it. A number is taken as it
+        is: fewer than there are takes the first so many, more is an error. None needs no look at the files, but allows
+        one pass only and no schedule that must know the end.
     skip_unknown : leave out preferences with an id that has no row, and count them in ``n_skipped``; else they are an
         error that names file and line
+    leave_out : rows of queries whose preferences are passed over, such as those that are held out
     stretch : preferences read at once
 
     Notes
@@ -90,6 +91,7 @@ class StreamSource(Source):
         *,
         n_steps: int | Literal["count"] | None = "count",
         skip_unknown: bool = False,
+        leave_out: ArrayLike = (),
         stretch: int = STRETCH,
     ) -> None:
         check_lookup(query_rows, "query_rows")
@@ -100,6 +102,7 @@ class StreamSource(Source):
         self.paths = preference_paths(paths)
         self.query_rows, self.doc_rows = query_rows, doc_rows
         self.skip_unknown = skip_unknown
+        self.leave_out = np.unique(np.asarray(leave_out, dtype=np.int64))
         self.stretch = int(stretch)
         self.n_skipped = 0  # of a pass, as far as any was read
         self._marks: list[Mark] = []
@@ -112,7 +115,7 @@ class StreamSource(Source):
             self.n_steps = int(n_steps)
 
     def _count(self) -> int:
-        if not self.skip_unknown:
+        if not self.skip_unknown and not self.leave_out.size:
             return sum(map(count_preferences, self.paths))
         n_kept = sum(len(prefs) for _, prefs in self._read(_BEGINNING))
         self._tell_skipped(n_kept)
@@ -120,11 +123,23 @@ class StreamSource(Source):
 
     def _tell_skipped(self, n_kept: int) -> None:
         """At the end of a pass."""
-        if not n_kept:
+        if not n_kept and self.n_skipped:
             raise InputError(f"{self.paths[0]}: none of the {self.n_skipped:,} preferences has ids that have a row")
+        if not n_kept:
+            raise InputError(f"{self.paths[0]}: all preferences are of queries that are left out")
         if self.n_skipped:
             message = "%s: %d of %d preferences are left out, since an id of theirs has no row"
             _log.warning(message, self.paths[0], self.n_skipped, n_kept + self.n_skipped)
+
+    def one_pass(self) -> Iterator[Preferences]:
+        """The preferences of one pass, some thousands at a time. What is drawn next does not change."""
+        n_read = 0
+        for _, prefs in self._read(_BEGINNING):
+            yield prefs if self.n_steps is None else prefs[: self.n_steps - n_read]
+            n_read += len(prefs)
+            if self.n_steps is not None and n_read >= self.n_steps:
+                return
+        self._ended(n_read)
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
@@ -137,7 +152,7 @@ class StreamSource(Source):
             stretch = next(self._reader, None)
             if stretch is None:
                 self._reader = None
-                self._ended()
+                self._ended(self._first + len(self._now))
                 return Preferences([], [], [])
             mark, self._now = stretch
             self._first = mark.step
@@ -159,10 +174,13 @@ class StreamSource(Source):
         for path in self.paths[number:]:
             for stretch in stretches(path, place, self.stretch):
                 prefs = self._looked_up(path, stretch)
+                n_unknown = len(stretch.triples) - len(prefs)
+                if self.leave_out.size:
+                    prefs = prefs[~np.isin(prefs.query, self.leave_out)]
                 if len(prefs):
                     yield Mark(step, number, place, skipped), prefs
                 step += len(prefs)
-                skipped += len(stretch.triples) - len(prefs)
+                skipped += n_unknown
                 self.n_skipped = max(self.n_skipped, skipped)
                 place = stretch.after
             number, place = number + 1, START
@@ -194,14 +212,13 @@ class StreamSource(Source):
         numbers = {name: column[kept] for name, column in triples.numbers().items()}
         return Preferences(*columns, **numbers)
 
-    def _ended(self) -> None:
-        there = self._first + len(self._now)
+    def _ended(self, n_kept: int) -> None:
         if self.n_steps is not None:
             raise InputError(
-                f"{self.paths[-1]}: the files end after {there:,} preferences and {self.n_steps:,} were expected; they "
-                "have changed, or n_steps is wrong"
+                f"{self.paths[-1]}: the files end after {n_kept:,} preferences and {self.n_steps:,} were expected; "
+                "they have changed, or n_steps is wrong"
             )
-        self._tell_skipped(there)
+        self._tell_skipped(n_kept)
 
     # -- resuming -----------------------------------------------------------------------------------------------
 
@@ -209,7 +226,8 @@ class StreamSource(Source):
         first = next(stretches(self.paths[0], START, _LOOKED_UP)).triples
         pairs = ((first.qid, self.query_rows), (first.better, self.doc_rows), (first.worse, self.doc_rows))
         rows = [rows_of_ids(lookup, ids).tolist() for ids, lookup in pairs]
-        return digest_of("stream", self.n_steps, self.skip_unknown, [sampled_digest(path) for path in self.paths], rows)
+        files = [sampled_digest(path) for path in self.paths]
+        return digest_of("stream", self.n_steps, self.skip_unknown, files, rows, self.leave_out)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"marks": [[mark.step, mark.file, *mark.place, mark.skipped] for mark in self._marks]}, {}
