@@ -128,21 +128,25 @@ def write_data(folder: Path) -> None:
     write_linked_corpus(folder)
 
 
-def write_threes(folder: Path, corpus: Corpus) -> None:
-    """Preferences of the training queries: as a table, as Parquet, and as a folder."""
-    import pyarrow
-    import pyarrow.parquet
-
+def made_threes(corpus: Corpus) -> list[tuple[str, str, str]]:
+    """Preferences of the training queries, by ids."""
     ids = list(corpus.docs)
-    threes = [
+    return [
         (qid, better, worse)
         for row, (qid, grades) in enumerate(corpus.part(0, 30).items())
         for better, worse in zip(grades, ids[row:], strict=False)
         if worse not in grades
     ]
-    columns = [list(column) for column in zip(*threes, strict=True)]
+
+
+def write_threes(folder: Path, corpus: Corpus) -> None:
+    """Preferences of the training queries: as a table, as Parquet, and as a folder."""
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = [list(column) for column in zip(*made_threes(corpus), strict=True)]
     (folder / "preferences").mkdir()
-    for path in (folder / "log.tsv", folder / "preferences" / "log.tsv"):
+    for path in (folder / "threes.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
         write_preferences(path, PreferenceTriples(*columns))
     pyarrow.parquet.write_table(pyarrow.table(columns, ("query", "better", "worse")), folder / "more.parquet")
 
@@ -160,6 +164,7 @@ def names(document: str) -> dict[str, Any]:
         "docs": corpus.docs,
         "queries": corpus.queries,
         "qrels": corpus.qrels,
+        "threes": [(corpus.queries[qid], better, worse) for qid, better, worse in made_threes(corpus)],
         "more": {"NEW-1": "avocado oil"},
         "changed": {"MED-10": "another avocado"},
         "X": texts,
