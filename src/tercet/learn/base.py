@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -23,7 +24,8 @@ from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import SCHEDULES, Sgd, State
 from tercet.learn.stored import rank_texts, take
 from tercet.learn.thin import largest_entries
-from tercet.store import Bundle, Fields, write_bundle
+from tercet.store import Bundle, write_bundle
+from tercet.store.codec import decode
 from tercet.store.kinds import RANKER
 from tercet.weights import Explanation, Weights
 
@@ -89,10 +91,11 @@ AnyRanker = TypeVar("AnyRanker", bound=Ranker)
 
 
 class SavedRanker(NamedTuple):
-    """A saved ranker beside its parameters: what is left to read, and the rankers that one inside it may be."""
+    """A saved ranker beside its class and parameters, and the rankers that one inside it may be."""
 
-    fields: Fields
+    meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
+    where: str  # what errors call the file
     classes: Mapping[str, type[Ranker]]
 
 
@@ -323,12 +326,19 @@ class SgdRanker(TermPairRanker):
 
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
-        where = saved.fields.where
-        ranker = cls._with_params(params, where)
-        ranker._state = cls._state_class.from_state(saved.fields.take("state", dict), saved.arrays, f"{where} state")
+        ranker = cls._with_params(params, saved.where)
+        stored = decode(SavedState, saved.meta, where=saved.where)
+        ranker._state = cls._state_class.from_state(stored.state, saved.arrays, f"{saved.where} state")
         ranker.n_steps_ = ranker._state.step
         ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
         return ranker
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A saved ranker that learns step by step, beside its class and parameters."""
+
+    state: dict[str, Any]
 
 
 def check_preferences(prefs: Any) -> None:
@@ -349,6 +359,5 @@ def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRa
     unknown, missing = sorted(set(params) - names), sorted(names - set(params))
     if unknown or missing:
         raise BundleError(f"{bundle.path}: parameters of {name} do not fit: unknown {unknown}, missing {missing}")
-    ranker = classes[name]._from_bundle(params, SavedRanker(fields, bundle.arrays, classes))
-    fields.done()
-    return ranker
+    rest = {key: value for key, value in bundle.meta.items() if key not in ("class", "params")}
+    return classes[name]._from_bundle(params, SavedRanker(rest, bundle.arrays, fields.where, classes))

@@ -362,7 +362,9 @@ class CorrelatedRanker(TermPairRanker):
 
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
-        where = saved.fields.where
+        where = saved.where
+        if saved.meta:
+            raise DamagedBundleError(f"{where} has unknown fields: {', '.join(sorted(saved.meta))}")
         groups: dict[str, dict[str, NDArray[Any]]] = {"words": {}, "ranker": {}}
         for name, array in saved.arrays.items():
             group, _, key = name.partition(".")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.errors import DamagedBundleError, InputError
+from tercet.errors import InputError
 from tercet.learn.base import SavedRanker, TermPairRanker
 from tercet.learn.matrices import check_texts
+from tercet.store.codec import decode
+from tercet.store.schema import Bounds
 from tercet.weights import Identity, Weights
 
 
@@ -51,10 +54,13 @@ class CosineRanker(TermPairRanker):
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
         ranker = cls(**params)
-        n_terms = saved.fields.take("n_terms", int)
-        if n_terms < 1 or saved.arrays:
-            raise DamagedBundleError(
-                f"{saved.fields.where}: a CosineRanker has terms and no arrays; found {n_terms} terms"
-            )
-        ranker.n_features_in_ = ranker.n_doc_features_ = n_terms
+        stored = decode(SavedCosine, saved.meta, saved.arrays, where=saved.where)
+        ranker.n_features_in_ = ranker.n_doc_features_ = stored.n_terms
         return ranker
+
+
+@dataclass(frozen=True)
+class SavedCosine:
+    """A saved CosineRanker, beside its class and parameters."""
+
+    n_terms: Annotated[int, Bounds(least=1)]

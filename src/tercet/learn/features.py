@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import Ranker, SavedRanker
 from tercet.store import Fields
+from tercet.store.codec import decode
 
 
 class FeatureRanker(Ranker):
@@ -57,26 +59,27 @@ class FeatureRanker(Ranker):
         """What is needed beside the weights to learn on."""
         return {}
 
-    def _restore(self, fields: Fields, arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
         """The inverse of ``_state_meta`` and ``_state_arrays``; the weights are there already."""
+        fields = Fields(meta, where)
         for name, kind in self._learned_scalars.items():
             setattr(self, f"{name}_", fields.take(name, kind))
+        fields.done()
 
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
-        fields, arrays = saved.fields, saved.arrays
-        ranker = cls._with_params(params, fields.where)
-        ranker._take_weights(arrays, fields.where)
-        names = fields.take("feature_names", list | None)
-        if names is not None:
-            if len(names) != ranker.n_features_in_ or not all(isinstance(name, str) for name in names):
-                raise DamagedBundleError(f"{fields.where}: expected {ranker.n_features_in_} feature names")
-            ranker.feature_names_in_ = np.array(names, dtype=object)
-        state = Fields(fields.take("state", dict), f"{fields.where} state")
-        ranker._restore(state, arrays)
-        state.done()
+        where, arrays = saved.where, saved.arrays
+        stored = decode(SavedFeatureRanker, saved.meta, where=where)
+        ranker = cls._with_params(params, where)
+        ranker._take_weights(arrays, where)
+        if stored.feature_names is not None:
+            if len(stored.feature_names) != ranker.n_features_in_:
+                raise DamagedBundleError(f"{where}: expected {ranker.n_features_in_} feature names")
+            ranker.feature_names_in_ = np.array(stored.feature_names, dtype=object)
+        own = {name: array for name, array in arrays.items() if name not in ranker._weights()}
+        ranker._restore(stored.state, own, f"{where} state")
         if {*ranker._weights(), *ranker._state_arrays()} != arrays.keys():
-            raise DamagedBundleError(f"{fields.where}: the arrays are not those of a {cls.__name__}")
+            raise DamagedBundleError(f"{where}: the arrays are not those of a {cls.__name__}")
         return ranker
 
     # -- checking -----------------------------------------------------------------------------------------------
@@ -98,6 +101,14 @@ class FeatureRanker(Ranker):
         if isinstance(checked, tuple):
             _check_grades(checked[1])
         return checked
+
+
+@dataclass(frozen=True)
+class SavedFeatureRanker:
+    """A saved ranker of feature vectors, beside its class and parameters."""
+
+    feature_names: list[str] | None
+    state: dict[str, Any]
 
 
 def _check_grades(y: NDArray[Any]) -> None:

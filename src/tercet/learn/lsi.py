@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,7 @@ from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
 from tercet.learn.matrices import Texts
 from tercet.learn.stored import leading_directions, take
+from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
 
 # What "auto" chooses from: the components of Bai et al., who do not say which alphas they tried.
@@ -215,23 +217,30 @@ class LSIRanker(TermPairRanker):
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self)
         weights, arrays = self._weights.to_state()
-        meta = {"class": type(self).__name__, "params": self._saved_params(), "weights": weights, "alpha": self.alpha_}
-        meta["rank_loss"] = getattr(self, "rank_loss_", None)
-        return meta, arrays
+        meta, _ = encode(SavedLSI(weights, self.alpha_, getattr(self, "rank_loss_", None)))
+        return {"class": type(self).__name__, "params": self._saved_params(), **meta}, arrays
 
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
-        fields = saved.fields
-        ranker = cls._with_params(params, fields.where)
-        weights = Weights.from_state(fields.take("weights", dict), saved.arrays)
-        alpha, loss = fields.take("alpha", float | None), fields.take("rank_loss", float | None)
+        ranker = cls._with_params(params, saved.where)
+        stored = decode(SavedLSI, saved.meta, where=saved.where)
+        weights = Weights.from_state(stored.weights, saved.arrays)
         kinds = [type(part) for part in weights.parts]
         if kinds not in ([LowRank], [LowRank, Identity]):
-            raise DamagedBundleError(f"{fields.where}: an LSIRanker is a low-rank part, or one and the identity")
-        ranker._keep(weights, alpha)
-        if loss is not None:
-            ranker.rank_loss_ = loss
+            raise DamagedBundleError(f"{saved.where}: an LSIRanker is a low-rank part, or one and the identity")
+        ranker._keep(weights, stored.alpha)
+        if stored.rank_loss is not None:
+            ranker.rank_loss_ = stored.rank_loss
         return ranker
+
+
+@dataclass(frozen=True)
+class SavedLSI:
+    """A saved LSIRanker, beside its class and parameters; the arrays are those of its weights."""
+
+    weights: dict[str, Any]
+    alpha: float | None
+    rank_loss: float | None
 
 
 def _exact_directions(texts: Texts, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

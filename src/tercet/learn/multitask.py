@@ -31,7 +31,7 @@ from tercet.learn.matrices import Texts, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import State
 from tercet.learn.stored import JoinedRows
-from tercet.store import Fields
+from tercet.store.codec import decode
 from tercet.store.digest import digest_of
 from tercet.weights import LowRank, Weights
 
@@ -79,11 +79,18 @@ class TakingTurns(Source):
         return meta, arrays
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        fields = Fields(meta, "source")
+        stored = decode(BothSources, meta, where="source")
         for name, source in (("first", self.first), ("second", self.second)):
             own = {key.removeprefix(f"{name}."): a for key, a in arrays.items() if key.startswith(f"{name}.")}
-            source.restore(fields.take(name, dict), own)
-        fields.done()
+            source.restore(getattr(stored, name), own)
+
+
+@dataclass(frozen=True)
+class BothSources:
+    """What a checkpoint keeps of two sources that take turns."""
+
+    first: dict[str, Any]
+    second: dict[str, Any]
 
 
 def _no_weights() -> Weights:

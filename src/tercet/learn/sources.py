@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from tercet._validate import check_integer, check_seed
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import LabelSampler, Sampler
-from tercet.errors import InputError
-from tercet.store import Fields
+from tercet.errors import DamagedBundleError, InputError
 from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
@@ -56,7 +55,8 @@ class Source(ABC):
         return {}, {}
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        Fields(meta, "source").done()
+        if meta or arrays:
+            raise DamagedBundleError(f"source has {sorted({*meta, *arrays})}; a {type(self).__name__} keeps nothing")
 
 
 class ArraySource(Source):

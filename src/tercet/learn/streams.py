@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +25,9 @@ from tercet.data.preference_files import (
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.sources import Source
-from tercet.store import Fields
+from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of
+from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
 UNKNOWN_ID = "unknown-id"  # the kind of a FormatError: a preference names something that has no row
@@ -34,17 +36,27 @@ _LOOKED_UP = 1000  # preferences at the beginning whose rows are part of the fin
 
 _log = logging.getLogger(__name__)
 
+Count = Annotated[int, Bounds(least=0)]
+
 
 class Mark(NamedTuple):
-    """Where a step of a pass is: the file, the place in it, and how many preferences were left out before."""
+    """Where a step of a pass is: the file, the position in it, and how many preferences were left out before."""
 
-    step: int
-    file: int
-    place: StreamPosition
-    skipped: int
+    step: Count
+    file: Count
+    offset: Count
+    line: Count
+    skipped: Count
 
 
-_BEGINNING = Mark(0, 0, START, 0)
+_BEGINNING = Mark(0, 0, *START, 0)
+
+
+@dataclass(frozen=True)
+class SavedStream:
+    """What a checkpoint keeps of a StreamSource."""
+
+    marks: list[Mark]
 
 
 class StreamSource(Source):
@@ -170,20 +182,20 @@ class StreamSource(Source):
 
     def _read(self, mark: Mark) -> Iterator[tuple[Mark, Preferences]]:
         """Preferences from a mark on, each time with the mark of the first of them."""
-        step, number, place, skipped = mark
+        step, number, position, skipped = mark.step, mark.file, StreamPosition(mark.offset, mark.line), mark.skipped
         for path in self.paths[number:]:
-            for stretch in stretches(path, place, self.stretch):
+            for stretch in stretches(path, position, self.stretch):
                 prefs = self._looked_up(path, stretch)
                 n_unknown = len(stretch.triples) - len(prefs)
                 if self.leave_out.size:
                     prefs = prefs[~np.isin(prefs.query, self.leave_out)]
                 if len(prefs):
-                    yield Mark(step, number, place, skipped), prefs
+                    yield Mark(step, number, *position, skipped), prefs
                 step += len(prefs)
                 skipped += n_unknown
                 self.n_skipped = max(self.n_skipped, skipped)
-                place = stretch.after
-            number, place = number + 1, START
+                position = stretch.after
+            number, position = number + 1, START
 
     def _looked_up(self, path: FilePath, stretch: Stretch) -> Preferences:
         triples = stretch.triples
@@ -230,16 +242,10 @@ class StreamSource(Source):
         return digest_of("stream", self.n_steps, self.skip_unknown, files, rows, self.leave_out)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {"marks": [[mark.step, mark.file, *mark.place, mark.skipped] for mark in self._marks]}, {}
+        return encode(SavedStream(self._marks))
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        fields = Fields(meta, "source")
-        marks = fields.take("marks", list)
-        fields.done()
-        for mark in marks:
-            if not isinstance(mark, list) or len(mark) != 5 or not all(type(n) is int and n >= 0 for n in mark):
-                raise DamagedBundleError(f"source: {mark!r} is no place in a file")
-        self._marks = [Mark(step, file, StreamPosition(*position), skipped) for step, file, *position, skipped in marks]
+        self._marks = decode(SavedStream, meta, arrays, where="source").marks
         if any(mark.file >= len(self.paths) for mark in self._marks):
             raise DamagedBundleError(f"source: a place is in a file beyond the {len(self.paths)} there are")
         self.n_skipped = max([self.n_skipped, *(mark.skipped for mark in self._marks)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from scipy import sparse
 from tercet._validate import check_integer, is_integer
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
-from tercet.store import Fields
 from tercet.store.codec import decode, encode
+from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights.base import Part, frozen, same_bits
 from tercet.weights.explanation import Explanation, merge_pairs
 from tercet.weights.hashed import Hashed
@@ -232,34 +232,32 @@ class Weights:
 
         Arrays that are the same, such as those of one part seen through several maps, are there once.
         """
-        listed: list[dict[str, Any]] = []
+        metas: list[dict[str, Any]] = []
         arrays: dict[str, NDArray[Any]] = {}
         repeated: dict[str, str] = {}
         for i, part in enumerate(self.parts):
             part_meta, part_arrays = encode(part)
-            listed.append(part_meta)
+            metas.append(part_meta)
             for name, array in part_arrays.items():
                 first = next((earlier for earlier, other in arrays.items() if same_bits(array, other)), None)
                 if first is None:
                     arrays[f"{i}.{name}"] = array
                 else:
                     repeated[f"{i}.{name}"] = first
-        return {"parts": listed} | ({"repeated": repeated} if repeated else {}), arrays
+        return encode(SavedWeights(metas, repeated or None))[0], arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Weights:
         """Rebuild the value, refusing anything that does not fit."""
-        fields = Fields(meta, "weights")
-        listed = fields.take("parts", list)
-        repeated = fields.take("repeated", dict, default={})
-        fields.done()
+        stored = decode(SavedWeights, meta, where="weights")
+        repeated = stored.repeated or {}
         arrays = {name: frozen(array) for name, array in arrays.items()}
         for name, first in repeated.items():
-            if name in arrays or not isinstance(first, str) or first not in arrays:
+            if name in arrays or first not in arrays:
                 raise DamagedBundleError(f"weights say that {name!r} is the array {first!r} again; it cannot be")
         arrays |= {name: arrays[first] for name, first in repeated.items()}
         parts: list[Part] = []
-        for i, part_meta in enumerate(listed):
+        for i, part_meta in enumerate(stored.parts):
             own = {name.removeprefix(f"{i}."): a for name, a in arrays.items() if name.startswith(f"{i}.")}
             part = decode(Part, part_meta, own, where=f"weights part {i}", kinds={Part: PARTS})  # type: ignore[type-abstract]
             parts.append(part.sharing(parts))
@@ -285,6 +283,14 @@ class Weights:
         if matrix.shape[0] != 1:
             raise InputError(f"{name} must be one row; got {matrix.shape[0]}")
         return matrix
+
+
+@dataclass(frozen=True)
+class SavedWeights:
+    """Saved weights beside their arrays; those of part i are called ``i.name``."""
+
+    parts: list[Any]
+    repeated: Annotated[dict[str, str] | None, OMIT_DEFAULT] = None  # a name, and that of the array it is again
 
 
 def _matrix(matrix: Any, name: str, width: int) -> Matrix:

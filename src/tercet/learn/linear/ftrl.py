@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from tercet.errors import DamagedBundleError, ParameterError
+from tercet.errors import ParameterError
 from tercet.kernels.ftrl import Losses, Rules
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from tercet.learn.linear.base import SparseLinearRanker, kernel_features
-from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState
+from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, SavedFTRL
 from tercet.learn.linear.ftrl_stream import RowChunk, StreamFit, StreamProgress
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import Checkpoint, current_executor
-from tercet.store import Fields, take_array
+from tercet.store.codec import decode, encode
 
 LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
 PAIR_WEIGHTS = {None: 0, "ndcg": BY_PRESENT_ORDER, "ideal-ndcg": BY_BEST_ORDER}
@@ -217,26 +217,19 @@ class FTRLRanker(SparseLinearRanker):
         self._state = FTRLState.start(X.shape[1], self._rules()._replace(l1=np.inf))
         return self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
+    def _saved_state(self) -> SavedFTRL:
+        state = self._state
+        return SavedFTRL(state.step, self.loss_, *state.rules, state.z, state.G)
+
     def _state_meta(self) -> dict[str, Any]:
-        rules = self._state.rules
-        return {
-            "step": self._state.step,
-            "loss": self.loss_,
-            "l1": rules.l1,
-            "rate": rules.rate,
-            "rho": rules.rho,
-            "per_feature": rules.per_feature,
-        }
+        return encode(self._saved_state())[0]
 
     def _state_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"z": self._state.z, "G": self._state.G}
+        return encode(self._saved_state())[1]
 
-    def _restore(self, fields: Fields, arrays: dict[str, NDArray[Any]]) -> None:
-        width = (self.n_features_in_,)
-        z, G = (take_array(arrays, name, np.float64, width, where=fields.where).copy() for name in ("z", "G"))
-        l1, rate, rho = (float(fields.take(name, float)) for name in ("l1", "rate", "rho"))
-        rules = Rules(l1, rate, rho, fields.take("per_feature", bool))
-        self._state = FTRLState(z, G, self.coef_.copy(), fields.take("step", int), rules)
-        self.n_steps_, self.loss_ = self._state.step, float(fields.take("loss", float))
-        if self.n_steps_ < 0 or rules.rate <= 0 or rules.l1 < 0 or rules.rho < 0 or (G < 0).any():
-            raise DamagedBundleError(f"{fields.where}: the state is not that of an FTRLRanker")
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
+        lengths = {"n_features": self.n_features_in_}
+        stored = decode(SavedFTRL, meta, arrays, where=where, lengths=lengths, copy=True)
+        rules = Rules(stored.l1, stored.rate, stored.rho, stored.per_feature)
+        self._state = FTRLState(stored.z, stored.G, self.coef_.copy(), stored.step, rules)
+        self.n_steps_, self.loss_ = stored.step, stored.loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from tercet.kernels.ftrl import Features, Losses, Rules, Sums, ftrl_pass
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import QueryPass
+from tercet.store.schema import Bounds, Shape
 
 _NO_SLOPES = np.empty(0)
 
@@ -63,6 +65,20 @@ class FTRLState:
         inverse_rates = self.inverse_rates()
         moves = (shrunk != 0) & (inverse_rates != 0)
         self.w = -np.divide(shrunk, inverse_rates, out=np.zeros_like(shrunk), where=moves)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedFTRL:
+    """The state of a saved FTRLRanker: its rules, sums and steps. ``w`` is the ranker's ``coef``."""
+
+    step: Annotated[int, Bounds(least=0)]
+    loss: float
+    l1: Annotated[float, Bounds(least=0)]
+    rate: Annotated[float, Bounds(above=0)]
+    rho: Annotated[float, Bounds(least=0)]
+    per_feature: bool
+    z: Annotated[NDArray[np.float64], Shape("n_features")]
+    G: Annotated[NDArray[np.float64], Shape("n_features", bounds=Bounds(least=0))]
 
 
 @dataclass(frozen=True, eq=False)

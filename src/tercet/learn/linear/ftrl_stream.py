@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from tercet.kernels.ftrl import Rules
 from tercet.learn.linear.ftrl_state import FTRLState
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import Checkpoint, current_executor
-from tercet.store import Fields, check_destination, read_bundle, take_array, write_bundle
+from tercet.store import check_destination, read_bundle, write_bundle
+from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of
 from tercet.store.kinds import CHECKPOINT
+from tercet.store.schema import Bounds, Shape
 
 # X, y and qid, whole queries
 RowChunk = LetorData | tuple[Any, Any, Any]
@@ -36,6 +38,18 @@ class StreamProgress:
     loss: float = 0.0  # of all queries of the pass so far
     learned: int = 0  # queries with pairs, over all passes
     finished: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class StreamCheckpoint:
+    """What is kept of a run, so that it can go on."""
+
+    run: str  # a digest of the data and the parameters
+    progress: StreamProgress
+    step: Annotated[int, Bounds(least=0)]
+    z: Annotated[NDArray[np.float64], Shape("n_features")]
+    G: Annotated[NDArray[np.float64], Shape("n_features")]
+    w: Annotated[NDArray[np.float64], Shape("n_features")]
 
 
 class StreamLearner(Protocol):
@@ -190,29 +204,20 @@ class StreamFit:
         except MissingBundleError:
             check_destination(self.checkpoint.path)
             return identity
-        fields = bundle.fields()
-        if fields.take("run", str) != identity:
+        stored = decode(StreamCheckpoint, bundle.meta, bundle.arrays, where="checkpoint", copy=True)
+        if stored.run != identity:
             raise InputError(
                 f"{self.checkpoint.path} holds a checkpoint of another run: the data or the parameters differ. "
                 "Remove it or choose another path"
             )
-        progress = Fields(fields.take("progress", dict), "checkpoint progress")
-        types: dict[str, Any] = {"loss": float, "finished": bool}
-        taken = {name: progress.take(name, types.get(name, int)) for name in StreamProgress.__dataclass_fields__}
-        progress.done()
-        self.progress = StreamProgress(**taken)
-        step = fields.take("step", int)
-        fields.done()
-        z = take_array(bundle.arrays, "z", np.float64, 1).copy()
-        G, w = (take_array(bundle.arrays, name, np.float64, z.shape).copy() for name in ("G", "w"))
-        self.ranker._state = FTRLState(z, G, w, step, self.ranker._rules())
-        self.ranker.n_features_in_ = z.size
+        self.progress = stored.progress
+        self.ranker._state = FTRLState(stored.z, stored.G, stored.w, stored.step, self.ranker._rules())
+        self.ranker.n_features_in_ = stored.z.size
         self._keep()
         return identity
 
     def _write(self, identity: str) -> None:
         assert self.checkpoint is not None
         state = self.ranker._state
-        meta = {"run": identity, "progress": dict(vars(self.progress)), "step": state.step}
-        arrays: dict[str, NDArray[Any]] = {"z": state.z, "G": state.G, "w": state.w}
+        meta, arrays = encode(StreamCheckpoint(identity, self.progress, state.step, state.z, state.G, state.w))
         write_bundle(self.checkpoint.path, kind=CHECKPOINT, meta=meta, arrays=arrays)
