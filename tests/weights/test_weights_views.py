@@ -123,5 +123,5 @@ def test_saved_weights_that_repeat_what_is_not_there_are_refused(rng):
         {"0.A.data": "0.part.query_factors"},
         {"1.part.query_factors": 3},
     ):
-        with pytest.raises(DamagedBundleError, match="it cannot be|expected text"):
+        with pytest.raises(DamagedBundleError, match=r"it cannot be|expected text"):
             Weights.from_state(meta | {"repeated": meta["repeated"] | repeated}, arrays)
