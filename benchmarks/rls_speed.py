@@ -35,7 +35,7 @@ from common import (
 )
 from tercet.learn.rls import RankRLS
 from tercet.learn.rls.columns import KernelColumns
-from tercet.learn.rls.comparisons import ByQuery
+from tercet.learn.rls.comparisons import PairsByQuery
 from tercet.learn.rls.kernel import Kernel
 from tercet.learn.rls.solving import SparseSystem
 
@@ -78,7 +78,7 @@ def one_round(rows: Rows, basis: NDArray[np.int64], K: NDArray[np.float64]) -> d
     n, kernel, clocks = len(rows.y), Kernel("gaussian", GAMMA), {}
     _, clocks["product"] = timed(lambda: K.T @ K)
     columns = KernelColumns(kernel, rows.X, rows.X[basis])
-    compared = ByQuery(rows.y, np.arange(n), np.append(np.arange(0, n, N_OF_QUERY), n))
+    compared = PairsByQuery(rows.y, np.arange(n), np.append(np.arange(0, n, N_OF_QUERY), n))
     system, clocks["moments"] = timed(lambda: SparseSystem(columns, compared))
     _, clocks["cholesky"] = timed(lambda: system.solve(1.0))
     _, clocks["one point"] = timed(lambda: system.spectrum.coefficients(np.array([1.0])))

@@ -92,10 +92,10 @@ def read_data(data: Path, kind: str, qrels: Path | None) -> JudgedTexts | Labell
             f"{len(set(train.labels))} groups"
         )
         return Labelled(train, test)
-    features = "; feature vectors have verbs of their own: tercet letor" if kind.startswith("letor") else ""
+    letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval, compare"
     raise InputError(
         f"{data} is recognised as {kind!r}; this verb takes a BEIR folder, a folder of labelled texts or the "
-        f"20 Newsgroups archive{features}"
+        f"20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
     )
 
 
