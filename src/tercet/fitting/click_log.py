@@ -22,7 +22,8 @@ from tercet.errors import FormatError, InputError, MissingBundleError
 from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
 from tercet.fitting.model import TextModel
 from tercet.learn.online import OnlineRule
-from tercet.store import Fields, check_destination, claim_folder, read_bundle, write_bundle
+from tercet.store import check_destination, claim_folder, read_bundle, write_bundle
+from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.kinds import CLICK_CHECKPOINT
 from tercet.weights import Weights
@@ -274,6 +275,24 @@ class LogProgress:
     arrays: dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class _StoredProgress:
+    """What a checkpoint holds beside the arrays of the learner.
+
+    ``n_parts`` and ``base`` are the number of parts and the digest of the model that was learned on from; ``offset``
+    and ``line`` the place in the log, and ``log`` the digest of what stands before it.
+    """
+
+    n_parts: int
+    base: str
+    rules: dict[str, Any]
+    offset: int
+    line: int
+    log: str
+    tally: ClickTally
+    state: dict[str, Any]
+
+
 class ClickCheckpoint:
     """A folder with the place in the log and what was learned."""
 
@@ -290,46 +309,36 @@ class ClickCheckpoint:
             check_destination(self.path, beside=(RUNNING,))
             self._base = len(model.weights.parts), _digest(model, model.weights)
             return None
-        fields = bundle.fields()
-        n_parts, digest = fields.take("n_parts", int), fields.take("base", str)
+        stored = decode(_StoredProgress, bundle.meta, where=f"{self.path}: meta")
         # The model may have been written over by what it became: the same parts, and the learned one after them.
         parts = model.weights.parts
-        base = Weights(parts[:n_parts]) if len(parts) in (n_parts, n_parts + 1) else model.weights
-        if _digest(model, base) != digest:
+        base = Weights(parts[: stored.n_parts]) if len(parts) in (stored.n_parts, stored.n_parts + 1) else model.weights
+        if _digest(model, base) != stored.base:
             raise InputError(
                 f"{self.path} belongs to another model than this; remove it to learn from the whole log anew, or name "
                 "another folder"
             )
-        if (rules := fields.take("rules", dict)) != self.rules:
-            raise InputError(f"{self.path} was learned by {rules}, not {self.rules}; remove it or name another folder")
-        tally = Fields(fields.take("tally", dict), "checkpoint tally")
-        counts = {name: tally.take(name, int) for name in ClickTally.__dataclass_fields__}
-        tally.done()
-        progress = LogProgress(
+        if stored.rules != self.rules:
+            raise InputError(
+                f"{self.path} was learned by {stored.rules}, not {self.rules}; remove it or name another folder"
+            )
+        self._base = stored.n_parts, stored.base
+        return LogProgress(
             TextModel(model.query_vectoriser, model.doc_vectoriser, base, model.report, model.words),
-            StreamPosition(fields.take("offset", int), fields.take("line", int)),
-            fields.take("log", str),
-            ClickTally(**counts),
-            fields.take("state", dict),
+            StreamPosition(stored.offset, stored.line),
+            stored.log,
+            stored.tally,
+            stored.state,
             bundle.arrays,
         )
-        fields.done()
-        self._base = n_parts, digest
-        return progress
 
     def write(self, learner: ClickLearner, file: GrowingFile) -> None:
         assert self._base is not None
         state, arrays = learner.online.to_state()
-        meta = {
-            "n_parts": self._base[0],
-            "base": self._base[1],
-            "rules": self.rules,
-            "offset": file.place.at,
-            "line": file.place.within,
-            "log": file.digest(),
-            "tally": asdict(learner.tally),
-            "state": state,
-        }
+        stored = _StoredProgress(
+            *self._base, self.rules, file.place.at, file.place.within, file.digest(), learner.tally, state
+        )
+        meta, _ = encode(stored)
         write_bundle(self.path, kind=CLICK_CHECKPOINT, meta=meta, arrays=arrays, beside=(RUNNING,))
 
 

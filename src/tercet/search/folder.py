@@ -19,9 +19,9 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,11 @@ from tercet.fitting.model import TextModel
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
 from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
+from tercet.store.codec import decode, encode
+from tercet.store.csr import csr_problem
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.kinds import INDEX, INDEX_FACTORS, INDEX_SEGMENT, TEXT_MODEL, WEIGHTS
+from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
 T = TypeVar("T")
@@ -56,63 +59,75 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Committed:
-    """What the manifest says."""
+class IndexSettings:
+    """What the manifest says of the whole index, in memory and on disk alike."""
 
     vectoriser: str
     model: str
     model_digest: str
-    segment_docs: int
+    segment_docs: Annotated[int, Bounds(1, MOST_DOCS)]
     keeps_texts: bool
     next_segment: int
+
+
+@dataclass(frozen=True)
+class Committed(IndexSettings):
+    """What the manifest says."""
+
     segments: tuple[Listed, ...]
     digest: str = ""
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Committed:
-        fields, where = bundle.fields(), str(bundle.path)
-        listed = fields.take("segments", list)
-        starts = take_array(bundle.arrays, "dead_starts", np.int64, (len(listed) + 1,), where=where)
-        dead = take_array(bundle.arrays, "dead", np.uint16, 1, where=where)
-        if starts[0] != 0 or starts[-1] != dead.size or (np.diff(starts) < 0).any():
-            raise DamagedBundleError(f"{where}: the lists of removed documents do not fit together")
-        segments = []
-        for pair, start, stop in zip(listed, starts[:-1], starts[1:], strict=True):
-            if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
-                raise DamagedBundleError(f"{where} lists a segment as {pair!r}; expected its name and digest")
-            rows = dead[start:stop].copy()
-            if (rows[1:] <= rows[:-1]).any():
-                raise DamagedBundleError(f"{where}: the removed documents of {pair[0]!r} are not in order")
-            segments.append(Listed(checked_name(pair[0], where), pair[1], rows))
-        committed = cls(
-            fields.take("vectoriser", str),
-            checked_name(fields.take("model", str), where),
-            fields.take("model_digest", str),
-            fields.take("segment_docs", int),
-            fields.take("keeps_texts", bool),
-            fields.take("next_segment", int),
-            tuple(segments),
-            bundle.digest,
+        where = str(bundle.path)
+        stored = decode(_StoredCommit, bundle.meta, bundle.arrays, where=where)
+        starts = stored.dead_starts.tolist()
+        segments = tuple(
+            Listed(checked_name(name, where), digest, stored.dead[start:stop].copy())
+            for (name, digest), start, stop in zip(stored.segments, starts[:-1], starts[1:], strict=True)
         )
-        fields.done()
-        if len(listed) > MOST_SEGMENTS:
-            raise DamagedBundleError(f"{where} lists {len(listed)} segments; at most {MOST_SEGMENTS} are possible")
-        if not 1 <= committed.segment_docs <= MOST_DOCS:
-            raise DamagedBundleError(
-                f"{where} has segments of {committed.segment_docs} documents; 1 to {MOST_DOCS} are right"
-            )
-        return committed
+        checked_name(stored.model, where)
+        return cls(**_settings(stored), segments=segments, digest=bundle.digest)
 
-    def meta(self) -> dict[str, Any]:
-        names = ("vectoriser", "model", "model_digest", "segment_docs", "keeps_texts", "next_segment")
-        pairs = [[listed.name, listed.digest] for listed in self.segments]
-        return {name: getattr(self, name) for name in names} | {"segments": pairs}
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         starts = np.zeros(len(self.segments) + 1, dtype=np.int64)
         np.cumsum([listed.dead.size for listed in self.segments], out=starts[1:])
         dead = np.concatenate([np.empty(0, np.uint16), *(listed.dead for listed in self.segments)])
-        return {"dead_starts": starts, "dead": dead.astype(np.uint16)}
+        pairs = tuple((listed.name, listed.digest) for listed in self.segments)
+        return encode(_StoredCommit(**_settings(self), segments=pairs, dead_starts=starts, dead=dead.astype(np.uint16)))
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredCommit(IndexSettings):
+    """The same on disk: the names and digests of the segments, and the dead rows of all of them as one array."""
+
+    segments: tuple[tuple[str, str], ...]
+    dead_starts: NDArray[np.int64]
+    dead: NDArray[np.uint16]
+
+    def __post_init__(self) -> None:
+        if len(self.segments) > MOST_SEGMENTS:
+            raise InputError(f"it lists {len(self.segments)} segments; at most {MOST_SEGMENTS} are possible")
+        if len(self.dead_starts) != len(self.segments) + 1:
+            raise InputError(
+                f"{len(self.segments)} segments have {len(self.dead_starts) - 1} lists of removed documents"
+            )
+        problem = csr_problem(self.dead_starts, self.dead, MOST_DOCS, ascending=True)
+        if problem is not None:
+            raise InputError(f"the matrix of removed documents, one row a segment, {problem}")
+
+
+def _settings(of: IndexSettings) -> dict[str, Any]:
+    return {field.name: getattr(of, field.name) for field in fields(IndexSettings)}
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredFactors:
+    """What stands beside latent documents on disk: the digests of what they were made of, and their largest length."""
+
+    segment: str
+    weights: str
+    max_length: Annotated[float, Bounds(0)]
 
 
 def checked_name(name: str, where: str) -> str:
@@ -182,15 +197,12 @@ class Folder:
             if path.is_dir():
                 raise
             return None
-        fields, where = bundle.fields(), str(path)
-        made_of = (fields.take("segment", str), fields.take("weights", str))
-        max_length = fields.take("max_length", float)
-        fields.done()
-        if made_of != (segment.digest, weights) or set(bundle.arrays) != {"factors"} or max_length < 0:
-            raise DamagedBundleError(f"{where} belongs to another segment or to other weights")
+        stored = decode(_StoredFactors, bundle.meta, where=str(path))
+        if (stored.segment, stored.weights) != (segment.digest, weights) or set(bundle.arrays) != {"factors"}:
+            raise DamagedBundleError(f"{path} belongs to another segment or to other weights")
         shape = (segment.n_docs, n_components)
-        values = take_array(bundle.arrays, "factors", np.float32, shape, where=where, finite=verify)
-        return Factors(values, float(max_length))
+        values = take_array(bundle.arrays, "factors", np.float32, shape, where=str(path), finite=verify)
+        return Factors(values, stored.max_length)
 
     def _sealed(self, folder: str, name: str, digest: str, mapped: bool, verify: bool = True) -> Bundle:
         path = self.path / folder / name
@@ -257,7 +269,7 @@ class Folder:
         return write_bundle(path, kind=INDEX_SEGMENT, meta=segment.meta(vectoriser), arrays=segment.arrays())
 
     def write_factors(self, segment: Segment, weights: str, factors: Factors) -> None:
-        meta = {"segment": segment.digest, "weights": weights, "max_length": factors.max_length}
+        meta, _ = encode(_StoredFactors(segment.digest, weights, factors.max_length))
         path = self._factors_path(segment, weights)
         write_bundle(path, kind=INDEX_FACTORS, meta=meta, arrays={"factors": factors.values})
 
@@ -276,7 +288,8 @@ class Folder:
 
     def commit(self, committed: Committed) -> str:
         """The one moment at which the index changes; returns the digest of what counts from now on."""
-        return write_bundle(self.path, kind=INDEX, meta=committed.meta(), arrays=committed.arrays(), beside=FOLDERS)
+        meta, arrays = committed.to_state()
+        return write_bundle(self.path, kind=INDEX, meta=meta, arrays=arrays, beside=FOLDERS)
 
     def clean(self, committed: Committed | None) -> None:
         """Remove what does not count, left by writers that died or replaced by a commit."""

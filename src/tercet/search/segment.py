@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.store import Bundle, forget_pages, take_array
+from tercet.store.codec import decode, encode
 from tercet.store.csr import csr_problem
+from tercet.store.schema import Bounds
 from tercet.store.strings import PackedIds, PackedStrings
 
 MOST_DOCS: Final = 2**16  # so that two bytes name a document
@@ -23,6 +25,21 @@ MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segme
 
 Postings = tuple[NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32]]
 SegmentRows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class _StoredSegment:
+    """What stands beside the arrays of a segment on disk; those may be mapped, and are looked at one by one."""
+
+    vectoriser: str
+    n_docs: Annotated[int, Bounds(1, MOST_DOCS)]
+    n_terms: Annotated[int, Bounds(1, below=2**31)]
+    texts: bool
+    limits: tuple[int, float]
+
+    def __post_init__(self) -> None:
+        if min(self.limits) < 0 or self.limits[0] > self.n_terms:
+            raise InputError(f"the limits are {list(self.limits)}; expected a number of words and a length")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +109,8 @@ class Segment:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def meta(self, vectoriser: str) -> dict[str, Any]:
-        return {
-            "vectoriser": vectoriser,
-            "n_docs": self.n_docs,
-            "n_terms": self.n_terms,
-            "texts": self.texts is not None,
-            "limits": list(self.limits),
-        }
+        stored = _StoredSegment(vectoriser, self.n_docs, self.n_terms, self.texts is not None, self.limits)
+        return encode(stored)[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")
@@ -109,21 +121,11 @@ class Segment:
     @classmethod
     def from_bundle(cls, bundle: Bundle, name: str, vectoriser: str, verify: bool) -> Segment:
         """The segment that a mapped bundle holds; with ``verify`` every number that leads somewhere is looked at."""
-        fields = bundle.fields()
         where = str(bundle.path)
-        made_by = fields.take("vectoriser", str)
-        n, n_terms = fields.take("n_docs", int), fields.take("n_terms", int)
-        has_texts = fields.take("texts", bool)
-        limits = fields.take("limits", list)
-        fields.done()
-        if made_by != vectoriser:
+        stored = decode(_StoredSegment, bundle.meta, where=where)
+        n, n_terms = stored.n_docs, stored.n_terms
+        if stored.vectoriser != vectoriser:
             raise DamagedBundleError(f"{where} was made by another vectoriser than its index")
-        if not 1 <= n <= MOST_DOCS or not 1 <= n_terms < 2**31:
-            raise DamagedBundleError(
-                f"{where} has {n} documents over {n_terms} words; at most {MOST_DOCS} are possible"
-            )
-        if [type(limit) for limit in limits] != [int, float] or min(limits) < 0 or limits[0] > n_terms:
-            raise DamagedBundleError(f"{where} has the limits {limits}; expected a number of words and a length")
         arrays = bundle.arrays
 
         def take(array: str, dtype: Any, shape: int | tuple[int | None, ...]) -> NDArray[Any]:
@@ -140,8 +142,8 @@ class Segment:
                 take("row_values", np.float32, n_entries),
             ),
             PackedIds.from_arrays(arrays, n, where, verify),
-            PackedStrings.from_arrays(arrays, "text", n, where, verify) if has_texts else None,
-            (limits[0], limits[1]),
+            PackedStrings.from_arrays(arrays, "text", n, where, verify) if stored.texts else None,
+            stored.limits,
             name,
             bundle.digest,
         )
