@@ -15,7 +15,7 @@ import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
 from support.indexes import small_model
-from tercet.cli.data_pointer import read_data_pointer, write_data_pointer
+from tercet.cli.inputs import read_data_pointer, write_data_pointer
 from tercet.cli.main import cli
 from tercet.data import write_beir
 from tercet.errors import FormatError

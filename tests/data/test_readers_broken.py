@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tercet.data.beir import read_beir, read_corpus, read_queries
+from tercet.data.letor import read_svmlight
 from tercet.data.preference_files import read_preferences
-from tercet.data.svmlight import read_svmlight
 from tercet.data.trec import read_qrels, read_run
 from tercet.errors import FormatError, InputError
 

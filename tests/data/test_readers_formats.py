@@ -13,10 +13,10 @@ import pytest
 from tercet.data import labelled
 from tercet.data.beir import read_beir
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
+from tercet.data.letor import read_svmlight
 from tercet.data.preference_files import read_preferences
 from tercet.data.preference_text import PreferenceTriples
 from tercet.data.preferences import Preferences
-from tercet.data.svmlight import read_svmlight
 from tercet.data.trec import read_qrels, read_run
 from tercet.errors import FormatError, InputError
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercet.data.beir import read_beir, write_beir
+from tercet.data.letor import read_svmlight
 from tercet.data.preference_files import read_preferences, write_preferences
 from tercet.data.preference_text import PreferenceTriples
-from tercet.data.svmlight import read_svmlight
 from tercet.data.trec import read_qrels, read_run, write_qrels, write_run
 from tercet.errors import InputError
 

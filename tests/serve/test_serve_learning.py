@@ -18,7 +18,7 @@ from tercet.data.clicks import MOST_PREFERENCES
 from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve import Journal, Learner, LearningBounds, read_journal, replay
 from tercet.serve import journal as journal_room
-from tercet.serve.entries import Clicked, Entry, Withdrawn, entry_of
+from tercet.serve.journal import Clicked, Entry, Withdrawn, entry_of
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_CLICK, votes_of

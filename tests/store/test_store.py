@@ -27,11 +27,12 @@ from tercet.errors import (
 from tercet.store import (
     Fields,
     check_destination,
-    limits,
     read_bundle,
     take_array,
     write_bundle,
 )
+from tercet.store.arrays import MAX_ARRAYS
+from tercet.store.canonical import MAX_MANIFEST_BYTES, MAX_NESTING
 
 # Round trips
 
@@ -139,7 +140,7 @@ def test_the_manifest_is_as_documented(saved: Path) -> None:
         ({"a": "\ud800"}, r"meta\['a'\]"),
         ({"\ud800": 1}, "a key of meta"),
         ({"a": 10**5000}, "meta"),
-        ({"a": "x" * (limits.MAX_MANIFEST_BYTES - 100)}, "bytes of JSON"),
+        ({"a": "x" * (MAX_MANIFEST_BYTES - 100)}, "bytes of JSON"),
         ([1], "meta"),
     ],
 )
@@ -157,11 +158,11 @@ def nested(levels: int) -> Any:
 
 
 def test_nesting_up_to_the_limit(tmp_path: Path) -> None:
-    deepest = {"a": nested(limits.MAX_NESTING - 2)}  # two levels are the manifest and meta themselves
+    deepest = {"a": nested(MAX_NESTING - 2)}  # two levels are the manifest and meta themselves
     write_bundle(tmp_path / "b", kind="k", meta=deepest, arrays={})
     assert read_bundle(tmp_path / "b").meta == deepest
     with pytest.raises(InputError, match="nested deeper"):
-        write_bundle(tmp_path / "b", kind="k", meta={"a": nested(limits.MAX_NESTING - 1)}, arrays={})
+        write_bundle(tmp_path / "b", kind="k", meta={"a": nested(MAX_NESTING - 1)}, arrays={})
     cyclic: dict[str, Any] = {}
     cyclic["self"] = cyclic
     with pytest.raises(InputError, match="nested deeper"):
@@ -198,9 +199,9 @@ def test_array_names_that_cannot_be_stored(tmp_path: Path, name: Any) -> None:
 
 def test_too_many_arrays(tmp_path: Path) -> None:
     one = np.zeros(1, dtype=np.int8)
-    most = {str(number): one for number in range(limits.MAX_ARRAYS)}
+    most = {str(number): one for number in range(MAX_ARRAYS)}
     write_bundle(tmp_path / "b", kind="k", meta={}, arrays=most)
-    assert len(read_bundle(tmp_path / "b").arrays) == limits.MAX_ARRAYS
+    assert len(read_bundle(tmp_path / "b").arrays) == MAX_ARRAYS
     with pytest.raises(InputError, match="4097 arrays"):
         write_bundle(tmp_path / "b", kind="k", meta={}, arrays={**most, "more": one})
 

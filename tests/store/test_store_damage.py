@@ -19,10 +19,10 @@ from tercet.errors import (
     DamagedBundleError,
 )
 from tercet.store import (
-    limits,
     read_bundle,
     write_bundle,
 )
+from tercet.store.canonical import MAX_MANIFEST_BYTES
 
 # Damage
 
@@ -81,7 +81,7 @@ def test_any_other_manifest_is_refused(tmp_path: Path, data: bytes) -> None:
         '"' + '\\"' * 1_000_000,
         "[]" * 1000,
         "\ufeff{}",
-        " " * (limits.MAX_MANIFEST_BYTES + 1),
+        " " * (MAX_MANIFEST_BYTES + 1),
     ],
     ids=lambda text: text[:20] + str(len(text)),
 )

@@ -23,8 +23,8 @@ from tercet.search import Index
 from tercet.serve import messages
 from tercet.serve.app import create_app
 from tercet.serve.bounds import Limits
-from tercet.serve.entries import Entry, Preferred
 from tercet.serve.guard import Access
+from tercet.serve.journal import Entry, Preferred
 from tercet.serve.service import Service
 from tercet.weights import Identity, LowRank, Part, Sparse, Weights
 

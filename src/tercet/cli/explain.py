@@ -1,4 +1,4 @@
-"""``tercet explain``"""
+"""``tercet explain`` and ``tercet related``: why a document gets its score, and which words count for a word."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def explain(
     why = open_model(model).explain(query_text, texts.docs[doc_id])
     click.echo(f"{doc_id} for {query_text!r}")
     click.echo(why.table(count))
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.argument("words", nargs=-1, required=True)
+@click.option("-k", "count", default=10, show_default=True, type=click.IntRange(min=1))
+def related(model: Path, words: tuple[str, ...], count: int) -> None:
+    """The document words that count most for each query word, with their weights."""
+    text_model = open_model(model)
+    for word in words:
+        pairs = text_model.related(word, count)
+        click.echo(f"{word}: " + "  ".join(f"{other} {weight:+.3f}" for other, weight in pairs))

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.data_pointer import write_data_pointer
-from tercet.cli.inputs import Labelled, is_ir_datasets, kind_of, open_data, read_files
+from tercet.cli.inputs import Labelled, is_ir_datasets, kind_of, open_data, read_files, write_data_pointer
 from tercet.cli.options import (
     ANY,
     FILE,

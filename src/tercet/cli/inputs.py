@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -24,13 +25,17 @@ from tercet.data import (
     recognise,
 )
 from tercet.data.beir import plain_or_packed
+from tercet.data.lines import parse_json_object, write_atomically
 from tercet.data.quepid import is_quepid
-from tercet.errors import BundleError, InputError
+from tercet.errors import BundleError, FormatError, InputError
 from tercet.fitting.model import TextModel
 from tercet.loading import load
 
 ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
+
+DATA_POINTER = "data.json"  # beside a model that `fit` wrote: where its texts are, for `learn`
+POINTED_TO = ("data", "corpus", "queries")
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,26 @@ def open_model(path: Path) -> TextModel:
     if not isinstance(model, TextModel):
         raise BundleError(f"{path} holds a {type(model).__name__} without words; a text model is needed here")
     return model
+
+
+def write_data_pointer(model: Path, **paths: Path | None) -> None:
+    """Note where the data of a model are; what has no path is left out."""
+    record = {
+        name: str(path) if str(path).startswith(PREFIX) else str(path.absolute())
+        for name, path in paths.items()
+        if path is not None
+    }
+    with write_atomically(model / DATA_POINTER) as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def read_data_pointer(model: Path) -> dict[str, Path]:
+    """The paths noted beside a model; none for a model without the file."""
+    file = model / DATA_POINTER
+    if not file.is_file():
+        return {}
+    record = parse_json_object(file.read_text(encoding="utf-8"), file, 1)
+    for name, path in record.items():
+        if name not in POINTED_TO or not isinstance(path, str) or not path:
+            raise FormatError(file, 1, f"found {name!r}: {path!r}; it names {', '.join(POINTED_TO)} by their paths")
+    return {name: Path(path) for name, path in record.items()}

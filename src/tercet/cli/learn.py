@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from tercet.adapters.ir_datasets import read_ir_datasets
-from tercet.cli.data_pointer import read_data_pointer, write_data_pointer
-from tercet.cli.inputs import documents_of, is_ir_datasets, open_model
+from tercet.cli.inputs import documents_of, is_ir_datasets, open_model, read_data_pointer, write_data_pointer
 from tercet.cli.options import DATA, FILE, FOLDER, NEW, naming_flag, quiet_option
 from tercet.cli.progress import SpacedLines
 from tercet.data import read_queries, recognise

@@ -25,7 +25,7 @@ VERBS = {
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
     "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
-    "related": ("tercet.cli.related:related", "The document words that count most for a query word."),
+    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
     "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tercet.data.labelled import read_labelled_folder as read_labelled_folder
     from tercet.data.letor import LetorData as LetorData
     from tercet.data.letor import LetorStream as LetorStream
+    from tercet.data.letor import SvmlightData as SvmlightData
     from tercet.data.letor import iter_letor as iter_letor
     from tercet.data.letor import read_letor as read_letor
+    from tercet.data.letor import read_svmlight as read_svmlight
     from tercet.data.letor_folds import LetorFold as LetorFold
     from tercet.data.letor_folds import query_folds as query_folds
     from tercet.data.letor_folds import read_letor_folds as read_letor_folds
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
     from tercet.data.shards import MappedRows as MappedRows
     from tercet.data.shards import ShardWriter as ShardWriter
     from tercet.data.shards import write_shards as write_shards
-    from tercet.data.svmlight import SvmlightData as SvmlightData
-    from tercet.data.svmlight import read_svmlight as read_svmlight
     from tercet.data.trec import iter_qrels as iter_qrels
     from tercet.data.trec import iter_run as iter_run
     from tercet.data.trec import read_qrels as read_qrels
@@ -71,7 +71,14 @@ else:
             "tercet.data.clicks": ("Impression", "iter_clicks", "read_clicks", "write_clicks"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
-            "tercet.data.letor": ("LetorData", "LetorStream", "iter_letor", "read_letor"),
+            "tercet.data.letor": (
+                "LetorData",
+                "LetorStream",
+                "SvmlightData",
+                "iter_letor",
+                "read_letor",
+                "read_svmlight",
+            ),
             "tercet.data.letor_folds": ("LetorFold", "query_folds", "read_letor_folds"),
             "tercet.data.letor_writing": ("write_letor",),
             "tercet.data.preference_files": ("iter_preferences", "read_preferences", "write_preferences"),
@@ -81,7 +88,6 @@ else:
             "tercet.data.recognition": ("recognise",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
             "tercet.data.shards": ("MappedRows", "ShardWriter", "write_shards"),
-            "tercet.data.svmlight": ("SvmlightData", "read_svmlight"),
             "tercet.data.trec": ("iter_qrels", "iter_run", "read_qrels", "read_run", "write_qrels", "write_run"),
             "tercet.data.watching": ("watch_reading",),
         },

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tercet.data.archives import archive_members
-from tercet.data.lines import FilePath, Refused, decoding_error, open_bytes
+from tercet.data.lines import FilePath, Refused, archive_members, decoding_error, open_bytes
 from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_seed, is_integer
-from tercet.data.archives import archive_members
 from tercet.data.letor import LetorData, assemble
 from tercet.data.letor_text import TextBlock, check_not_empty, is_dense, read_blocks, width_of
-from tercet.data.lines import FilePath, open_bytes
+from tercet.data.lines import FilePath, archive_members, open_bytes
 from tercet.errors import FormatError, InputError
 
 PARTS_OF_A_FOLD = ("train", "vali", "test")

@@ -13,12 +13,13 @@ import json
 import math
 import os
 import re
+import tarfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
+from typing import IO, Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
 
 from tercet.data.watching import READ_AT_ONCE, watched
 from tercet.errors import FormatError, InputError
@@ -412,3 +413,19 @@ def write_atomically(path: FilePath) -> Iterator[TextIO]:
     except UnicodeEncodeError as error:
         near = error.object[max(0, error.start - 20) : error.end + 20]
         raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
+
+
+def archive_members(path: FilePath) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Members of a tar archive, gzipped or not, in their order, each with its content; None for what is no file.
+
+    The content must be read before the next member is asked for.
+    """
+    with open_bytes(path) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    yield member, archive.extractfile(member) if member.isfile() else None
+        except tarfile.TarError as error:
+            raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
+        while stream.read(1 << 20):  # the gzip checksum is only compared at the very end
+            pass

@@ -32,8 +32,8 @@ from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
 from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
 from tercet.store.codec import decode, encode
-from tercet.store.csr import csr_problem
 from tercet.store.digest import digest_of, state_digest
+from tercet.store.fields import csr_problem
 from tercet.store.kinds import INDEX, INDEX_FACTORS, INDEX_SEGMENT, TEXT_MODEL, WEIGHTS
 from tercet.store.schema import Bounds
 from tercet.weights import Weights

@@ -15,7 +15,7 @@ from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
-from tercet.store.csr import csr_problem
+from tercet.store.fields import csr_problem
 from tercet.store.schema import Bounds
 from tercet.store.strings import PackedIds, PackedStrings
 

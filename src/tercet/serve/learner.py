@@ -18,7 +18,7 @@ from tercet.errors import EngineError
 from tercet.fitting.model import TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.entries import Entry
+from tercet.serve.journal import Entry
 from tercet.serve.replay import Replay, TakenStep, text_model
 from tercet.store.digest import digest_of
 from tercet.weights import Sparse, Weights
@@ -74,7 +74,7 @@ def replay(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | 
 
     Examples
     --------
-    >>> from tercet.serve.entries import Preferred
+    >>> from tercet.serve.journal import Preferred
     >>> from tercet import Index, Vectoriser
     >>> from tercet.weights import Identity
     >>> docs = {"a": "green avocado", "b": "green eyes"}

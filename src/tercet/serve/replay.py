@@ -21,7 +21,7 @@ from tercet.learn.online import Contrast, OnlineLearner, Step
 from tercet.search import BaseIndex
 from tercet.serve.allowances import Allowances
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
+from tercet.serve.journal import Clicked, Entry, Preferred, Withdrawn
 from tercet.serve.votes import ONE_CLICK, Position, Question, QuestionKey, Vote, votes_of
 
 _CONTRASTS_KEPT = 2048

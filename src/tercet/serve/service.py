@@ -17,11 +17,10 @@ from tercet.data.clicks import Impression, impression_problem
 from tercet.errors import JournalError
 from tercet.search import BaseIndex
 from tercet.serve import answers
+from tercet.serve.allowances import Buckets
 from tercet.serve.answers import Baseline, Deadline
 from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
-from tercet.serve.buckets import Buckets
-from tercet.serve.entries import Clicked, Entry, Preferred, Withdrawn
-from tercet.serve.journal import Journal
+from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Withdrawn
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
 from tercet.serve.problems import HttpProblem, limit_problem

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tercet.data.clicks import click_preferences
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.entries import Clicked, Entry, Preferred
+from tercet.serve.journal import Clicked, Entry, Preferred
 
 ONE_CLICK = 1 << 20  # votes are whole numbers of parts, so that contradictory ones cancel to exactly 0
 

@@ -21,10 +21,16 @@ import numpy.typing as npt
 import safetensors.numpy
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
-from tercet.store.canonical import parse_json
+from tercet.store.canonical import MAX_MANIFEST_BYTES, parse_json
 from tercet.store.fields import Fields, shortened
-from tercet.store.limits import MAX_ARRAY_BYTES, MAX_ARRAYS, MAX_DIMENSIONS, MAX_HEADER_BYTES
 from tercet.store.mapping import map_file
+
+# What a bundle may hold at most; checked before any memory is taken for what a file declares.
+MAX_ARRAYS: Final = 4096
+MAX_ARRAY_BYTES: Final = 2**40
+MAX_DIMENSIONS: Final = 32
+# The header of an arrays file repeats the manifest's names and shapes, and adds two offsets to each.
+MAX_HEADER_BYTES: Final = 2 * MAX_MANIFEST_BYTES
 
 # What NumPy and the manifest call a type, and what safetensors calls it.
 DTYPE_CODES: Final = {

@@ -28,9 +28,8 @@ from tercet.errors import (
 )
 from tercet.store.arrays import encode_arrays, map_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
 from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
-from tercet.store.canonical import check_storable
+from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
 from tercet.store.fields import Fields
-from tercet.store.limits import MAX_MANIFEST_BYTES
 from tercet.store.manifest import ARRAYS_NAME, FORMAT, Manifest, parse_manifest
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -47,8 +46,8 @@ class Bundle:
     Attributes
     ----------
     kind : what the writer called it
-    meta : plain JSON values; read it with `Fields`
-    arrays : read-only arrays; take them with `take_array`
+    meta : plain JSON values; read them and the arrays with `decode`
+    arrays : read-only, or mapped; `take_array` takes one of them
     path : the folder it was read from
     digest : SHA-256 of the manifest, and so of all there is
     """

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.store.limits import MAX_NESTING
+
+# Limits bound what a damaged or hostile file can make the reader do, and are checked before memory is taken.
+MAX_NESTING: Final = 32
+MAX_MANIFEST_BYTES: Final = 8 * 2**20
 
 # A string without its closing quote swallows the rest, so that the scan stays linear on broken text too.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)

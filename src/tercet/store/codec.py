@@ -38,8 +38,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.store.csr import csr_problem
-from tercet.store.fields import shortened, take_array
+from tercet.store.fields import csr_problem, described, shortened, take_array
 from tercet.store.schema import (
     LENGTH,
     OMIT_DEFAULT,
@@ -210,7 +209,7 @@ class _Reader:
 
     def read_dataclass(self, cls: type, meta: object, where: str, prefix: str) -> Any:
         if not isinstance(meta, Mapping):
-            raise self.error(f"{where or 'it'} is {_shown(meta)}; expected a mapping")
+            raise self.error(f"{where or 'it'} is {described(meta)}; expected a mapping")
         cls, own_kind = self._class(cls, meta, where)
         stored = stored_fields(cls)
         flags = [same.flag for field in stored if (same := field.marker(SameAs)) is not None]
@@ -247,7 +246,7 @@ class _Reader:
         shape = self._read_key(tuple[tuple([int] * len(names))], (), meta, "shape", where, "")  # type: ignore[misc]
         for name, length in zip(names, shape, strict=True):
             if not 0 <= length < 2**31 or lengths.setdefault(name, length) != length:
-                raise self.error(f"{_key(where, 'shape')} is {_shown(list(shape))}; expected {', '.join(names)}")
+                raise self.error(f"{_key(where, 'shape')} is {described(list(shape))}; expected {', '.join(names)}")
 
     @staticmethod
     def _is_outside_meta(field: StoredField) -> bool:
@@ -264,7 +263,7 @@ class _Reader:
         kind = meta.get("kind")
         if not isinstance(kind, str) or kind not in classes:
             shown = (
-                f"{_key(where, 'kind')} is {_shown(kind)}" if "kind" in meta else f"{_key(where, 'kind')} is missing"
+                f"{_key(where, 'kind')} is {described(kind)}" if "kind" in meta else f"{_key(where, 'kind')} is missing"
             )
             raise self.error(f"{shown}; expected one of {', '.join(map(repr, classes))}")
         return classes[kind], ["kind"]
@@ -356,7 +355,7 @@ class _Reader:
         read = self._read_unbounded(hint, value, where, prefix)
         for marker in markers:
             if isinstance(marker, Bounds) and read is not None and not marker.hold(read):
-                raise self.error(f"{where} is {_shown(value)}; expected {_expected(hint, self.kinds)} {marker}")
+                raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)} {marker}")
         return read
 
     def _read_unbounded(self, hint: Any, value: Any, where: str, prefix: str) -> Any:
@@ -369,7 +368,7 @@ class _Reader:
         else:
             member = members[0] if members and _is_of(members[0], value) else None
         if member is None:
-            raise self.error(f"{where} is {_shown(value)}; expected {_expected(hint, self.kinds)}")
+            raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)}")
         if member is float:
             return self._read_float(value, where)
         if is_dataclass(member) or member in self.kinds:
@@ -377,7 +376,7 @@ class _Reader:
         if isinstance(value, list):
             hints = _item_hints(member, len(value))
             if len(hints) != len(value):
-                raise self.error(f"{where} is {_shown(value)}; expected {_expected(hint, self.kinds)}")
+                raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)}")
             items = [
                 self.read(*unmarked(inner), item, f"{where}[{i}]", f"{prefix}{i}.")
                 for i, (inner, item) in enumerate(zip(hints, value, strict=True))
@@ -438,10 +437,6 @@ def _expected(hint: Any, kinds: Kinds) -> str:
 
 def _key(where: str, name: object) -> str:
     return f"{where}.{name}" if where else str(name)
-
-
-def _shown(value: Any) -> str:
-    return "None" if value is None else f"{shortened(value)} ({type(value).__name__})"
 
 
 # -- copying ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Strict readers for what a bundle holds: nothing missing, nothing unknown, nothing of another type."""
+"""The ground of the codec: fields and arrays of a bundle, nothing missing, unknown, of another type or unsound."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fields:
 
     def __init__(self, mapping: object, where: str) -> None:
         if not isinstance(mapping, Mapping):
-            raise DamagedBundleError(f"{where} is {_shown(mapping)}; expected a mapping")
+            raise DamagedBundleError(f"{where} is {described(mapping)}; expected a mapping")
         self._mapping: Mapping[Any, Any] = mapping
         self._taken: set[str] = set()
         self.where = where
@@ -67,7 +67,7 @@ class Fields:
         value = self._mapping[name]
         allowed = _flat(types)
         if not _is_one_of(value, allowed):
-            raise DamagedBundleError(f"{self.where}[{name!r}] is {_shown(value)}; expected {_names(allowed)}")
+            raise DamagedBundleError(f"{self.where}[{name!r}] is {described(value)}; expected {_names(allowed)}")
         return value
 
     def done(self) -> None:
@@ -140,6 +140,30 @@ def _all_finite(array: npt.NDArray[Any]) -> bool:
         return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
+def csr_problem(
+    indptr: npt.NDArray[Any], indices: npt.NDArray[Any], n_columns: int, *, ascending: bool = False
+) -> str | None:
+    """Say what is wrong with the rows of a CSR matrix, or None; kernels index by them without looking.
+
+    Parameters
+    ----------
+    indptr, indices : where rows begin and end, and columns
+    n_columns : columns are below it
+    ascending : each column of a row once, in ascending order
+    """
+    if indptr.size < 1 or indptr[0] != 0 or indptr[-1] != indices.size or (np.diff(indptr) < 0).any():
+        return f"has row pointers that do not rise from 0 to {indices.size}"
+    if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < n_columns):
+        return f"has columns that are not from 0 to {n_columns - 1}"
+    if ascending and indices.size > 1:
+        rising = indices[1:] > indices[:-1]
+        starts = indptr[1:-1]
+        rising[starts[(starts > 0) & (starts < indices.size)] - 1] = True  # between two rows anything may be
+        if not rising.all():
+            return "has a row whose columns are not in ascending order"
+    return None
+
+
 def _flat(types: Any) -> tuple[type, ...]:
     if isinstance(types, tuple):
         return tuple(flat for kind in types for flat in _flat(kind))
@@ -160,7 +184,8 @@ def _names(allowed: tuple[type, ...]) -> str:
     return " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
 
 
-def _shown(value: Any) -> str:
+def described(value: Any) -> str:
+    """A value and its type, as messages have them."""
     return "None" if value is None else f"{shortened(value)} ({type(value).__name__})"
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tercet.errors import DamagedBundleError, InputError, VersionError
-from tercet.store.arrays import ArraySpec
-from tercet.store.canonical import canonical_bytes, parse_json
+from tercet.store.arrays import MAX_ARRAYS, ArraySpec
+from tercet.store.canonical import MAX_MANIFEST_BYTES, canonical_bytes, parse_json
 from tercet.store.fields import Fields, shortened
-from tercet.store.limits import MAX_ARRAYS, MAX_MANIFEST_BYTES
 
 FORMAT: Final = "tercet"
 FORMAT_VERSION: Final = 1

@@ -10,9 +10,8 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.archives import archive_members
 from tercet.data.labelled import decode_text
-from tercet.data.lines import FilePath, id_problem, open_bytes
+from tercet.data.lines import FilePath, archive_members, id_problem, open_bytes
 from tercet.errors import FormatError
 
 WIKISPEEDIA_ARCHIVE = "wikispeedia.tar.gz"

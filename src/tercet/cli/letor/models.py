@@ -1,19 +1,25 @@
-"""``tercet letor rank``"""
+"""``tercet letor rank``, ``eval``, ``compare`` and ``picture``: what feature models make of rows, and what they are."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.cli.letor.rows import open_feature_model, open_rows
-from tercet.cli.options import FILE, FOLDER, NEW
+from tercet.cli.compare import show_comparison, significance_options
+from tercet.cli.evaluate import print_evaluations
+from tercet.cli.letor.rows import evaluations, open_feature_model, open_rows
+from tercet.cli.options import FILE, FOLDER, NEW, measures_option, models_option
+from tercet.cli.systems import system_named
 from tercet.data import LetorData, write_run
 from tercet.data.lines import write_atomically
 from tercet.fitting.feature_model import as_run, document_ids
+from tercet.measure import compare_evaluations
+from tercet.pictures import picture as draw
 
 
 @click.command()
@@ -64,3 +70,55 @@ def write_ranking(output: Path, rows: LetorData, scores: NDArray[np.float64], de
     write_run(output, run)
     whose = "ids from the comments (docid = …)" if document_ids(rows)[1] else "rows counted from 1 as ids"
     click.echo(f"{output}: {len(run):,} queries, {whose}", err=True)
+
+
+@click.command("eval")
+@click.argument("data", metavar="FILE", type=FILE)
+@models_option
+@measures_option
+def evaluate(data: Path, models: tuple[Path, ...], measures: tuple[str, ...]) -> None:
+    """Measure models on a LETOR file, with 95 % intervals."""
+    if not models:
+        raise click.UsageError("Missing option '--model'.")
+    print_evaluations(evaluations(data, models, measures))
+
+
+@click.command()
+@click.argument("data", metavar="FILE", type=FILE)
+@models_option
+@measures_option
+@significance_options
+def compare(
+    data: Path,
+    models: tuple[Path, ...],
+    measures: tuple[str, ...],
+    baseline: str | None,
+    method: Any,
+    correction: Any,
+    largest: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compare models on a LETOR file by paired tests.
+
+    Shown are means, differences with p-values that are corrected for their number, wins and losses, and the queries
+    that differ most.
+    """
+    if len(models) < 2:
+        raise click.UsageError("name at least two models, each by --model")
+    systems = evaluations(data, models, measures)
+    comparison = compare_evaluations(
+        systems, baseline=system_named(baseline, systems), method=method, correction=correction, random_state=seed
+    )
+    show_comparison(comparison, {}, largest, as_json)
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.option("-o", "--output", type=NEW, required=True, help="Picture to write: .png, .svg or .pdf.")
+def picture(model: Path, output: Path) -> None:
+    """Draw what the sparsity of a feature MODEL costs, penalty by penalty, and its weights."""
+    features = open_feature_model(model)
+    draw(features, output)
+    learning = None if features.report is None else features.report.features
+    click.echo(f"{output}: {0 if learning is None else len(learning.path)} penalties")
