@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.clicks import Impression, Skipped, click_preferences, impression_problem
+from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.fitting.model import TextModel
+from tercet.learn.matrices import Texts
 from tercet.learn.online import OnlineLearner, OnlineRule
+from tercet.learn.stored import take
+from tercet.store.digest import state_digest
 from tercet.text import Vectoriser
 from tercet.text.vectors import Vectors
 
@@ -63,52 +67,44 @@ class _IndexRows(_RowLookup):
         return sparse.csr_array(sparse.vstack([self._docs.row(doc_id) for doc_id in doc_ids], format="csr"))
 
 
-class _VectorRows(_RowLookup):
-    def __init__(self, model: TextModel, vectors: Vectors) -> None:
-        _check_words(vectors, vectors.doc_vectoriser, model.doc_vectoriser)
-        self._vectors = vectors
+class _NumberedRows(_RowLookup):
+    """Documents that are rows of a matrix, in memory or on disk, numbered by their ids."""
+
+    def __init__(self, texts: Texts, numbers: RowLookup) -> None:
+        self._texts, self._numbers = texts, numbers
 
     def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
-        return self._vectors.doc_ids.get_many(doc_ids) >= 0
+        return rows_of_ids(self._numbers, doc_ids) >= 0
 
     def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
-        return self._vectors.docs.rows(self._vectors.doc_ids.get_many(doc_ids))
+        return take(self._texts, rows_of_ids(self._numbers, doc_ids))
 
 
-class _TextRows(_RowLookup):
+def _text_rows(model: TextModel, docs: Mapping[str, str] | Iterable[tuple[str, str]]) -> _NumberedRows:
     """Documents in memory as a model's rows; only some thousand of the texts are held at a time."""
-
-    def __init__(self, model: TextModel, docs: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
-        pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
-        self._row_numbers: dict[str, int] = {}
-        blocks = []
-        while some := list(islice(pairs, _TEXTS_AT_ONCE)):
-            for doc_id, _ in some:
-                if doc_id in self._row_numbers:
-                    raise InputError(f"the document id {doc_id!r} is there twice; each document needs its own")
-                self._row_numbers[doc_id] = len(self._row_numbers)
-            blocks.append(model.docs([text for _, text in some]))
-        if not blocks:
-            raise InputError("there are no documents to learn about")
-        self._rows = sparse.csr_array(sparse.vstack(blocks, format="csr"))
-
-    def known(self, doc_ids: Sequence[str]) -> NDArray[np.bool_]:
-        return np.array([doc_id in self._row_numbers for doc_id in doc_ids], dtype=bool)
-
-    def rows(self, doc_ids: Sequence[str]) -> sparse.csr_array:
-        return self._rows[[self._row_numbers[doc_id] for doc_id in doc_ids]]
+    pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
+    numbers: dict[str, int] = {}
+    blocks = []
+    while some := list(islice(pairs, _TEXTS_AT_ONCE)):
+        for doc_id, _ in some:
+            if doc_id in numbers:
+                raise InputError(f"the document id {doc_id!r} is there twice; each document needs its own")
+            numbers[doc_id] = len(numbers)
+        blocks.append(model.docs([text for _, text in some]))
+    if not blocks:
+        raise InputError("there are no documents to learn about")
+    return _NumberedRows(sparse.csr_array(sparse.vstack(blocks, format="csr")), numbers)
 
 
 def _rows_of(model: TextModel, docs: Docs) -> _RowLookup:
     if isinstance(docs, Vectors):
-        return _VectorRows(model, docs)
-    return _IndexRows(docs) if isinstance(docs, DocumentRows) else _TextRows(model, docs)
+        _check_words(docs, docs.doc_vectoriser, model.doc_vectoriser)
+        return _NumberedRows(docs.docs, docs.doc_ids)
+    return _IndexRows(docs) if isinstance(docs, DocumentRows) else _text_rows(model, docs)
 
 
 def _check_words(vectors: Vectors, actual: Vectoriser, expected: Vectoriser) -> None:
-    (meta, arrays), (other_meta, other_arrays) = actual.to_state(), expected.to_state()
-    alike = meta == other_meta and arrays.keys() == other_arrays.keys()
-    if not alike or not all(np.array_equal(array, other_arrays[name]) for name, array in arrays.items()):
+    if state_digest(actual) != state_digest(expected):
         raise InputError(f"{vectors.path} was made with other words than the model has; vectorise with this model")
 
 

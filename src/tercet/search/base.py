@@ -199,6 +199,13 @@ def _best_by_few(view: DocumentView, query: ExpandedQueries, k: int, max_terms: 
     return rows[order], scores[order], above
 
 
+def listed_ids(doc_ids: Iterable[str]) -> list[str]:
+    """Ids to remove; a string, whose letters would be taken for ids, is refused."""
+    if isinstance(doc_ids, str):
+        raise InputError(f"remove takes ids, found the string {doc_ids!r}; pass [{doc_ids!r}]")
+    return list(doc_ids)
+
+
 def row_of(view: DocumentView, doc_id: str) -> int:
     row = view.find(doc_id) if isinstance(doc_id, str) else None
     if row is None:

@@ -15,7 +15,7 @@ import numpy as np
 from tercet._validate import check_integer
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.model import TextModel
-from tercet.search.base import BaseIndex, check_model, n_terms, row_of, same_words, weights_of
+from tercet.search.base import BaseIndex, check_model, listed_ids, n_terms, row_of, same_words, weights_of
 from tercet.search.documents import Docs, Progress, merged, segments_of_rows, segments_of_texts, tiered
 from tercet.search.folder import UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
@@ -221,11 +221,10 @@ class Index(BaseIndex):
 
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; an id that is not there is refused, and then none is removed. `merge` frees their space."""
-        if isinstance(doc_ids, str):
-            raise InputError(f"remove takes ids, found the string {doc_ids!r}; pass [{doc_ids!r}]")
+        listed = listed_ids(doc_ids)
         with self._writing() as writer:
             view = self._view
-            rows = np.unique(np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64))
+            rows = np.unique(np.array([row_of(view, doc_id) for doc_id in listed], dtype=np.int64))
             self._committed, self._view = writer.commit(without(view.entries, rows))
 
     def merge(self) -> None:

@@ -11,13 +11,14 @@ from typing import NamedTuple
 from tercet.data.beir import unknown_document, unknown_query
 from tercet.data.checking.findings import Counts, Findings
 from tercet.data.checking.near_duplicates import number_of
-from tercet.data.clicks import NO_IMPRESSIONS, impressions_of
+from tercet.data.clicks import NO_IMPRESSIONS, click_preferences, impressions_of
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import NO_PREFERENCES, preference_lines, uneven_numbers
 from tercet.data.quepid import NO_RATINGS, rating_of, ratings_of
 from tercet.data.trec import NO_JUDGEMENTS, NO_RESULTS, iterate_judgements, results_of
 
 LineOf = dict[str, int]
+Grades = dict[tuple[str, str], tuple[int, int]]  # of a query and a document: the grade, and the line that has it first
 
 
 def check_judgements(
@@ -31,7 +32,7 @@ def check_judgements(
     """The line on which each query is judged first, and the number of judgements."""
     line_of: LineOf = {}
     relevant: set[str] = set()
-    grades: dict[tuple[str, str], tuple[int, int]] = {}
+    grades: Grades = {}
     unlike_query, unlike_doc = _Unlike(queries), _Unlike(docs)
     with findings.file(path, NO_JUDGEMENTS, lambda: len(line_of)):
         for line, qid, doc_id, grade in iterate_judgements(path, header_needed=header_needed, refused=findings.refused):
@@ -40,14 +41,7 @@ def check_judgements(
                 findings.error("unknown-id", path, line, unknown_query(qid) + unlike_query.hint(qid))
             if docs is not None and doc_id not in docs:
                 findings.error("unknown-id", path, line, unknown_document(doc_id) + unlike_doc.hint(doc_id))
-            before = grades.setdefault((qid, doc_id), (grade, line))
-            if before[0] != grade:
-                pair = f"query {qid!r}, document {doc_id!r}"
-                message = f"{pair} has grade {grade} here and {before[0]} at line {before[1]}"
-                findings.error("contradiction", path, line, message)
-            elif before[1] != line:
-                message = f"query {qid!r}, document {doc_id!r} is judged the same at line {before[1]}"
-                findings.warning("repeated-line", path, line, message)
+            _note_grade(grades, qid, doc_id, grade, line, path, findings)
             if grade > 0:
                 relevant.add(qid)
     for qid, line in line_of.items():
@@ -55,6 +49,17 @@ def check_judgements(
             message = f"query {qid!r} has no relevant document; every system gets 0 for it"
             findings.warning("no-relevant", path, line, message)
     return line_of, len(grades)
+
+
+def _note_grade(grades: Grades, query: str, doc_id: str, grade: int, line: int, path: Path, findings: Findings) -> None:
+    """Keep a grade, telling where the document has another one, or the same one again."""
+    first_grade, first_line = grades.setdefault((query, doc_id), (grade, line))
+    pair = f"query {query!r}, document {doc_id!r}"
+    if first_grade != grade:
+        message = f"{pair} has grade {grade} here and {first_grade} at line {first_line}"
+        findings.error("contradiction", path, line, message)
+    elif first_line != line:
+        findings.warning("repeated-line", path, line, f"{pair} is judged the same at line {first_line}")
 
 
 class _Unlike:
@@ -117,7 +122,7 @@ def check_run(path: Path, findings: Findings) -> Counts:
 def check_quepid(path: Path, findings: Findings) -> Counts:
     """Check judgements as Quepid exports them."""
     line_of: LineOf = {}
-    grades: dict[tuple[str, str], tuple[int, int]] = {}
+    grades: Grades = {}
     relevant: dict[str, bool] = {}
     with findings.file(path, NO_RATINGS, lambda: len(line_of)):
         for line, rating in ratings_of(path, findings.refused):
@@ -126,14 +131,7 @@ def check_quepid(path: Path, findings: Findings) -> Counts:
             if rating.doc_id is None or grade is None:
                 continue
             relevant[rating.query] = relevant.get(rating.query, False) or grade > 0
-            before = grades.setdefault((rating.query, rating.doc_id), (grade, line))
-            pair = f"query {rating.query!r}, document {rating.doc_id!r}"
-            if before[0] != grade:
-                findings.error(
-                    "contradiction", path, line, f"{pair} has rating {grade} here and {before[0]} at line {before[1]}"
-                )
-            elif before[1] != line:
-                findings.warning("repeated-line", path, line, f"{pair} is rated the same at line {before[1]}")
+            _note_grade(grades, rating.query, rating.doc_id, grade, line, path, findings)
     if line_of and not grades:
         findings.error("empty-file", path, None, NO_RATINGS)
     for text, line in line_of.items():
@@ -199,10 +197,7 @@ def check_clicks(path: Path, findings: Findings) -> Counts:
         for _, impression in impressions_of(path, findings.refused):
             counts["impressions"] += 1
             counts["clicks"] += len(impression.clicked)
-            n_skipped, clicked = 0, set(impression.clicked)
-            for doc_id in impression.shown:
-                counts["preferences"] += n_skipped * (doc_id in clicked)
-                n_skipped += doc_id not in clicked
+            counts["preferences"] += len(click_preferences(impression.shown, impression.clicked))
     if counts["impressions"] and not counts["preferences"]:
         message = "no document was skipped above a click, so there is no preference to learn from"
         findings.warning("no-preference", path, None, message)

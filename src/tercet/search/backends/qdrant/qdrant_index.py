@@ -30,7 +30,7 @@ from tercet.search.backends.qdrant.records import (
     refuse_taken,
 )
 from tercet.search.backends.qdrant.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
-from tercet.search.base import BaseIndex, check_model, n_terms, same_words, weights_of
+from tercet.search.base import BaseIndex, check_model, listed_ids, n_terms, same_words, weights_of
 from tercet.search.documents import Docs, Progress
 from tercet.search.folder import UPLOAD, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
@@ -238,9 +238,7 @@ class QdrantIndex(BaseIndex):
 
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; an id that is not there is refused, and then none is removed."""
-        if isinstance(doc_ids, str):
-            raise InputError(f"remove takes ids, found the string {doc_ids!r}; pass [{doc_ids!r}]")
-        listed = list(dict.fromkeys(doc_ids))
+        listed = list(dict.fromkeys(listed_ids(doc_ids)))
         with self._writing() as engine:
             marker = own_marker(engine, self._place.index)
             gone: list[int] = []
