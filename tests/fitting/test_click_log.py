@@ -292,7 +292,7 @@ def test_lines_before_a_broken_one_are_not_passed_over(tmp_path):
     with GrowingFile(path) as file:
         with pytest.raises(FormatError, match=r"file:2: byte 0xff"):
             file.read(9)
-        assert file.place == (0, 0)
+        assert file.position == (0, 0)
 
 
 def test_a_watched_log_is_followed_alike(tmp_path, at_once):
@@ -313,7 +313,7 @@ def test_lines_come_whole(tmp_path):
     with GrowingFile(path) as file:
         assert file.read(1) == [(1, "one")]
         assert file.read(9) == [(2, "")]
-        assert (file.read(9), file.n_waiting, file.place) == ([], 2, (9, 2))
+        assert (file.read(9), file.n_waiting, file.position) == ([], 2, (9, 2))
 
 
 def test_a_killed_follower_ends_with_the_bits_of_one_that_was_not(tmp_path):

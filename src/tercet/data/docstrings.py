@@ -262,18 +262,18 @@ def _without_see_also(docstring: str) -> tuple[str, list[list[str]]]:
     sections: list[list[str]] = []
     lines = docstring.splitlines()
     inside = False
-    at = 0
-    while at < len(lines):
-        is_header = at + 1 < len(lines) and bool(lines[at].strip()) and _UNDERLINE.fullmatch(lines[at + 1])
-        if is_header and lines[at].strip().lower() == "see also":
+    i = 0
+    while i < len(lines):
+        is_header = i + 1 < len(lines) and bool(lines[i].strip()) and _UNDERLINE.fullmatch(lines[i + 1])
+        if is_header and lines[i].strip().lower() == "see also":
             inside = True
             sections.append([])
-            at += 2
+            i += 2
             continue
-        if is_header or lines[at].startswith(".. "):
+        if is_header or lines[i].startswith(".. "):
             inside = False
-        (sections[-1] if inside else kept).append(lines[at])
-        at += 1
+        (sections[-1] if inside else kept).append(lines[i])
+        i += 1
     return "\n".join(kept).strip(), sections
 
 

@@ -23,11 +23,11 @@ class GrowingFile:
     Parameters
     ----------
     path : a text file; a gzipped one cannot grow, and the last line of one need not be ended
-    place : where to begin
+    position : where to begin
 
     Attributes
     ----------
-    place : behind the last line that was read
+    position : behind the last line that was read
 
     Examples
     --------
@@ -44,8 +44,8 @@ class GrowingFile:
     ([(1, 'one')], [(2, 'two')])
     """
 
-    def __init__(self, path: FilePath, place: StreamPosition = START) -> None:
-        self.path, self.place = path, place
+    def __init__(self, path: FilePath, position: StreamPosition = START) -> None:
+        self.path, self.position = path, position
         self._open: ExitStack | None = None
         self._stream: BinaryIO | None = None
         self._inode = 0
@@ -60,16 +60,16 @@ class GrowingFile:
             self.is_packed = isinstance(getattr(self._stream, "raw", None), GzipFile)
             status = os.fstat(self._stream.fileno())
             self._inode = status.st_ino
-            if not self.is_packed and status.st_size < self.place.at:
+            if not self.is_packed and status.st_size < self.position.at:
                 raise self._cut_off(status.st_size)
-            self._stream.seek(self.place.at)
+            self._stream.seek(self.position.at)
             self._open = opened.pop_all()
 
     def read(self, limit: int) -> list[tuple[int, str]]:
         """At most so many lines, with their numbers, of those that are complete now."""
         assert self._stream is not None
         lines: list[tuple[int, str]] = []
-        offset, line = self.place
+        offset, line = self.position
         while len(lines) < limit:
             raw = raw_line(self._stream, self.path, line + 1)
             if not raw.endswith(b"\n") and not (self.is_packed and raw):
@@ -81,13 +81,13 @@ class GrowingFile:
             size = self._size()
             if size < offset:
                 raise self._cut_off(size)
-        self.place = StreamPosition(offset, line)  # only now: where a line is wrong, none of them is handed out
+        self.position = StreamPosition(offset, line)  # only now: where a line is wrong, none of them is handed out
         return lines
 
     @property
     def n_waiting(self) -> int:
         """Bytes of the line that is not complete."""
-        return 0 if self.is_packed else max(0, self._size() - self.place.at)
+        return 0 if self.is_packed else max(0, self._size() - self.position.at)
 
     def _size(self) -> int:
         assert self._stream is not None
@@ -97,7 +97,7 @@ class GrowingFile:
         return FormatError(
             self.path,
             None,
-            f"the file has {size} bytes, and {self.place.at} were read before: it was cut off or written anew, and "
+            f"the file has {size} bytes, and {self.position.at} were read before: it was cut off or written anew, and "
             "what it has lost cannot be known. To go on at its first line, say that it is a new log: new_log=True. "
             "Logs that are renamed, not cut off, need no word",
             kind=REPLACED,
@@ -113,7 +113,7 @@ class GrowingFile:
     def begin_again(self) -> None:
         """Go on at the beginning of the file that the path names now."""
         self.close()
-        self.place = START
+        self.position = START
         self._enter()
 
     def digest(self) -> str:
@@ -122,8 +122,8 @@ class GrowingFile:
         It is of the file that is read, also when the path names another one by now, or none.
         """
         assert self._stream is not None
-        digest = _digest_before(self._stream, self.place)
-        self._stream.seek(self.place.at)
+        digest = _digest_before(self._stream, self.position)
+        self._stream.seek(self.position.at)
         return digest
 
     def close(self) -> None:
@@ -140,24 +140,24 @@ class GrowingFile:
         self.close()
 
 
-def _digest_before(stream: BinaryIO, place: StreamPosition) -> str:
+def _digest_before(stream: BinaryIO, position: StreamPosition) -> str:
     """A digest of the first 64 kB and the last 4 kB before a place, by which a file that has grown is known."""
-    digest = hashlib.sha256(f"{place.at} {place.within}".encode())
-    for start, length in ((0, _HEAD), (max(0, place.at - _TAIL), _TAIL)):
+    digest = hashlib.sha256(f"{position.at} {position.within}".encode())
+    for start, length in ((0, _HEAD), (max(0, position.at - _TAIL), _TAIL)):
         stream.seek(start)
-        digest.update(stream.read(min(length, place.at)))
+        digest.update(stream.read(min(length, position.at)))
     return digest.hexdigest()
 
 
-def check_before(path: FilePath, place: StreamPosition, digest: str) -> None:
+def check_before(path: FilePath, position: StreamPosition, digest: str) -> None:
     """Raise a FormatError where a file is not one that had this digest at that place and has grown since."""
     with open_bytes(path) as stream:
-        is_same = _digest_before(stream, place) == digest
+        is_same = _digest_before(stream, position) == digest
     if not is_same:
         raise FormatError(
             path,
             None,
-            f"this is not the file that was read before up to line {place.within:,}: it was replaced or changed. Give "
-            "that one, or say that this is a new log, which is read from its first line: new_log=True",
+            f"this is not the file that was read before up to line {position.within:,}: it was replaced or changed. "
+            "Give that one, or say that this is a new log, which is read from its first line: new_log=True",
             kind=REPLACED,
         )

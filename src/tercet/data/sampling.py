@@ -75,14 +75,14 @@ class LabelSampler:
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")
         query = self._queries[rng.integers(0, self._queries.size, n)]
-        own = self._codes[query]
+        code = self._codes[query]
         # One of the class's other members: skip over the query's own place.
-        member = rng.integers(0, self._counts[own] - 1)
+        member = rng.integers(0, self._counts[code] - 1)
         member += member >= self._position[query]
-        better = self._by_class[self._start[own] + member]
+        better = self._by_class[self._start[code] + member]
         # One of the rows outside the class: skip over the class's block.
-        member = rng.integers(0, self._codes.size - self._counts[own])
-        member += np.where(member >= self._start[own], self._counts[own], 0)
+        member = rng.integers(0, self._codes.size - self._counts[code])
+        member += np.where(member >= self._start[code], self._counts[code], 0)
         worse = self._by_class[member]
         return query.astype(np.int32), better, worse
 

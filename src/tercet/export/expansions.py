@@ -93,18 +93,18 @@ def write_synonyms(
             n_unwritable += 1
             continue
         n_negative += int(np.count_nonzero(boosts <= -min_boost))
-        own = max(float(boosts[term]), 0.0) if shared else 0.0
+        own_boost = max(float(boosts[term]), 0.0) if shared else 0.0
         if shared:
             boosts[term] = 0.0
         boosts[~writable] = 0.0
         enough = np.flatnonzero(boosts >= min_boost)
         best = enough[np.lexsort((enough, -boosts[enough]))][:max_words]
         n_below += int(np.count_nonzero(boosts > 0)) - best.size
-        alone = engine == "solr" and shared and abs(own - 1) >= min_boost  # without a line it would count as 1
+        alone = engine == "solr" and shared and abs(own_boost - 1) >= min_boost  # without a line it would count as 1
         if not best.size and not alone:
             continue
         n_pairs += best.size
-        listed = [(query_words[term], own)] if own > 0 or not best.size else []
+        listed = [(query_words[term], own_boost)] if own_boost > 0 or not best.size else []
         listed += [(doc_words[j], float(boosts[j])) for j in best]
         lines.append(f"{_escaped(query_words[term])} => {', '.join(_written(w, b, engine) for w, b in listed)}")
     n_unwritable += int(np.count_nonzero(~writable)) if not shared else 0

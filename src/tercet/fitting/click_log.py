@@ -118,16 +118,16 @@ def learn_from_clicks(
         progress = None if kept is None else kept.find(model)
         base = model if progress is None else progress.base
         learner = ClickLearner(base, docs, queries=queries, skipped=skipped, rule=rule)
-        place = START
+        position = START
         if progress is not None:
             learner.online.restore(progress.state, progress.arrays)
             learner.tally = progress.tally
-            place = START if new_log else progress.place
+            position = START if new_log else progress.position
         if follow and not _is_there(log, learner.tally, on_event, stopped):
             return learner.model
         if progress is not None and not new_log:
-            check_before(log, place, progress.digest)
-        with GrowingFile(log, place) as file:
+            check_before(log, position, progress.digest)
+        with GrowingFile(log, position) as file:
             if follow and file.is_packed:
                 raise InputError(f"{log} is gzipped and cannot grow; leave out follow")
             run = _LogRun(learner, file, output, kept, on_event, every, seconds)
@@ -224,7 +224,7 @@ class _LogRun:
         while lines := self._read(min(LINES_AT_ONCE, self.every)):  # that came between the last look and the renaming
             self._learn(lines)
         lost = self.file.n_waiting
-        note = f"{self.file.path} is another file now; the one before was read to line {self.file.place.within:,}"
+        note = f"{self.file.path} is another file now; the one before was read to line {self.file.position.within:,}"
         if lost:
             note += f", and {lost:,} bytes of a line without an end are left out"
         self.file.begin_again()
@@ -247,14 +247,14 @@ class _LogRun:
 
     def report(self, written: bool = False, note: str | None = None) -> None:
         if self.on_event is not None:
-            self.on_event(ClickEvent(self.learner.tally, self.file.place.within, written, note))
+            self.on_event(ClickEvent(self.learner.tally, self.file.position.within, written, note))
 
 
 def _parser(file: GrowingFile) -> ImpressionParser:
     """What makes impressions of lines; the first line of the file tells it how."""
     parse = ImpressionParser(file.path)
     with closing(open_lines(file.path)) as lines:
-        read_before = ((text, line) for line, text in islice(lines, file.place.within) if text.strip())
+        read_before = ((text, line) for line, text in islice(lines, file.position.within) if text.strip())
         for first in islice(read_before, 1):
             parse(*first)
     return parse
@@ -268,7 +268,7 @@ class LogProgress:
     """What a checkpoint keeps, and the model it was learned on from."""
 
     base: TextModel
-    place: StreamPosition
+    position: StreamPosition
     digest: str
     tally: ClickTally
     state: dict[str, Any]
@@ -336,7 +336,7 @@ class ClickCheckpoint:
         assert self._base is not None
         state, arrays = learner.online.to_state()
         stored = _StoredProgress(
-            *self._base, self.rules, file.place.at, file.place.within, file.digest(), learner.tally, state
+            *self._base, self.rules, file.position.at, file.position.within, file.digest(), learner.tally, state
         )
         meta, _ = encode(stored)
         write_bundle(self.path, kind=CLICK_CHECKPOINT, meta=meta, arrays=arrays, beside=(RUNNING,))

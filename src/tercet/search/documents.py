@@ -218,14 +218,14 @@ def repeated(ids: PackedIds) -> str | None:
 
 def clashes(entry: LiveSegment, ids: PackedIds) -> list[tuple[int, str]]:
     """Rows of an entry, alive, whose ids are among others, and those ids."""
-    own = entry.segment.ids
-    nearest = np.searchsorted(own.hashes, ids.hashes)
-    shared = nearest < len(own.hashes)
-    shared[shared] = own.hashes[nearest[shared]] == ids.hashes[shared]
+    entry_ids = entry.segment.ids
+    nearest = np.searchsorted(entry_ids.hashes, ids.hashes)
+    shared = nearest < len(entry_ids.hashes)
+    shared[shared] = entry_ids.hashes[nearest[shared]] == ids.hashes[shared]
     clashing = []
     for i in np.flatnonzero(shared):
         doc_id = ids.strings[int(ids.rows[i])]
-        row = own.find(doc_id, int(ids.hashes[i]))
+        row = entry_ids.find(doc_id, int(ids.hashes[i]))
         if row is not None and not entry.is_dead(row):
             clashing.append((row, doc_id))
     return clashing

@@ -139,10 +139,10 @@ class Index(BaseIndex):
         folder = Folder(path)
 
         def read(committed: Committed) -> Index:
-            own = folder.read_model(committed.model, committed.model_digest) if model is None else model
-            check_fits(own, committed.vectoriser, str(path))
-            scorer = Scorer(weights_of(own))
-            return Index(own, committed, opened(folder, committed, scorer, verify), folder)
+            scoring_model = folder.read_model(committed.model, committed.model_digest) if model is None else model
+            check_fits(scoring_model, committed.vectoriser, str(path))
+            scorer = Scorer(weights_of(scoring_model))
+            return Index(scoring_model, committed, opened(folder, committed, scorer, verify), folder)
 
         return folder.consistently(read)
 

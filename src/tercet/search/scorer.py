@@ -89,8 +89,10 @@ class ExpandedQueries:
 
     def one(self, i: int) -> ExpandedQueries:
         """A query by itself."""
-        own = slice(i, i + 1)
-        return replace(self, starts=self.starts[own], stops=self.stops[own], latent=tuple(x[own] for x in self.latent))
+        only = slice(i, i + 1)
+        return replace(
+            self, starts=self.starts[only], stops=self.stops[only], latent=tuple(x[only] for x in self.latent)
+        )
 
     def entries(self) -> NDArray[np.int64]:
         """Where the entries of a lone query are."""

@@ -123,11 +123,16 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """Say why a document has its score, or why it is ahead of another."""
         service.check_query(params.q)
         service.check_documents([params.doc] if params.versus is None else [params.doc, params.versus])
-        own = params.system == "learned"
+        is_learned = params.system == "learned"
         answer = await service.read(
             deadline(request),
             lambda version: answers.explain(
-                version, version.index if own else service.baseline.index, params.q, params.doc, params.versus, params.k
+                version,
+                version.index if is_learned else service.baseline.index,
+                params.q,
+                params.doc,
+                params.versus,
+                params.k,
             ),
         )
         return JSONResponse(answer)

@@ -240,14 +240,15 @@ class Journal:
 
     def _check_file(self) -> None:
         try:
-            own, there = os.fstat(self._file), os.stat(self.path)
+            open_file, file_there = os.fstat(self._file), os.stat(self.path)
         except OSError as error:
             raise JournalError(f"the journal is not at its place any more: {error.strerror}") from error
-        if not os.path.samestat(own, there):
+        if not os.path.samestat(open_file, file_there):
             raise JournalError("another file is at the place of the journal; restart the service to use that one")
-        if own.st_size != self._n_bytes:
+        if open_file.st_size != self._n_bytes:
             raise JournalError(
-                f"somebody else changed the journal: it has {own.st_size:,} bytes and was left with {self._n_bytes:,}"
+                f"somebody else changed the journal: it has {open_file.st_size:,} bytes and was left with "
+                f"{self._n_bytes:,}"
             )
 
     def _write(self, data: bytes) -> None:

@@ -271,9 +271,9 @@ class Service:
 
 def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:
     members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "reason", "entries"))
-    own = entry.to_meta()
-    number = own.pop("number")
-    return {"version": f"v{number}", "entry": number, "active": active} | members | own
+    meta = entry.to_meta()
+    number = meta.pop("number")
+    return {"version": f"v{number}", "entry": number, "active": active} | members | meta
 
 
 def _now() -> str:

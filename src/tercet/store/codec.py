@@ -84,24 +84,28 @@ def _write_dataclass(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
     if hasattr(cls, "shape_lengths"):
         meta["shape"] = list(value.shape)
     for field in stored_fields(cls):
-        own = getattr(value, field.name)
+        stored = getattr(value, field.name)
         same = field.marker(SameAs)
         if same is not None:
-            is_same = own is getattr(value, same.field)
+            is_same = stored is getattr(value, same.field)
             meta[same.flag] = is_same
             if is_same:
                 continue
-        if LENGTH in field.markers or (OMIT_DEFAULT in field.markers and _equal(own, field.default)):
+        if LENGTH in field.markers or (OMIT_DEFAULT in field.markers and _equal(stored, field.default)):
             continue
         if field.is_csr:
-            if own is not None:
-                parts = (own.data, own.indices.astype(np.int32, copy=False), own.indptr.astype(np.int64, copy=False))
+            if stored is not None:
+                parts = (
+                    stored.data,
+                    stored.indices.astype(np.int32, copy=False),
+                    stored.indptr.astype(np.int64, copy=False),
+                )
                 arrays |= {prefix + name: array for name, array in zip(field.csr_names(), parts, strict=True)}
         elif field.is_array:
-            if own is not None:
-                arrays[prefix + field.array_name()] = own
+            if stored is not None:
+                arrays[prefix + field.array_name()] = stored
         else:
-            meta[field.name] = _write(field.hint, field.markers, own, f"{prefix}{field.name}.", arrays)
+            meta[field.name] = _write(field.hint, field.markers, stored, f"{prefix}{field.name}.", arrays)
     return meta
 
 
@@ -457,8 +461,10 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
             copies[id(value)] = value.copy()
         return copies[id(value)]
     if is_dataclass(value) and not isinstance(value, type):
-        own = {field.name: _copied(getattr(value, field.name), copies) for field in fields(value) if field.init}
-        return type(value)(**own)
+        copied_fields = {
+            field.name: _copied(getattr(value, field.name), copies) for field in fields(value) if field.init
+        }
+        return type(value)(**copied_fields)
     if type(value) is tuple:
         return tuple(_copied(item, copies) for item in value)
     return value

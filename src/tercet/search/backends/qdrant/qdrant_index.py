@@ -179,11 +179,11 @@ class QdrantIndex(BaseIndex):
             check_model(model, TextModel | Weights)
         folder = QdrantFolder(path)
         place = folder.place()
-        own = folder.read_model(place) if model is None else model
-        check_fits(own, place.vectoriser, str(path))
-        scorer = _fitting(own, place.factors, str(path))
+        scoring_model = folder.read_model(place) if model is None else model
+        check_fits(scoring_model, place.vectoriser, str(path))
+        scorer = _fitting(scoring_model, place.factors, str(path))
         engine = connect(place.url, place.collection, api_key)
-        return cls(own, folder, place, _viewed(engine, own_marker(engine, place.index), scorer))
+        return cls(scoring_model, folder, place, _viewed(engine, own_marker(engine, place.index), scorer))
 
     def with_model(self, model: TextModel | Weights) -> QdrantIndex:
         """The same documents for another model over the same vocabulary; only queries change.
@@ -260,8 +260,8 @@ class QdrantIndex(BaseIndex):
         model = self._text_model()
         with self._writing() as engine:
             marker = own_marker(engine, self._place.index)
-            own = self._folder.read_model(self._place)
-            scorer = Scorer(weights_of(own))  # another model may have no latent dimensions
+            uploading_model = self._folder.read_model(self._place)
+            scorer = Scorer(weights_of(uploading_model))  # another model may have no latent dimensions
             upload = self._folder.upload()
             if upload is None:
                 free = _free_row(engine, marker)
