@@ -84,9 +84,6 @@ SHARED_STEMS = {
     "value": "what the room is about",
 }
 
-# What is still to be put right; a name leaves a list when it is, and none is added.
-STILL_SHARED_STEMS = {"arrays", "candidates", "results"}
-
 
 def module_name(path: Path) -> str:
     parts = ["tercet", *path.relative_to(SOURCE).with_suffix("").parts]
@@ -245,7 +242,7 @@ def test_a_module_name_means_one_thing():
         if path.name != "__init__.py" and room_of(module) not in ("kernels", "cli"):
             meanings[path.stem].add(meaning(module))
     shared = {stem: sorted(what) for stem, what in meanings.items() if len(what) > 1}
-    assert {stem: what for stem, what in shared.items() if stem not in {*SHARED_STEMS, *STILL_SHARED_STEMS}} == {}
+    assert {stem: what for stem, what in shared.items() if stem not in SHARED_STEMS} == {}
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if room_of(name) not in ("cli", "tercet/__init__.py")])

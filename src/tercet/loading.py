@@ -41,7 +41,7 @@ def _read_ranker(bundle: Bundle) -> Any:
 
 
 def _read_text_model(bundle: Bundle) -> Any:
-    from tercet.fitting.model import TextModel
+    from tercet.fitting.text_model import TextModel
 
     return TextModel.from_bundle(bundle)
 

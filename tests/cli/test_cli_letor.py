@@ -19,7 +19,7 @@ from tercet.cli.letor.rows import print_features
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
 from tercet.fitting.candidates import FEATURE_RANKERS as RANKERS
 from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, choose_rls
 from tercet.measure import Evaluation, measure_rows

@@ -23,14 +23,14 @@ from support.corpora import TINY, Corpus, synonyms
 from tercet.choose import Gain
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
-from tercet.fitting import reporting
+from tercet.fitting import recipe
 from tercet.fitting.baselines import RM3_GRID, word_shares
 from tercet.fitting.task import decide
 from tercet.report import Report
 from tercet.report.charts import bars, curves, intervals, ticks
-from tercet.report.details import QueryChange
 from tercet.report.html import STYLE, element, page
 from tercet.report.page import RULE, make_report_page, write_report_page
+from tercet.report.value import QueryChange
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -113,7 +113,7 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
     assert learning.difference == pytest.approx(learning.final - learning.start)
     assert f"{learning.difference:+.3f}" in looked.report.decision
 
-    monkeypatch.setattr(reporting.CurveRecorder, "of", lambda self, candidate: lambda event: None)
+    monkeypatch.setattr(recipe.CurveRecorder, "of", lambda self, candidate: lambda event: None)
     unseen = tc.fit(small.docs, small.queries, small.qrels)
     for name, array in unseen.weights.to_state()[1].items():
         assert array.tobytes() == looked.weights.to_state()[1][name].tobytes()

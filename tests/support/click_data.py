@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.indexes import small_model
 from tercet.data import Impression
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.weights import Sparse, Weights
 
 DOCS = {"a": "green avocado", "b": "avocado toast with oil", "c": "blue sky", "d": "green sky oil"}

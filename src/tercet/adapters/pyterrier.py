@@ -15,7 +15,7 @@ import numpy as np
 
 from tercet._validate import check_integer
 from tercet.errors import InputError, MissingExtraError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 
 if TYPE_CHECKING:
     Frame = Any

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from tercet.cli.options import NEW, seed_option
 from tercet.data.docstrings import DocstringCollection, docstring_collection
-from tercet.fitting.model import TextModel
 from tercet.fitting.recipe import fit
+from tercet.fitting.text_model import TextModel
 from tercet.measure import evaluate
 from tercet.report import shown_interval, shown_p
 from tercet.report.page import PAGE_NAME, write_report_page

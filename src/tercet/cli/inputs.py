@@ -28,7 +28,7 @@ from tercet.data.beir import plain_or_packed
 from tercet.data.lines import parse_json_object, write_atomically
 from tercet.data.quepid import is_quepid
 from tercet.errors import BundleError, FormatError, InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.loading import load
 
 ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them

@@ -21,7 +21,7 @@ from tercet.data.growing import REPLACED
 from tercet.errors import InputError
 from tercet.fitting.click_log import ClickEvent, learn_from_clicks, learning_folder
 from tercet.fitting.clicks import Docs, Queries
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search import open_index
 from tercet.search.folder import check_fits, vectoriser_fingerprint
 from tercet.store import MANIFEST_NAME, read_bundle

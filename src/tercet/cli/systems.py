@@ -12,7 +12,7 @@ from tercet.cli.inputs import ONLY_SPLIT, Qrels, open_judged, open_model, read_j
 from tercet.cli.options import FILE, measures_option, models_option, together
 from tercet.data import read_queries, read_run
 from tercet.errors import InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.text import unknown_words
 
 TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")

@@ -22,7 +22,7 @@ import numpy as np
 
 from tercet.data.lines import write_bytes_atomically
 from tercet.export.impacts import ImpactRows, Impacts
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 
 _VERSION: Final = 1
 _VARINT, _DOUBLE, _BYTES = 0, 1, 2  # wire types

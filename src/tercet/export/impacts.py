@@ -16,7 +16,7 @@ from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export.weighting import weight_in_query
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BITS = 16

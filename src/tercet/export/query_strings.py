@@ -11,7 +11,7 @@ import numpy as np
 from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.export.weighting import own_weight, rarity_left_to_engine
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.certified import positive_query
 
 _BARE: Final = re.compile(r"\w+")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.text import Vectoriser
 
 

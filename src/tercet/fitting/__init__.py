@@ -7,7 +7,6 @@ from tercet._lazy import lazy_names
 if TYPE_CHECKING:
     from tercet.fitting.click_log import learn_from_clicks as learn_from_clicks
     from tercet.fitting.feature_model import FeatureModel as FeatureModel
-    from tercet.fitting.model import TextModel as TextModel
     from tercet.fitting.recipe import fit as fit
     from tercet.fitting.recipe import fit_labelled as fit_labelled
     from tercet.fitting.recipe import fit_linked as fit_linked
@@ -15,13 +14,14 @@ if TYPE_CHECKING:
     from tercet.fitting.rows import fit_letor_folds as fit_letor_folds
     from tercet.fitting.rows import fit_letor_stream as fit_letor_stream
     from tercet.fitting.stored import fit_vectors as fit_vectors
+    from tercet.fitting.text_model import TextModel as TextModel
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
             "tercet.fitting.click_log": ("learn_from_clicks",),
             "tercet.fitting.feature_model": ("FeatureModel",),
-            "tercet.fitting.model": ("TextModel",),
+            "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),
             "tercet.fitting.rows": ("fit_letor", "fit_letor_folds", "fit_letor_stream"),
             "tercet.fitting.stored": ("fit_vectors",),

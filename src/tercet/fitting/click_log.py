@@ -20,7 +20,7 @@ from tercet.data.lines import FilePath, open_lines
 from tercet.data.preference_files import START, StreamPosition
 from tercet.errors import FormatError, InputError, MissingBundleError
 from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.learn.online import OnlineRule
 from tercet.store import check_destination, claim_folder, read_bundle, write_bundle
 from tercet.store.codec import decode, encode

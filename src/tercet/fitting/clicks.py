@@ -16,7 +16,7 @@ from tercet.data.clicks import Impression, Skipped, click_preferences, impressio
 from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.learn.matrices import Texts
 from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.learn.stored import take

@@ -16,8 +16,8 @@ from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.candidates import n_steps_for, term_pair_ranker
-from tercet.fitting.model import TextModel
 from tercet.fitting.task import WEIGHTINGS, Decision, Qrels, T, check_disjoint, decide, hold_out
+from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import answerable
 from tercet.learn import SampledSource, Source, StreamSource, TermPairRanker
 from tercet.learn.loop import Callback

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tercet.measure.arrays import average_precision_by_class as average_precision_by_class
-    from tercet.measure.arrays import measure_block as measure_block
     from tercet.measure.blending import Blend as Blend
     from tercet.measure.blending import blend as blend
+    from tercet.measure.blocks import average_precision_by_class as average_precision_by_class
+    from tercet.measure.blocks import measure_block as measure_block
     from tercet.measure.comparing import Comparison as Comparison
     from tercet.measure.comparing import PairContrast as PairContrast
     from tercet.measure.comparing import compare as compare
@@ -33,7 +33,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.measure.arrays": ("average_precision_by_class", "measure_block"),
+            "tercet.measure.blocks": ("average_precision_by_class", "measure_block"),
             "tercet.measure.blending": ("Blend", "blend"),
             "tercet.measure.comparing": ("Comparison", "PairContrast", "compare", "compare_evaluations"),
             "tercet.measure.evaluation": ("Evaluation", "evaluate"),

@@ -15,7 +15,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.learn.matrices import Texts
 from tercet.learn.stored import take
-from tercet.measure.arrays import average_precision_by_class, measure_block
+from tercet.measure.blocks import average_precision_by_class, measure_block
 from tercet.measure.evaluation import Evaluation
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.weights import Weights

@@ -17,7 +17,7 @@ from scipy.cluster import hierarchy
 from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.fitting.feature_model import FeatureModel
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.learn import TermPairRanker
 from tercet.pictures.drawing import (
     BLUE,

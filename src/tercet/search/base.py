@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.errors import InputError
-from tercet.fitting.model import TextExplanation, TextModel
+from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.search.documents import Docs, Progress, checked_rows
 from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun
 from tercet.search.scorer import ExpandedQueries

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.errors import InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.documents import checked_rows
 from tercet.search.scorer import ExactScores, Scorer
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.segment import Segment
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds

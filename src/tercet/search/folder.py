@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
 from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle

@@ -14,7 +14,7 @@ import numpy as np
 
 from tercet._validate import check_integer
 from tercet.errors import InputError, MissingBundleError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.base import BaseIndex, check_model, listed_ids, n_terms, row_of, same_words, weights_of
 from tercet.search.documents import Docs, Progress, merged, segments_of_rows, segments_of_texts, tiered
 from tercet.search.folder import UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
-from tercet.fitting.model import TextExplanation, TextModel
+from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs

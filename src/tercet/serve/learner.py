@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import EngineError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entry

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from tercet.errors import InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.learn.online import Contrast, OnlineLearner, Step
 from tercet.search import BaseIndex
 from tercet.serve.allowances import Allowances

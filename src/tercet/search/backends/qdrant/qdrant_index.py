@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tercet._validate import check_integer
 from tercet.errors import BundleError, InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.backends.qdrant.connection import check_collection, connect, normal_url
 from tercet.search.backends.qdrant.engine import MISSING, PAGE, WRITING, Engine
 from tercet.search.backends.qdrant.qdrant_view import Memory, QdrantView

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import BundleError, DamagedBundleError, EngineError, MissingBundleError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.backends.qdrant.engine import MISSING, Engine, QdrantPoint
 from tercet.search.folder import MODELS, UPLOAD, Folder
 from tercet.store import (

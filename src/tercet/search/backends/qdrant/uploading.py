@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import BundleError, InputError
-from tercet.fitting.model import TextModel
+from tercet.fitting.text_model import TextModel
 from tercet.search.backends.qdrant.engine import DOC_ID, PAGE, TEXT, Engine, QdrantPoint
 from tercet.search.backends.qdrant.records import Marker, QdrantFolder, Upload
 from tercet.search.documents import Docs, Progress, canonical, checked_documents, next_documents
