@@ -93,7 +93,7 @@ def choose(
     n_errors: float = 1.0,
     largest: float = float("inf"),
 ) -> int:
-    """The place of the trial that a rule takes.
+    """The number of the trial that a rule takes.
 
     Parameters
     ----------
@@ -116,22 +116,22 @@ def choose(
         raise InputError(f"the rule must be {' or '.join(map(repr, RULES))}; got {rule!r}")
     if not trials:
         raise InputError("there is nothing to choose from")
-    allowed = [place for place, trial in enumerate(trials) if trial.size <= largest]
-    allowed = allowed or [min(range(len(trials)), key=lambda place: trials[place].size)]
+    allowed = [number for number, trial in enumerate(trials) if trial.size <= largest]
+    allowed = allowed or [min(range(len(trials)), key=lambda number: trials[number].size)]
     sign = 1.0 if higher_is_better else -1.0
-    means = {place: sign * trials[place].mean for place in allowed}
-    best = min(allowed, key=lambda place: (-means[place], trials[place].size, place))
+    means = {number: sign * trials[number].mean for number in allowed}
+    best = min(allowed, key=lambda number: (-means[number], trials[number].size, number))
     if rule == "best":
         return best
     top = trials[best].values
     if top.size < 2:
         raise InputError("a standard error needs the values of two or more queries")
     near = []
-    for place in allowed:
-        error = standard_error(top - trials[place].values if paired else top)
-        if means[place] >= means[best] - n_errors * error:
-            near.append(place)
-    return min(near, key=lambda place: (trials[place].size, -means[place], place))
+    for number in allowed:
+        error = standard_error(top - trials[number].values if paired else top)
+        if means[number] >= means[best] - n_errors * error:
+            near.append(number)
+    return min(near, key=lambda number: (trials[number].size, -means[number], number))
 
 
 class Gain(NamedTuple):

@@ -289,14 +289,14 @@ class CurveRecorder:
     def of(self, candidate: Mapping[str, Any]) -> Callable[[Event], None]:
         """A callback that records one candidate."""
         points: list[tuple[int, float]] = []
-        at = len(self.curves)
+        number = len(self.curves)
         self.curves.append(Curve(_name(candidate), ()))
 
         def look(event: Event) -> None:
             due = not points or event.step // self._every > points[-1][0] // self._every
             if due or event.step == self._n_steps:
                 points.append((event.step, float(self.queries.values(event.weights()).mean())))
-                self.curves[at] = Curve(_name(candidate), tuple(points))
+                self.curves[number] = Curve(_name(candidate), tuple(points))
 
         return look
 

@@ -37,8 +37,8 @@ def blend(first: Weights, second: Weights, validation: HeldOutQueries) -> Blend:
     >>> q = sparse.csr_array([[1.0, 1.0, 1.0]])
     >>> validation = HeldOutQueries.from_qrels({0: {1: 1}}, q, D, measure="AP")
     >>> second = Weights([Diagonal(weights=np.array([0.0, 3.0, 0.0], dtype=np.float32))])
-    >>> found = blend(Weights([Identity(n_terms=3)]), second, validation)
-    >>> validation(found.weights), found.amount > 0
+    >>> both = blend(Weights([Identity(n_terms=3)]), second, validation)
+    >>> validation(both.weights), both.amount > 0
     (1.0, True)
     """
     if first.shape != second.shape:

@@ -87,7 +87,7 @@ class Comparison:
         difference = np.abs(first - second)
         order = np.argsort(-difference, kind="stable")[:k]
         qids = self.systems[system].qids
-        return [(qids[at], float(first[at]), float(second[at])) for at in order if difference[at] > _TIE]
+        return [(qids[row], float(first[row]), float(second[row])) for row in order if difference[row] > _TIE]
 
     def notes(self) -> list[str]:
         """What the numbers do not say by themselves, a line each."""

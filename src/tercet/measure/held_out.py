@@ -94,9 +94,9 @@ class HeldOutQueries:
         if not qrels:
             raise InputError("there are no held-out queries")
         rows, columns, grades = [], [], []
-        for at, judged in enumerate(qrels.values()):
+        for row, judged in enumerate(qrels.values()):
             for doc_id, grade in judged.items():
-                rows.append(at)
+                rows.append(row)
                 columns.append(_row(doc_id, doc_rows, D.shape[0], "document"))
                 grades.append(grade)
         matrix = sparse.csr_array((grades, (rows, columns)), shape=(len(qrels), D.shape[0]), dtype=np.int64)
@@ -131,7 +131,7 @@ class HeldOutQueries:
         [[1, 0, 1]]
         """
         D = Q if D is None else D
-        wanted, hidden = (_pairs(*given, Q, D) for given in ((links, "links"), (known, "known")))
+        wanted, hidden = (_pairs(*pairs, Q, D) for pairs in ((links, "links"), (known, "known")))
         if exclude_self:
             own = np.unique(wanted[:, 0])
             hidden = np.concatenate([hidden, np.stack([own, own], axis=1)[own < D.shape[0]]])
@@ -293,9 +293,9 @@ def _pairs(links: ArrayLike, name: str, Q: Any, D: Any) -> NDArray[np.int64]:
         raise InputError(f"{name} must be integer pairs (from, to); got shape {pairs.shape}, {pairs.dtype}")
     bad = ((pairs < 0) | (pairs >= (Q.shape[0], D.shape[0]))).any(axis=1)
     if bad.any():
-        at = int(bad.argmax())
+        first = int(bad.argmax())
         raise InputError(
-            f"{name}[{at}] is {tuple(pairs[at].tolist())}; Q has {Q.shape[0]} rows and D {D.shape[0]}, from 0"
+            f"{name}[{first}] is {tuple(pairs[first].tolist())}; Q has {Q.shape[0]} rows and D {D.shape[0]}, from 0"
         )
     return pairs.astype(np.int64)
 

@@ -56,8 +56,8 @@ class Orders:
     @property
     def mean_concordance(self) -> float:
         """The mean of the concordance index over queries that have one; NaN when none has."""
-        found = self.concordance
-        return float(found[~np.isnan(found)].mean()) if not np.isnan(found).all() else float("nan")
+        indices = self.concordance
+        return float(indices[~np.isnan(indices)].mean()) if not np.isnan(indices).all() else float("nan")
 
 
 def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Orders:
@@ -76,21 +76,21 @@ def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None
 
     Examples
     --------
-    >>> found = compare_orders([0.1, 0.3, 0.2, 0.2], [0, 1, 2, 1], [7, 7, 7, 8])
-    >>> found.disagreement.round(3).tolist(), found.concordance.round(3).tolist(), found.alone
+    >>> orders = compare_orders([0.1, 0.3, 0.2, 0.2], [0, 1, 2, 1], [7, 7, 7, 8])
+    >>> orders.disagreement.round(3).tolist(), orders.concordance.round(3).tolist(), orders.alone
     ([0.333], [0.667], 1)
     """
     values = checked_scores(scores).astype(np.float64)
     grades = _checked_grades(y, len(values))
     ids = np.zeros(len(values), dtype=np.int64) if qid is None else checked_ids(qid, len(values))
-    known, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    place = np.empty(len(known), dtype=np.int64)
-    place[np.argsort(first)] = np.arange(len(known))
-    counts = pair_counts(values, grades, place[inverse], len(known))
-    names = [str(name) for name in known[np.argsort(first)].tolist()]
+    queries, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    number = np.empty(len(queries), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(queries))
+    counts = pair_counts(values, grades, number[inverse], len(queries))
+    names = [str(name) for name in queries[np.argsort(first)].tolist()]
     kept = counts[:, 0] > 0
     if not kept.any():
-        raise InputError(f"no query has two rows or more, so there are no pairs to compare ({len(known)} queries)")
+        raise InputError(f"no query has two rows or more, so there are no pairs to compare ({len(queries)} queries)")
     qids = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
     return Orders(qids, counts[kept], int((~kept).sum()))
 
@@ -107,6 +107,6 @@ def _checked_grades(y: Any, n_rows: int) -> NDArray[np.float64]:
         )
     grades = grades.astype(np.float64)
     if not np.isfinite(grades).all():
-        at = int((~np.isfinite(grades)).argmax())
-        raise InputError(f"The grade of row {at} is {grades[at]}; grades must be finite.")
+        row = int((~np.isfinite(grades)).argmax())
+        raise InputError(f"The grade of row {row} is {grades[row]}; grades must be finite.")
     return grades

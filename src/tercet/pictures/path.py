@@ -62,9 +62,9 @@ def pareto_front(path: tuple[PathPoint, ...], *, higher_is_better: bool = True) 
     """
     sign = 1 if higher_is_better else -1
     front: list[int] = []
-    for place in sorted(range(len(path)), key=lambda i: (path[i].n_used, -sign * path[i].value, i)):
-        if not front or sign * path[place].value > sign * path[front[-1]].value:
-            front.append(place)
+    for number in sorted(range(len(path)), key=lambda i: (path[i].n_used, -sign * path[i].value, i)):
+        if not front or sign * path[number].value > sign * path[front[-1]].value:
+            front.append(number)
     return front
 
 
@@ -78,7 +78,7 @@ def _draw_front(axes: Any, report: FeatureDetails, measure: str) -> None:
     used, value = np.array([point.n_used for point in path]), np.array([point.value for point in path])
     best = value[front[-1]]
     if all(point.error is not None for point in path):
-        errors = np.array([path[place].error for place in front], dtype=float)
+        errors = np.array([path[number].error for number in front], dtype=float)
         axes.fill_between(
             *(used[front], value[front] - errors, value[front] + errors),
             color=PALE_BLUE,

@@ -46,10 +46,10 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
             x = across(tick)
             parts.append(_line("grid", x, 6, x, height - 24))
             parts.append(_text(f"{tick:g}", x, height - 6, "middle"))
-        for at, (name, mean, start, end) in enumerate(rows):
-            y = 6 + row_height * (at + 0.5)
-            plain = "" if at == ours else " plain"
-            parts.append(_text(name, left - 14, y + 4.5, "end strong" if at == ours else "end"))
+        for row, (name, mean, start, end) in enumerate(rows):
+            y = 6 + row_height * (row + 0.5)
+            plain = "" if row == ours else " plain"
+            parts.append(_text(name, left - 14, y + 4.5, "end strong" if row == ours else "end"))
             if start is not None and end is not None:
                 parts.append(_line(f"range{plain}", across(start), y, across(end), y))
             parts.append(element("circle", class_=f"dot{plain}", cx=_px(across(mean)), cy=_px(y), r=6.5))
@@ -84,10 +84,10 @@ def curves(
         level = up(reference[1])
         parts.append(_line("reference", left, level, width - right, level))
         parts.append(_text(reference[0], width - right, level - 7, "end"))
-        for at, (_, points) in reversed(list(enumerate(series))):
+        for number, (_, points) in reversed(list(enumerate(series))):
             path = "M" + "L".join(f"{_px(across(x))} {_px(up(y))}" for x, y in points)
             if points:
-                parts.append(element("path", class_="other" if at else "curve", d=path))
+                parts.append(element("path", class_="other" if number else "curve", d=path))
         if final is not None:
             y = up(final[1])
             near = any(points and abs(up(points[-1][1]) - y) < 20 for _, points in series)
@@ -116,8 +116,8 @@ def bars(values: Sequence[float], *, label: str, y_label: str, lower_is_better: 
         above, below = ("worse", "better") if lower_is_better else ("better", "worse")
         for name, chosen in ((above, [v > 0 for v in values]), (below, [v < 0 for v in values])):
             path = "".join(
-                f"M{_px(across(at + gap))} {_px(up(0))}V{_px(up(value))}H{_px(across(at + 1 - gap))}V{_px(up(0))}z"
-                for at, (value, shown) in enumerate(zip(values, chosen, strict=True))
+                f"M{_px(across(bar + gap))} {_px(up(0))}V{_px(up(value))}H{_px(across(bar + 1 - gap))}V{_px(up(0))}z"
+                for bar, (value, shown) in enumerate(zip(values, chosen, strict=True))
                 if shown
             )
             if path:

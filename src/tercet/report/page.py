@@ -372,8 +372,8 @@ def _facts(report: Report) -> Html:
 
 def _labelled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str, object]]:
     """Known values in the order of their labels, then the others by name."""
-    known = [(label, values[key]) for key, label in labels.items() if key in values]
-    return known + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
+    labelled = [(label, values[key]) for key, label in labels.items() if key in values]
+    return labelled + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
 
 
 def _block(title: str, facts: list[tuple[str, object]]) -> Html:

@@ -24,12 +24,12 @@ CODE = (
     "weights/*",
     "learn/**/*",
     "measure/*",
+    "fitting/rankers",
     "choose",
     "repro/*_jobs",
     "repro/datasets",
     "repro/folds",
     "repro/links",
-    "repro/rankers",
     "repro/readers/*",
     "repro/tasks",
 )

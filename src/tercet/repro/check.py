@@ -9,10 +9,10 @@ from importlib import resources
 from pathlib import Path
 
 from tercet.errors import FormatError, InputError
+from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters
 from tercet.measure import parse_measure
 from tercet.repro.folds import OF_PAIRS, OF_THE_RANKER
 from tercet.repro.plan import Cost, Method, PaperTable, Plan
-from tercet.repro.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters
 from tercet.store.codec import decode
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tercet.choose import Trial, choose, settings_of
 from tercet.data import query_folds
 from tercet.errors import DivergedError
+from tercet.fitting.rankers import WITH_BASIS, make_ranker, n_used
 from tercet.repro.cache import RunDeadline
 from tercet.repro.folds import (
     MEGABYTES,
@@ -31,7 +32,6 @@ from tercet.repro.folds import (
     rows_of,
 )
 from tercet.repro.plan import Cost, Method
-from tercet.repro.rankers import WITH_BASIS, make_ranker, n_used
 
 _FITS_TO_TIME = 5
 _SECONDS_TO_TIME = 3.0  # no further fit after so many

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tercet.fitting.rankers import CLASSIFIERS
 from tercet.measure import PairedTest, holm, paired_test
 from tercet.report.table import Cell, Table
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Claim, Cost, Method, PairedTests, PaperTable, Row, Statistics, TradeOff, Words
-from tercet.repro.rankers import CLASSIFIERS
 from tercet.repro.runner import short
 from tercet.repro.tasks import entries_of_megabytes
 from tercet.repro.verdicts import (

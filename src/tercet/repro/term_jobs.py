@@ -13,10 +13,10 @@ from scipy import sparse
 from tercet.choose import choose, settings_of, try_all
 from tercet.data import Preferences
 from tercet.errors import DivergedError, InputError
+from tercet.fitting.rankers import CLASSIFIERS, make_ranker, refitted, warm_up
 from tercet.measure import blend
 from tercet.repro.cache import RunDeadline
 from tercet.repro.plan import Method, Model
-from tercet.repro.rankers import CLASSIFIERS, make_ranker, refitted, warm_up
 from tercet.repro.tasks import (
     ClassTask,
     PreferenceTask,
