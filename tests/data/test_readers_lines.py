@@ -25,7 +25,7 @@ from tercet.data.lines import (
 )
 from tercet.errors import FormatError, InputError
 
-ROOMS = ["lines", "beir", "trec", "preference_files", "labelled", "svmlight", "recognition"]
+ROOMS = ["lines", "beir", "trec", "preference_files", "labelled", "letor", "recognition"]
 
 
 @pytest.mark.parametrize("name", ROOMS)
