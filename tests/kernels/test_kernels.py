@@ -69,6 +69,16 @@ print(sum(diagonal_advance.stats.cache_hits.values()))
 """
 
 
+def test_what_two_processes_compile_has_other_names():
+    """Numba's own names begin anew in each process, and code from its cache is linked with code that is new."""
+    script = (
+        "import tercet.kernels.compiler\n"
+        "from numba.core.bytecode import FunctionIdentity\n"
+        "print(FunctionIdentity.from_function(lambda: 0).unique_name)\n"
+    )
+    assert in_another_process("-c", script) != in_another_process("-c", script)
+
+
 @pytest.mark.slow
 def test_a_second_process_finds_compiled_kernels(tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)

@@ -444,11 +444,11 @@ def swapped(columns):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("columns", swapped, "do not rise in each row"),
-        ("columns", lambda columns: np.copyto(columns[:, 1], columns[:, 0]), "do not rise in each row"),
-        ("columns", lambda columns: columns[7].__setitem__(0, -1), "out of range"),
-        ("columns", lambda columns: columns[7].__setitem__(-1, N_TERMS), "out of range"),
-        ("columns", lambda columns: columns[7].__setitem__(slice(8, 10), [2**31 - 1, -(2**31)]), "out of range"),
+        ("columns", swapped, "not in ascending order"),
+        ("columns", lambda columns: np.copyto(columns[:, 1], columns[:, 0]), "not in ascending order"),
+        ("columns", lambda columns: columns[7].__setitem__(0, -1), "not from 0 to"),
+        ("columns", lambda columns: columns[7].__setitem__(-1, N_TERMS), "not from 0 to"),
+        ("columns", lambda columns: columns[7].__setitem__(slice(8, 10), [2**31 - 1, -(2**31)]), "not from 0 to"),
         ("order", lambda order: order.__setitem__(0, order[1]), "no permutation"),
         ("values", lambda values: values[0].__setitem__(0, np.nan), "finite"),
     ],

@@ -23,7 +23,7 @@ from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_CLICK, votes_of
 from tercet.weights import Identity, Weights
-from tercet.weights.unit import unit_of
+from tercet.weights.value import unit_of
 
 INDEX = made_index()
 LATENT = made_index(latent=True)

@@ -284,7 +284,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
     "sparse": {
         "mixing": rounds,
         "online": online_steps,
-        "shrinkage": sparse_weights,
         "sparse": sparse_weights,
         "sparse_rows": sparse_weights,
     },

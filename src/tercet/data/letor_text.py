@@ -275,7 +275,7 @@ def _parse(
     columns, values = np.empty(most_values, np.int32), np.empty(most_values, np.float32)
     unsettled = np.empty((most_values, 3), np.int64)
     odd_grades = np.empty((most_rows if is_svmlight else 0, 3), np.int64)
-    outcome, begin, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, width = parse_lines(
+    parsed = parse_lines(
         np.frombuffer(text, np.uint8),
         LARGEST_ID if n_features is None else n_features,
         not is_svmlight,
@@ -288,14 +288,16 @@ def _parse(
         values,
         unsettled,
     )
-    _settle(text, path, lines_before, values, unsettled[:n_unsettled])
+    n_rows, n_runs, width = parsed.n_rows, parsed.n_runs, parsed.largest_id
+    _settle(text, path, lines_before, values, unsettled[: parsed.n_unsettled])
     y: NDArray[Any] = grades[:n_rows].copy()
     if is_svmlight:
         y = y.astype(np.float64)
-        _settle_targets(text, path, lines_before, y, odd_grades[:n_odd])
-    if outcome != ALL_READ:
-        message = _problem(outcome, text[begin:end].decode("utf-8"), previous, n_features, is_svmlight)
-        raise FormatError(path, lines_before + line, message)
+        _settle_targets(text, path, lines_before, y, odd_grades[: parsed.n_odd])
+    if parsed.outcome != ALL_READ:
+        token = text[parsed.begin : parsed.end].decode("utf-8")
+        message = _problem(parsed.outcome, token, parsed.previous, n_features, is_svmlight)
+        raise FormatError(path, lines_before + parsed.line, message)
     n_values = int(row_ends[n_rows - 1]) if n_rows else 0
     X: Matrix
     if is_dense(n_values, n_rows, width):

@@ -4,11 +4,16 @@ Numba notices an edit in the file of a cached function, but not one in a helper 
 cache folder is therefore named after a fingerprint of the whole room: any edit gives a new folder, so cached code is
 never stale. Processes that compile at the same time write to it one after the other: left to itself, Numba may give
 the code of two signatures the same file, and a later process would run one for the other.
+
+Numba names what it compiles, the closures inside ``np.argsort`` among them, after a counter that begins at 1 in each
+process. Cached code of one process that is linked with what another compiles could then have two functions of one name,
+of which the linker takes either. So the counter begins elsewhere in each process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import sys
 import tempfile
@@ -21,11 +26,14 @@ from typing import Any
 
 import numba
 from numba.core import config as _config
+from numba.core.bytecode import FunctionIdentity
 
 if sys.platform != "win32":
     import fcntl
 
 config: Any = _config  # its settings are set from the environment, out of a type checker's sight
+
+FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "little"))
 
 # Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
 FAST_MATH = {"reassoc", "contract", "nsz"}

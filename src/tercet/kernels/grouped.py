@@ -24,7 +24,7 @@ from tercet.kernels.compiler import kernel
 from tercet.kernels.dense import weighted_sum
 from tercet.kernels.prefetch import LINE, line_starts
 from tercet.kernels.rows import difference, violates
-from tercet.kernels.shrinkage import CUM, hand_out
+from tercet.kernels.sparse_rows import CUM, hand_out
 
 SCALE, STAMP, NORM = 0, 1, 2
 LINES_A_WORD = 64  # lines whose marks share an int64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tercet.kernels.compiler import kernel
@@ -40,10 +42,25 @@ def ends_token(byte):
 
 @kernel
 def token_end(text, position):
-    """Where the token that `at` is in ends."""
+    """Where the token that `position` is in ends."""
     while not ends_token(text[position]):
         position += 1
     return position
+
+
+class ParsedLines(NamedTuple):
+    """How far `parse_lines` came, and how many of each it filled in."""
+
+    outcome: int  # ALL_READ, or what the token it stopped at is
+    begin: int  # of that token, and its end
+    end: int
+    line: int
+    previous: int  # the feature id before the token
+    n_rows: int
+    n_odd: int
+    n_runs: int
+    n_unsettled: int
+    largest_id: int
 
 
 @kernel
@@ -64,8 +81,7 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
     columns    (n_values,)    feature ids less 1, of values that are not 0
     values     (n_values,)    float32
     unsettled  (n_values, 3)  values left to the caller, written 0: which value, where its digits begin and end
-    Returns (stopped at, begin and end of the token, its line, the id before it, rows, odd grades, runs, unsettled
-    values, largest id).
+    Returns `ParsedLines`.
     """
     n_rows = 0
     n_odd = 0
@@ -104,7 +120,7 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
         if n_digits == 0 or n_digits > LONGEST_GRADE or not ends_token(text[position]):
             position = token_end(text, position)
             if n_odd == odd_grades.shape[0]:
-                return BAD_GRADE, token, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+                return ParsedLines(BAD_GRADE, token, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
             odd_grades[n_odd, 0] = n_rows
             odd_grades[n_odd, 1] = token
             odd_grades[n_odd, 2] = position
@@ -122,9 +138,10 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
             start = position + 4
             position = token_end(text, start)
             if position == start or position - start > LONGEST_QID:
-                return BAD_QID, start, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+                return ParsedLines(BAD_QID, start, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
         elif needs_qid:
-            return NO_QID, position, token_end(text, position), line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+            end = token_end(text, position)
+            return ParsedLines(NO_QID, position, end, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
         differs = n_runs == 0 or runs[n_runs - 1, 3] - runs[n_runs - 1, 2] != position - start
         if not differs:
             before = runs[n_runs - 1, 2]
@@ -165,7 +182,7 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
                 end, negative, mantissa, power, whole = scan_number(text, start)
             if end < 0 or not ends_token(text[end]):
                 end = token_end(text, position)
-                return BAD_FEATURE, token, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, largest
+                return ParsedLines(BAD_FEATURE, token, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, largest)
             position = end
             previous = feature
             if mantissa == 0 and whole and not negative:
@@ -193,7 +210,7 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
         grades[n_rows] = grade
         row_ends[n_rows] = n_values
         n_rows += 1
-    return ALL_READ, 0, 0, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest
+    return ParsedLines(ALL_READ, 0, 0, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
 
 
 @kernel
@@ -208,7 +225,7 @@ def fill_dense(row_ends, columns, values, X):
 
 @kernel
 def write_whole(buffer, position, number, n_least):
-    """Write a whole number of 0 or more in at least `n_least` digits at `at`; return where it ends."""
+    """Write a whole number of 0 or more in at least `n_least` digits at `position`; return where it ends."""
     n_digits = 1
     limit = 10
     while number >= limit and n_digits < 18:

@@ -194,13 +194,13 @@ def listnet_slopes(scores, labels, slopes):
     highest, highest_label = scores.max(), labels.max()
     wanted = np.exp(labels - highest_label)
     wanted /= wanted.sum()
-    given = np.exp(scores - highest)
-    total = given.sum()
+    exponentials = np.exp(scores - highest)
+    total = exponentials.sum()
     loss = np.log(total) + highest
     for i in range(n):
         loss -= wanted[i] * scores[i]
     for i in range(n):
-        slopes[i] = given[i] / total - wanted[i]
+        slopes[i] = exponentials[i] / total - wanted[i]
     return loss
 
 

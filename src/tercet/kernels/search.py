@@ -473,19 +473,19 @@ def search_segment_for_all(segment, words, query, union, dead, first_row, scratc
 def fill_postings(row_starts, row_terms, row_values, starts, docs, values, bounds):
     """Sort the entries of rows by term; ``starts``, ``docs``, ``values`` and ``bounds`` are filled in."""
     n_terms = starts.size - 1
-    place = np.zeros(n_terms + 1, dtype=np.int64)
+    next_posting = np.zeros(n_terms + 1, dtype=np.int64)
     for a in range(row_terms.size):
-        place[row_terms[a] + 1] += 1
+        next_posting[row_terms[a] + 1] += 1
     for t in range(n_terms):
-        place[t + 1] += place[t]
+        next_posting[t + 1] += next_posting[t]
     for t in range(n_terms + 1):
-        starts[t] = place[t]
+        starts[t] = next_posting[t]
     bounds[:] = 0.0
     for d in range(row_starts.size - 1):
         for a in range(np.int64(row_starts[d]), np.int64(row_starts[d + 1])):
             term, value = row_terms[a], row_values[a]
-            posting = place[term]
-            place[term] = posting + 1
+            posting = next_posting[term]
+            next_posting[term] = posting + 1
             docs[posting], values[posting] = d, value
             bounds[term, 0] = max(bounds[term, 0], value)
             bounds[term, 1] = min(bounds[term, 1], value)

@@ -10,8 +10,20 @@ from numpy.typing import NDArray
 from tercet.kernels.compiler import kernel
 from tercet.kernels.prefetch import line_starts, prefetch
 from tercet.kernels.rows import difference, violates
-from tercet.kernels.shrinkage import CUM, hand_out
-from tercet.kernels.sparse_rows import FREE, GAPS, LEAST_GAPS, TAKEN, find, home, level_of, make_room, scatter, soft
+from tercet.kernels.sparse_rows import (
+    CUM,
+    FREE,
+    GAPS,
+    LEAST_GAPS,
+    TAKEN,
+    find,
+    hand_out,
+    home,
+    level_of,
+    make_room,
+    scatter,
+    soft,
+)
 
 AHEAD = 4  # rows of W that are prefetched before they are read
 

@@ -33,6 +33,9 @@ BLOCK = 64  # columns; heads end at such a border
 # A column costs a head 4 bytes, an entry costs a table about 12. Heads are read far faster, so they may cost more.
 FAST_COST, SMALL_COST = 40, 12
 
+# Owed shrinkage, ``shrinkage`` float64 (4,): handed out so far, pending rates, l1, T.
+CUM, PENDING, L1, SHRINK_EVERY = 0, 1, 2, 3
+
 
 class LevelRows(NamedTuple):
     """Rows of W as levels; ``keys``, ``levels`` and ``pool`` are the same memory."""
@@ -393,3 +396,12 @@ def write_rows(rows, indptr, columns, kept, absent):
                 keys[word], levels[word + 1] = column, kept[k]
         place[row], head[row], size[row], used[row] = first, width, slots, in_tail
     return True
+
+
+@kernel
+def hand_out(shrinkage, rate, n_done):
+    """After step ``n_done``: its rate is pending, and every T steps ``l1`` times the pending rates is handed out."""
+    shrinkage[PENDING] += rate
+    if n_done % shrinkage[SHRINK_EVERY] == 0:
+        shrinkage[CUM] += shrinkage[L1] * shrinkage[PENDING]
+        shrinkage[PENDING] = 0

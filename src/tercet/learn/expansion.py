@@ -46,8 +46,8 @@ class _Expansion(BaseEstimator):
         return Q.astype(np.float64)
 
     @abstractmethod
-    def _pooled(self, found: sparse.csr_array) -> sparse.csr_array:
-        """All words of the documents that were found, with their weights; ``found`` (n_q, n_d) are scores."""
+    def _pooled(self, feedback: sparse.csr_array) -> sparse.csr_array:
+        """All words of the documents that were found, with their weights; ``feedback`` (n_q, n_d) has scores."""
 
     @abstractmethod
     def _added(self, pooled: sparse.csr_array, setting: Setting) -> sparse.csr_array:
@@ -62,8 +62,8 @@ class _Expansion(BaseEstimator):
         check_is_fitted(self)
         queries = self._queries(Q)
         setting = {name: getattr(self, f"{name}_") for name in self.get_params()}
-        found = self._found(*self._rank(queries, setting[self._depth_name]))
-        own, added = self._own(queries), self._added(self._pooled(found), setting)
+        feedback = self._feedback(*self._rank(queries, setting[self._depth_name]))
+        own, added = self._own(queries), self._added(self._pooled(feedback), setting)
         own_weight, weight = self._weights(float(setting[self._weight_name]), _is_empty(added))
         return _finished(sparse.dia_array((own_weight[None], [0]), shape=2 * own_weight.shape) @ own + weight * added)
 
@@ -101,7 +101,7 @@ class _Expansion(BaseEstimator):
         others = [name for name in grid if name not in (self._depth_name, self._weight_name)]
         trials: list[Trial] = []
         for depth in grid[self._depth_name]:
-            pooled = self._pooled(self._found(docs[:, :depth], scores[:, :depth]))
+            pooled = self._pooled(self._feedback(docs[:, :depth], scores[:, :depth]))
             for other_values in settings_of({name: grid[name] for name in others}):
                 setting = {self._depth_name: depth, **other_values}
                 added = self._added(pooled, setting)
@@ -121,11 +121,11 @@ class _Expansion(BaseEstimator):
     def _rank(self, Q: sparse.csr_array, depth: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         return Weights([Identity(n_terms=self.n_features_in_)]).rank(Q, self._docs, depth)
 
-    def _found(self, docs: NDArray[np.int32], scores: NDArray[np.float64]) -> sparse.csr_array:
+    def _feedback(self, docs: NDArray[np.int32], scores: NDArray[np.float64]) -> sparse.csr_array:
         """Scores of the best documents of each query (n_q, n_d); one that shares no word is not found."""
-        row, place = np.nonzero(scores > 0)
+        row, rank = np.nonzero(scores > 0)
         return sparse.csr_array(
-            (scores[row, place], (row, docs[row, place])), shape=(len(docs), self._docs.shape[0]), dtype=np.float64
+            (scores[row, rank], (row, docs[row, rank])), shape=(len(docs), self._docs.shape[0]), dtype=np.float64
         )
 
     def _queries(self, Q: Any) -> sparse.csr_array:
@@ -199,8 +199,10 @@ class QueryExpansion(_Expansion):
         self.fit(D)
         return self._choose(Q, prefs, most_preferences, {"n_expanded": n_expanded, "beta": beta})
 
-    def _pooled(self, found: sparse.csr_array) -> sparse.csr_array:
-        chosen = sparse.csr_array((np.ones_like(found.data), found.indices, found.indptr), shape=found.shape)
+    def _pooled(self, feedback: sparse.csr_array) -> sparse.csr_array:
+        chosen = sparse.csr_array(
+            (np.ones_like(feedback.data), feedback.indices, feedback.indptr), shape=feedback.shape
+        )
         return sparse.csr_array(chosen @ self._docs.astype(np.float64))
 
     def _added(self, pooled: sparse.csr_array, setting: Setting) -> sparse.csr_array:
@@ -266,8 +268,10 @@ class RM3Expansion(_Expansion):
         if share.shape != self._docs.shape:
             raise InputError(f"counts has shape {share.shape} and D {self._docs.shape}; they must agree")
         if (share.data < 0).any():
-            at = int((share.data < 0).argmax())
-            raise InputError(f"a document has {share.data[at]} of word {share.indices[at]}; counts are not negative")
+            entry = int((share.data < 0).argmax())
+            raise InputError(
+                f"a document has {share.data[entry]} of word {share.indices[entry]}; counts are not negative"
+            )
         self._share = _unit_sums(share)
         self._query_weight = np.ones(self.n_features_in_)
         if query_weight is not None:
@@ -279,8 +283,8 @@ class RM3Expansion(_Expansion):
                 )
             bad = ~((self._query_weight > 0) & np.isfinite(self._query_weight))
             if bad.any():
-                at = int(bad.argmax())
-                raise InputError(f"query_weight[{at}] is {self._query_weight[at]}; weights are positive and finite")
+                term = int(bad.argmax())
+                raise InputError(f"query_weight[{term}] is {self._query_weight[term]}; weights are positive and finite")
         return self
 
     def tune(
@@ -313,8 +317,8 @@ class RM3Expansion(_Expansion):
             raise InputError("Q has negative entries; the words of a query have probabilities")
         return self._weighted(_unit_sums(own))
 
-    def _pooled(self, found: sparse.csr_array) -> sparse.csr_array:
-        return sparse.csr_array(found @ self._share)
+    def _pooled(self, feedback: sparse.csr_array) -> sparse.csr_array:
+        return sparse.csr_array(feedback @ self._share)
 
     def _added(self, pooled: sparse.csr_array, setting: Setting) -> sparse.csr_array:
         return self._weighted(_unit_sums(_largest_entries(pooled, setting["n_terms"])))

@@ -19,7 +19,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, GroupScratch, grouped_advance, mark_written, refresh
 from tercet.kernels.rows import Chunk
-from tercet.kernels.shrinkage import CUM, L1, PENDING, SHRINK_EVERY
+from tercet.kernels.sparse_rows import CUM, L1, PENDING, SHRINK_EVERY
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns

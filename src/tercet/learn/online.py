@@ -29,7 +29,7 @@ from tercet.learn.matrices import check_matrix, kernel_rows
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights
-from tercet.weights.unit import unit_of
+from tercet.weights.value import unit_of
 
 SHRINK_EVERY = 100  # steps
 CHUNK = 4096  # preferences that are planned at once

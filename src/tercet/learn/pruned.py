@@ -25,6 +25,7 @@ from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
+from tercet.store.fields import csr_problem
 from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights
 
@@ -72,10 +73,10 @@ class SupportState(State):
 
     def check(self) -> None:
         check_order(self.order)
-        columns = self.columns
-        rising = columns.size > 0 and bool((columns[:, 1:] > columns[:, :-1]).all())
-        if not rising or columns[:, 0].min() < 0 or columns[:, -1].max() >= self.order.size:
-            raise InputError("its columns are out of range, or do not rise in each row")
+        n, kept = self.columns.shape
+        problem = csr_problem(np.arange(n + 1) * kept, self.columns.ravel(), self.order.size, ascending=True)
+        if not self.columns.size or problem is not None:
+            raise InputError(f"its support {problem or 'is empty'}")
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,16 @@ from scipy import sparse
 
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.rows import Chunk
-from tercet.kernels.shrinkage import CUM, PENDING, SHRINK_EVERY
 from tercet.kernels.sparse import StepRoom, sparse_advance
 from tercet.kernels.sparse_rows import (
     BLOCK,
     COST,
+    CUM,
     FAST_COST,
     GAPS,
     N_SIZES,
+    PENDING,
+    SHRINK_EVERY,
     SIZE_SHIFT,
     SMALL_COST,
     TAKEN,

@@ -13,7 +13,6 @@ from scipy import sparse
 from tercet.errors import InputError
 from tercet.kernels.rows import CsrRows
 from tercet.kernels.search import lay_out, score_latent, score_rows_of
-from tercet.search.segment import SegmentRows
 from tercet.store.digest import state_digest
 from tercet.weights import LowRank, Mapped, Part, Weights
 from tercet.weights.scoring import Matrix, in_double
@@ -146,7 +145,7 @@ class Scorer:
         self,
         query: ExpandedQueries,
         words: NDArray[np.float64],
-        rows: SegmentRows,
+        rows: CsrRows,
         listed: NDArray[np.int32],
         docs: Matrix | None,
     ) -> NDArray[np.float64]:
@@ -184,7 +183,7 @@ class ExactScores:
 
     def __call__(self, D: sparse.csr_array) -> NDArray[np.float64]:
         """The score of each row of canonical CSR float32."""
-        rows = (D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
+        rows = CsrRows(D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
         for array in rows:
             array.flags.writeable = False  # as those of segments are, so that the kernel is compiled once
         listed = np.arange(D.shape[0], dtype=np.int32)

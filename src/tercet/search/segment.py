@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.rows import CsrRows
 from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
@@ -22,9 +23,6 @@ from tercet.store.strings import PackedIds, PackedStrings
 MOST_DOCS: Final = 2**16  # so that two bytes name a document
 MOST_ENTRIES: Final = 2**32 - 1
 MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segment and a document
-
-Postings = tuple[NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32]]
-SegmentRows = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class Segment:
     ``name`` and ``digest`` are those it has on disk, empty while it is only in memory.
     """
 
-    postings: Postings
+    postings: CsrRows
     bounds: NDArray[np.float32]
-    rows: SegmentRows
+    rows: CsrRows
     ids: PackedIds
     texts: PackedStrings | None
     limits: tuple[int, float]
@@ -66,7 +64,7 @@ class Segment:
 
     @property
     def n_docs(self) -> int:
-        return len(self.rows[0]) - 1
+        return len(self.rows.indptr) - 1
 
     @property
     def n_terms(self) -> int:
@@ -77,7 +75,7 @@ class Segment:
         """The segment of documents in canonical CSR; time is linear in their entries."""
         if D.nnz > MOST_ENTRIES:
             raise InputError(f"a segment of {D.nnz:,} entries is too large; use a smaller segment_docs")
-        rows = (D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
+        rows = CsrRows(D.indptr.astype(np.uint32), D.indices.astype(np.int32), D.data.astype(np.float32))
         n_terms = D.shape[1]
         starts, docs = np.empty(n_terms + 1, dtype=np.uint32), np.empty(D.nnz, dtype=np.uint16)
         values, bounds = np.empty(D.nnz, dtype=np.float32), np.empty((n_terms, 2), dtype=np.float32)
@@ -88,7 +86,7 @@ class Segment:
         squares = np.concatenate(([0.0], np.cumsum(D.data.astype(np.float64) ** 2)))
         squared = np.diff(squares[D.indptr]).max(initial=0.0) + 1e-12 * squares[-1]  # a running sum rounds
         limits = (int(np.diff(D.indptr).max(initial=0)), float(1.001 * np.sqrt(squared)))
-        return cls((starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits)
+        return cls(CsrRows(starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits)
 
     def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
         """Some documents as CSR float32 (len(rows), n_terms)."""
@@ -104,7 +102,7 @@ class Segment:
     @cached_property
     def empty_rows(self) -> NDArray[np.uint16]:
         """Documents without a known word."""
-        return np.flatnonzero(np.diff(self.rows[0]) == 0).astype(np.uint16)
+        return np.flatnonzero(np.diff(self.rows.indptr) == 0).astype(np.uint16)
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -134,9 +132,9 @@ class Segment:
         values = take("post_values", np.float32, 1)
         n_entries = (values.size,)
         segment = cls(
-            (take("post_starts", np.uint32, (n_terms + 1,)), take("post_docs", np.uint16, n_entries), values),
+            CsrRows(take("post_starts", np.uint32, (n_terms + 1,)), take("post_docs", np.uint16, n_entries), values),
             take("bounds", np.float32, (n_terms, 2)),
-            (
+            CsrRows(
                 take("row_starts", np.uint32, (n + 1,)),
                 take("row_terms", np.int32, n_entries),
                 take("row_values", np.float32, n_entries),

@@ -210,7 +210,7 @@ class View:
         """The same where single precision would overflow: every document is scored."""
         rows = [np.empty(0, dtype=np.int64)]
         for number, entry in enumerate(self.entries):
-            worded = np.flatnonzero(np.diff(entry.segment.rows[0]))
+            worded = np.flatnonzero(np.diff(entry.segment.rows.indptr))
             rows.append(number * MOST_DOCS + np.setdiff1d(worded, entry.dead, assume_unique=True))
         candidates = np.concatenate(rows).astype(np.int32)
         return _ranked(candidates, self.rescore(query, candidates), k)

@@ -140,14 +140,14 @@ class Against:
 
     def _called(self, A: Any) -> Matrix:
         assert self.kernel.function is not None
-        found = self.kernel.function(A, self._rows)
-        found = found.toarray() if sparse.issparse(found) else found
-        if np.iscomplexobj(found):
+        returned = self.kernel.function(A, self._rows)
+        returned = returned.toarray() if sparse.issparse(returned) else returned
+        if np.iscomplexobj(returned):
             raise InputError("the kernel returned complex numbers; a kernel's values are real")
         try:
-            values = np.array(found, dtype=np.float64, order="C")
+            values = np.array(returned, dtype=np.float64, order="C")
         except (TypeError, ValueError) as error:
-            raise InputError(f"the kernel returned {type(found).__name__}, which is no matrix: {error}") from None
+            raise InputError(f"the kernel returned {type(returned).__name__}, which is no matrix: {error}") from None
         shape = (A.shape[0], self._rows.shape[0])
         if values.shape != shape:
             raise InputError(

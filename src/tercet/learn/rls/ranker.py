@@ -85,10 +85,11 @@ class RankRLS(KernelLeastSquares):
         n_rows = features.shape[0]
         for name, rows in (("better", prefs.better), ("worse", prefs.worse)):
             if (wrong := rows >= n_rows).any():
-                at = int(wrong.argmax())
-                raise InputError(f"{name}[{at}] is row {rows[at]}, but X has {n_rows} rows (0 to {n_rows - 1})")
+                first = int(wrong.argmax())
+                raise InputError(f"{name}[{first}] is row {rows[first]}, but X has {n_rows} rows (0 to {n_rows - 1})")
         weight, margin = (
-            np.ones(len(prefs)) if each is None else each.astype(np.float64) for each in (prefs.weight, prefs.margin)
+            np.ones(len(prefs)) if column is None else column.astype(np.float64)
+            for column in (prefs.weight, prefs.margin)
         )
         compared = ByEdge(prefs.better.astype(np.int64), prefs.worse.astype(np.int64), weight, margin)
         self._learn(features, compared, None)

@@ -192,9 +192,9 @@ def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
     if largest <= 0.0:
         raise InputError("the kernel of every basis vector with itself is 0; there is nothing to learn from")
     # dpstrf looks at the diagonal only; its pivots fall.
-    found, pivots, rank, _ = lapack.dpstrf(gram, tol=_INDEPENDENT * largest, lower=1)
+    pivoted, pivots, rank, _ = lapack.dpstrf(gram, tol=_INDEPENDENT * largest, lower=1)
     kept = pivots[:rank].astype(np.int64) - 1
-    factor = np.tril(found[:rank, :rank])
+    factor = np.tril(pivoted[:rank, :rank])
     left_out = pivots[rank:].astype(np.int64) - 1
     if len(left_out):
         rest = linalg.solve_triangular(factor, gram[np.ix_(kept, left_out)], lower=True, check_finite=False)
@@ -214,8 +214,8 @@ def cholesky_of(matrix: Matrix, inverse_condition: float) -> Matrix | None:
     factor, info = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
     if info != 0:
         return None
-    found, _ = lapack.dpocon(factor, norm, uplo="L")
-    return factor if found >= inverse_condition else None  # a NaN is not
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    return factor if reciprocal >= inverse_condition else None  # a NaN is not
 
 
 def _cholesky_solution(matrix: Matrix, right: Vector) -> Vector | None:
