@@ -303,7 +303,7 @@ def test_a_report_of_an_earlier_version_has_a_page_of_its_table():
         for system in report.systems:
             assert f"{system.values[report.measure][0]:.3f}" in text
         if report.details is None:
-            assert report.to_meta().keys().isdisjoint({"rivals", "details"})
+            assert report.to_state()[0].keys().isdisjoint({"rivals", "details"})
 
 
 def test_labelled_texts_have_a_page():
@@ -346,13 +346,13 @@ def test_a_saved_model_gives_the_same_page(model, tmp_path):
     ],
 )
 def test_details_that_do_not_fit_are_refused(model, where, value):
-    meta = json.loads(json.dumps(model.report.to_meta()))
+    meta = json.loads(json.dumps(model.report.to_state()[0]))
     inside = meta
     for key in where[:-1]:
         inside = inside[key]
     inside[where[-1]] = value
     with pytest.raises(DamagedBundleError):
-        Report.from_meta(meta)
+        Report.from_state(meta, {})
 
 
 def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):

@@ -25,7 +25,6 @@ from tercet.errors import (
     VersionError,
 )
 from tercet.store import (
-    Fields,
     check_destination,
     read_bundle,
     take_array,
@@ -365,55 +364,7 @@ def test_folders_in_the_place_of_files(saved: Path) -> None:
         write_bundle(saved, **OLD)
 
 
-# Fields
-
-
-def test_fields_take() -> None:
-    fields = Fields({"i": 1, "f": 0.5, "s": "x", "b": True, "n": None, "l": [1], "d": {}}, "here")
-    assert fields.take("i", int) == 1
-    assert fields.take("i", float) == 1
-    assert fields.take("f", float) == 0.5
-    assert fields.take("s", (int, str)) == "x"
-    assert fields.take("b", bool) is True
-    assert fields.take("n", int | None) is None
-    assert fields.take("n", (str, None)) is None
-    assert fields.take("l", list) == [1]
-    with pytest.raises(DamagedBundleError, match="here has unknown fields: 'd'"):
-        fields.done()
-    assert fields.take("d", dict) == {}
-    assert fields.take("absent", int, default=7) == 7
-    assert fields.take("absent", int, default=None) is None
-    fields.done()
-
-
-@pytest.mark.parametrize(
-    ("value", "types", "message"),
-    [
-        (True, int, r"here\['x'\] is True \(bool\); expected int"),
-        (True, float, "expected float"),
-        (True, int | None, "expected int or None"),
-        (1, bool, "expected bool"),
-        (1.0, int, "expected int"),
-        ("1", (int, float), "expected int or float"),
-        (None, str, "is None; expected str"),
-        ("a" * 1000, int, "aaa… "),
-    ],
-)
-def test_fields_refuse_other_types(value: Any, types: Any, message: str) -> None:
-    with pytest.raises(DamagedBundleError, match=message):
-        Fields({"x": value}, "here").take("x", types)
-
-
-def test_fields_refuse_what_is_missing_or_no_mapping() -> None:
-    with pytest.raises(DamagedBundleError, match="here has no 'x'; expected int"):
-        Fields({}, "here").take("x", int)
-    with pytest.raises(DamagedBundleError, match=r"here is \[1\] \(list\); expected a mapping"):
-        Fields([1], "here")
-
-
-def test_fields_of_a_bundle_name_its_path(saved: Path) -> None:
-    with pytest.raises(DamagedBundleError, match=r"model: meta has no 'rank'"):
-        read_bundle(saved).fields().take("rank", int)
+# Arrays
 
 
 def test_take_array() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tercet import Preferences
 from tercet.learn.sources import BLOCK, Source
-from tercet.store import Fields, take_array
+from tercet.store import take_array
 from tercet.store.digest import digest_of
 
 DEPTH = 5
@@ -38,7 +38,5 @@ class TopSource(Source):
         return {"block": self._block}, {"top": self._top}
 
     def restore(self, meta, arrays):
-        fields = Fields(meta, "source")
-        self._block = fields.take("block", int)
-        fields.done()
+        self._block = meta["block"]
         self._top = take_array(arrays, "top", np.int32, (None, DEPTH))

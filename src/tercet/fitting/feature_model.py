@@ -20,6 +20,7 @@ from tercet.learn.features import FeatureRanker
 from tercet.measure import Evaluation, Measure, measure_rows
 from tercet.report import Report
 from tercet.store import Bundle, write_bundle
+from tercet.store.codec import decode, encode
 from tercet.store.kinds import FEATURE_MODEL, RANKER
 
 LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
@@ -108,35 +109,31 @@ class FeatureModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
         ranker_meta, ranker_arrays = self.ranker.to_state()
-        meta = {
-            "ranker": ranker_meta,
-            "feature_names": None if self.feature_names is None else list(self.feature_names),
-            "report": None if self.report is None else self.report.to_meta(),
-        }
+        meta, _ = encode(_SavedFeatureModel(ranker_meta, self.feature_names, self.report))
         arrays = {_SECTION + name: array for name, array in ranker_arrays.items()}
         write_bundle(path, kind=FEATURE_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, classes: Mapping[str, Any]) -> FeatureModel:
         """The model a bundle holds; ``classes`` are the rankers it may hold, by name."""
-        fields = bundle.fields()
+        saved = decode(_SavedFeatureModel, bundle.meta, where=f"{bundle.path}: meta")
         arrays: dict[str, NDArray[Any]] = {}
         for name, array in bundle.arrays.items():
             if not name.startswith(_SECTION):
                 raise DamagedBundleError(f"{bundle.path} has an unexpected array {name!r}")
             arrays[name.removeprefix(_SECTION)] = array
-        inner = Bundle(RANKER, fields.take("ranker", dict), arrays, bundle.path)
-        ranker = load_ranker(inner, dict(classes))
-        names, report = fields.take("feature_names", list | None), fields.take("report", dict | None)
-        fields.done()
+        ranker = load_ranker(Bundle(RANKER, saved.ranker, arrays, bundle.path), dict(classes))
         try:
-            return cls(
-                ranker,
-                None if names is None else tuple(names),
-                None if report is None else Report.from_meta(report),
-            )
+            return cls(ranker, saved.feature_names, saved.report)
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _SavedFeatureModel:
+    ranker: dict[str, Any]
+    feature_names: tuple[str, ...] | None
+    report: Report | None
 
 
 def weights_of(ranker: Any) -> NDArray[np.float64] | None:

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
 from tercet.store import Bundle, write_bundle
+from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
+from tercet.store.schema import OMIT_DEFAULT, SameAs
 from tercet.text import CorrelatedWords, Vectoriser
 from tercet.weights import Weights
 
@@ -154,45 +155,24 @@ class TextModel:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
-        shared = self.doc_vectoriser is self.query_vectoriser
-        meta: dict[str, Any] = {
-            "shared_vocabulary": shared,
-            "report": None if self.report is None else self.report.to_meta(),
-        }
-        arrays: dict[str, NDArray[Any]] = {}
-        sections: list[tuple[str, Any]] = [("queries", self.query_vectoriser), ("weights", self.weights)]
-        if not shared:
-            sections.append(("docs", self.doc_vectoriser))
-        if self.words is not None:
-            sections.append(("words", self.words))
-        for name, section in sections:
-            meta[name], own = section.to_state()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        saved = _SavedTextModel(self.query_vectoriser, self.doc_vectoriser, self.weights, self.report, self.words)
+        meta, arrays = encode(saved)
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> TextModel:
         """The model a bundle holds."""
-        fields = bundle.fields()
-        shared = fields.take("shared_vocabulary", bool)
-        sections: dict[str, dict[str, NDArray[Any]]] = {"queries": {}, "weights": {}}
-        if not shared:
-            sections["docs"] = {}
-        words_meta = fields.take("words", dict | None, default=None)  # files from before there was one have none
-        if words_meta is not None:
-            sections["words"] = {}
-        for name, array in bundle.arrays.items():
-            section, _, key = name.partition(".")
-            if section not in sections:
-                raise DamagedBundleError(f"{bundle.path} has an unexpected array {name!r}")
-            sections[section][key] = array
-        queries = Vectoriser.from_state(fields.take("queries", dict), sections["queries"])
-        docs = queries if shared else Vectoriser.from_state(fields.take("docs", dict), sections["docs"])
-        weights = Weights.from_state(fields.take("weights", dict), sections["weights"])
-        words = None if words_meta is None else CorrelatedWords.from_state(words_meta, sections["words"])
-        report = fields.take("report", dict | None)
-        fields.done()
+        saved = decode(_SavedTextModel, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
         try:
-            return cls(queries, docs, weights, None if report is None else Report.from_meta(report), words)
+            return cls(saved.queries, saved.docs, saved.weights, saved.report, saved.words)
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _SavedTextModel:
+    queries: Vectoriser
+    docs: Annotated[Vectoriser, SameAs("queries", "shared_vocabulary")]
+    weights: Weights
+    report: Report | None
+    words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none

@@ -348,16 +348,18 @@ def check_preferences(prefs: Any) -> None:
 
 def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRanker:
     """A ranker from its bundle; ``classes`` has those it may be, and those that one inside it may be."""
-    fields = bundle.fields()
-    name = fields.take("class", str)
+    where = f"{bundle.path}: meta"
+    name, params = bundle.meta.get("class"), bundle.meta.get("params")
+    if not isinstance(name, str) or not isinstance(params, dict):
+        raise DamagedBundleError(f"{where} does not name the class of a ranker and its parameters")
     if name not in classes:
         raise BundleError(
             f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"
         )
-    params = {**classes[name]._added_parameters, **fields.take("params", dict)}
+    params = {**classes[name]._added_parameters, **params}
     names = set(classes[name]._get_param_names())
     unknown, missing = sorted(set(params) - names), sorted(names - set(params))
     if unknown or missing:
         raise BundleError(f"{bundle.path}: parameters of {name} do not fit: unknown {unknown}, missing {missing}")
     rest = {key: value for key, value in bundle.meta.items() if key not in ("class", "params")}
-    return classes[name]._from_bundle(params, SavedRanker(rest, bundle.arrays, fields.where, classes))
+    return classes[name]._from_bundle(params, SavedRanker(rest, bundle.arrays, where, classes))

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import Ranker, SavedRanker
-from tercet.store import Fields
 from tercet.store.codec import decode
+from tercet.store.fields import described
 
 
 class FeatureRanker(Ranker):
@@ -61,10 +61,12 @@ class FeatureRanker(Ranker):
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
         """The inverse of ``_state_meta`` and ``_state_arrays``; the weights are there already."""
-        fields = Fields(meta, where)
+        if meta.keys() != self._learned_scalars.keys():
+            raise DamagedBundleError(f"{where} has {sorted(meta)}; expected {sorted(self._learned_scalars)}")
         for name, kind in self._learned_scalars.items():
-            setattr(self, f"{name}_", fields.take(name, kind))
-        fields.done()
+            if type(meta[name]) not in (kind, int):
+                raise DamagedBundleError(f"{where}.{name} is {described(meta[name])}; expected {kind.__name__}")
+            setattr(self, f"{name}_", meta[name])
 
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:

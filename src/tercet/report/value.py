@@ -5,17 +5,16 @@ The fields of the details are the saved format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import isnan
+from dataclasses import dataclass, field, fields
+from math import isnan, nan
 from typing import Annotated, Any, Literal, NamedTuple
 
 from tercet.choose import Rule
-from tercet.errors import DamagedBundleError, InputError
+from tercet.errors import InputError
 from tercet.measure import Evaluation, PairedTest, paired_test
 from tercet.report.table import Cell, Table
-from tercet.store import Fields
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds
+from tercet.store.schema import OMIT_DEFAULT, Bounds, Via
 
 Count = Annotated[int, Bounds(least=0)]
 
@@ -212,6 +211,17 @@ class FeatureDetails:
 
 # Difference of the means, low and high end of its 95 % interval, p-value.
 Change = tuple[float, float, float, float]
+Values = dict[str, tuple[float, float, float]]
+StoredValues = list[tuple[str, float | None, float | None, float | None]]
+
+
+def _stored_values(values: Values) -> list[list[Any]]:
+    """As a list, since a saved dict does not keep its order; JSON has no NaN, and a single query has no interval."""
+    return [[measure, *(None if isnan(number) else number for number in row)] for measure, row in values.items()]
+
+
+def _read_values(rows: StoredValues) -> Values:
+    return {measure: tuple(nan if n is None else n for n in row) for measure, *row in rows}  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -219,27 +229,11 @@ class SystemResult:
     """One system on the untouched queries: measure -> (mean, low end, high end of the 95 % interval)."""
 
     name: str
-    values: dict[str, tuple[float, float, float]]
+    values: Annotated[Values, Via(StoredValues, _stored_values, _read_values)]
 
     @classmethod
     def of(cls, name: str, evaluation: Evaluation) -> SystemResult:
         return cls(name, {str(m): (evaluation.mean(m), *evaluation.interval(m)) for m in evaluation.measures})
-
-    def to_meta(self) -> dict[str, Any]:
-        # A list, since a saved dict does not keep its order.
-        return {"name": self.name, "values": [[m, *map(_stored, v)] for m, v in self.values.items()]}
-
-    @classmethod
-    def from_meta(cls, meta: Any) -> SystemResult:
-        fields = Fields(meta, "report system")
-        values = {}
-        for row in fields.take("values", list):
-            if not isinstance(row, list) or len(row) != 4 or not isinstance(row[0], str):
-                raise DamagedBundleError(f"a report has {row!r}; expected a measure, its mean and its interval")
-            values[row[0]] = read_numbers([float("nan") if v is None else v for v in row[1:]], 3)
-        system = cls(fields.take("name", str), values)  # type: ignore[arg-type]
-        fields.done()
-        return system
 
 
 @dataclass(frozen=True)
@@ -331,92 +325,102 @@ class Report:
 
     # -- saving -----------------------------------------------------------------------------------------------------
 
-    def to_meta(self) -> dict[str, Any]:
-        meta: dict[str, Any] = {
-            "measure": self.measure,
-            "n_train": self.n_train,
-            "split": self.split,
-            "systems": [system.to_meta() for system in self.systems],
-            "seconds": self.seconds,
-        }
-        if self.features is not None:
-            changes = [list(change) for change in self.changes.values()]
-            return meta | encode(self.features)[0] | {"changes": changes or None, "notes": list(self.notes)}
-        # Absent rather than empty, as before there were any.
-        if self.rivals:
-            meta["rivals"] = [rival.to_meta() for rival in self.rivals]
-        if self.details is not None:
-            meta["details"] = encode(self.details)[0]
-        if self.notes:
-            meta["notes"] = list(self.notes)
-        return meta | {
-            "n_validation": self.n_validation,
-            "n_test": self.n_test,
-            "accepted": self.accepted,
-            "decision": self.decision,
-            "change": None if self.change is None else list(self.change),
-            "chosen": self.chosen,
-        }
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """JSON values, and no arrays; ``from_state`` gives the report back."""
+        if self.features is None:
+            return encode(_SavedTextReport(*(getattr(self, f.name) for f in fields(_SavedTextReport))))
+        learned: dict[str, Any] = vars(self.features)
+        return encode(
+            _SavedFeatureReport(
+                **learned,
+                measure=self.measure,
+                n_train=self.n_train,
+                split=self.split,
+                systems=self.systems,
+                seconds=self.seconds,
+                changes=tuple(self.changes.values()) or None,
+                notes=self.notes,
+            )
+        )
 
     @classmethod
-    def from_meta(cls, meta: dict[str, Any]) -> Report:
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> Report:
         """The report that was saved; one of feature vectors says so by its ranker."""
-        fields = Fields(meta, "report")
-        systems = tuple(SystemResult.from_meta(entry) for entry in fields.take("systems", list))
-        rivals = tuple(SystemResult.from_meta(entry) for entry in fields.take("rivals", list, default=[]))
-        if not systems and (rivals or "details" in meta):
-            raise DamagedBundleError("a report with rivals or details must have systems")
-        if any(system.values.keys() != systems[0].values.keys() for system in (*systems, *rivals)):
-            raise DamagedBundleError("the systems of a report must all have the same measures")
-        measure = fields.take("measure", str)
-        if systems and measure not in systems[0].values:
-            raise DamagedBundleError(f"a report has the measure {measure!r}, by which no system was measured")
-        notes = fields.take("notes", list, default=[])
-        if not all(isinstance(note, str) for note in notes):
-            raise DamagedBundleError(f"a report has the notes {notes!r}; expected sentences")
-        shared: dict[str, Any] = {
-            "measure": measure,
-            "n_train": fields.take("n_train", int),
-            "split": fields.take("split", str),
-            "systems": systems,
-            "seconds": fields.take("seconds", float),
-            "rivals": rivals,
-            "notes": tuple(notes),
-        }
         if "ranker" in meta:
-            changes = fields.take("changes", list | None)
-            rest = {name: value for name, value in meta.items() if name not in (*shared, "changes")}
-            return cls(**shared, **_feature_fields(rest, measure, systems, changes))
-        details = fields.take("details", dict | None, default=None)
-        change = fields.take("change", list | None)
-        report = cls(
-            **shared,
-            n_validation=fields.take("n_validation", int),
-            n_test=fields.take("n_test", int),
-            accepted=fields.take("accepted", bool),
-            decision=fields.take("decision", str),
-            changes={} if change is None else {measure: read_numbers(change, 4)},  # type: ignore[dict-item]
-            chosen=fields.take("chosen", dict),
-            details=None if details is None else decode(Details, details, where="report details"),
+            return decode(_SavedFeatureReport, meta, arrays, where="report").report()
+        return decode(_SavedTextReport, meta, arrays, where="report").report()
+
+
+@dataclass(frozen=True)
+class _SavedTextReport:
+    """A report of texts as it is stored: rivals, details and notes are absent rather than empty."""
+
+    measure: str
+    n_train: int
+    split: str
+    systems: tuple[SystemResult, ...]
+    seconds: float
+    n_validation: int
+    n_test: int
+    accepted: bool
+    decision: str
+    change: Change | None
+    chosen: dict[str, Any]
+    rivals: Annotated[tuple[SystemResult, ...], OMIT_DEFAULT] = ()
+    details: Annotated[Details | None, OMIT_DEFAULT] = None
+    notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+
+    def __post_init__(self) -> None:
+        if not self.systems and (self.rivals or self.details is not None):
+            raise InputError("a report with rivals or details must have systems")
+        _check_measures(self.measure, (*self.systems, *self.rivals))
+
+    def report(self) -> Report:
+        shared = {name: value for name, value in vars(self).items() if name != "change"}
+        return Report(changes={} if self.change is None else {self.measure: self.change}, **shared)
+
+
+@dataclass(frozen=True)
+class _SavedFeatureReport(FeatureDetails):
+    """A report of feature vectors as it is stored: what was learned, and what every report has, side by side."""
+
+    measure: str
+    n_train: int
+    split: str
+    systems: tuple[SystemResult, ...]
+    seconds: float
+    changes: tuple[Change, ...] | None
+    notes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_measures(self.measure, self.systems)
+        if self.changes is not None and (not self.systems or len(self.changes) != len(self.systems[0].values)):
+            raise InputError("a report must have one difference for each measure")
+
+    def report(self) -> Report:
+        features = FeatureDetails(*(getattr(self, f.name) for f in fields(FeatureDetails)))
+        return Report(
+            self.measure,
+            n_train=self.n_train,
+            n_validation=0,
+            n_test=0,
+            split=self.split,
+            systems=self.systems,
+            accepted=True,
+            decision=features.decision(self.measure),
+            changes=dict(zip(self.systems[0].values, self.changes, strict=True)) if self.changes else {},
+            seconds=self.seconds,
+            features=features,
+            notes=self.notes,
         )
-        fields.done()
-        return report
 
 
-def _feature_fields(
-    meta: dict[str, Any], measure: str, systems: tuple[SystemResult, ...], changes: list[Any] | None
-) -> dict[str, Any]:
-    if changes is not None and (not systems or len(changes) != len(systems[0].values)):
-        raise DamagedBundleError("a report must have one difference for each measure")
-    features = decode(FeatureDetails, meta, where="report")
-    return {
-        "n_validation": 0,
-        "n_test": 0,
-        "accepted": True,
-        "decision": features.decision(measure),
-        "changes": {m: read_numbers(c, 4) for m, c in zip(systems[0].values, changes, strict=True)} if changes else {},
-        "features": features,
-    }
+def _check_measures(measure: str, systems: tuple[SystemResult, ...]) -> None:
+    if any(system.values.keys() != systems[0].values.keys() for system in systems):
+        raise InputError("the systems of a report must all have the same measures")
+    if systems and measure not in systems[0].values:
+        raise InputError(f"a report has the measure {measure!r}, by which no system was measured")
 
 
 # -- how numbers are shown --------------------------------------------------------------------------------------------
@@ -441,21 +445,6 @@ def shown_change(change: Change, between: str = "  ") -> tuple[str, str]:
 def shown_p(p_value: float) -> str:
     """A p-value as people read it; far beyond any threshold its digits mean nothing."""
     return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
-
-
-def _stored(value: float) -> float | None:
-    """JSON has no NaN; a single query has no interval."""
-    return None if isnan(value) else value
-
-
-def read_numbers(values: Any, n: int) -> tuple[float, ...]:
-    """So many floats of a saved report."""
-    if not isinstance(values, list) or len(values) != n or not all(type(v) in (int, float) for v in values):
-        raise DamagedBundleError(f"a report has {values!r}; expected {n} numbers")
-    try:
-        return tuple(float(v) for v in values)
-    except OverflowError:
-        raise DamagedBundleError("a report has a number that no float holds") from None
 
 
 # -- differences ------------------------------------------------------------------------------------------------------

@@ -5,13 +5,12 @@ from __future__ import annotations
 from tercet.store.atomic import claim_folder, lock_folder, open_atomically, write_file_atomically
 from tercet.store.bundle import MANIFEST_NAME, Bundle, check_destination, read_bundle, write_bundle
 from tercet.store.canonical import canonical_bytes, check_storable
-from tercet.store.fields import Fields, take_array
+from tercet.store.fields import take_array
 from tercet.store.mapping import forget_pages
 
 __all__ = [
     "MANIFEST_NAME",
     "Bundle",
-    "Fields",
     "canonical_bytes",
     "check_destination",
     "check_storable",

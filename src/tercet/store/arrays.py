@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,10 @@ import safetensors.numpy
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.store.canonical import MAX_MANIFEST_BYTES, parse_json
-from tercet.store.fields import Fields, shortened
+from tercet.store.codec import decode
+from tercet.store.fields import shortened
 from tercet.store.mapping import map_file
+from tercet.store.schema import Bounds
 
 # What a bundle may hold at most; checked before any memory is taken for what a file declares.
 MAX_ARRAYS: Final = 4096
@@ -57,7 +59,7 @@ class ArraySpec:
     """Type and shape of one array, as a manifest declares them."""
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, Bounds(least=0)], ...]
 
     @property
     def nbytes(self) -> int:
@@ -241,30 +243,33 @@ def _read_array(reader: _HashingReader, spec: ArraySpec) -> npt.NDArray[Any]:
     return array.astype(native, copy=False)
 
 
+@dataclass(frozen=True)
+class _HeaderEntry:
+    """An array, as safetensors describes it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
 def _check_header(data: bytes, specs: Mapping[str, ArraySpec], path: Path) -> list[str]:
     """Return the names in the order of their bytes, after checking that header and manifest say the same."""
-    header = Fields(parse_json(data, f"{path}: header"), f"{path}: header")
+    where = f"{path}: header"
+    header = parse_json(data, where)
+    if not isinstance(header, dict) or header.keys() != specs.keys():
+        raise DamagedBundleError(f"{where} has {shortened(header)}; its manifest has {shortened(list(specs))}")
     starts = {}
     for name, spec in specs.items():
-        entry = Fields(header.take(name, dict), f"{path}: header[{name!r}]")
-        described = (entry.take("dtype", str), entry.take("shape", list))
-        if described != (DTYPE_CODES[spec.dtype], list(spec.shape)):
+        entry = decode(_HeaderEntry, header[name], where=f"{where}[{name!r}]")
+        if (entry.dtype, entry.shape) != (DTYPE_CODES[spec.dtype], spec.shape):
             raise DamagedBundleError(
-                f"{path}: array {name!r} is {shortened(described[0])} of shape {shortened(described[1])}; "
+                f"{path}: array {name!r} is {shortened(entry.dtype)} of shape {shortened(list(entry.shape))}; "
                 f"its manifest says {spec.dtype} of shape {list(spec.shape)}"
             )
-        offsets = entry.take("data_offsets", list)
-        entry.done()
-        if len(offsets) != 2 or any(type(offset) is not int for offset in offsets):
-            raise DamagedBundleError(
-                f"{path}: array {name!r} has the offsets {shortened(offsets)}; expected two integers"
-            )
-        if offsets[1] - offsets[0] != spec.nbytes:
-            raise DamagedBundleError(
-                f"{path}: array {name!r} has {spec.nbytes} bytes, not those at {shortened(offsets)}"
-            )
-        starts[name] = offsets[0]
-    header.done()
+        start, end = entry.data_offsets
+        if end - start != spec.nbytes:
+            raise DamagedBundleError(f"{path}: array {name!r} has {spec.nbytes} bytes, not those from {start} to {end}")
+        starts[name] = start
     # Empty arrays share their start with the array after them.
     order = sorted(specs, key=lambda name: (starts[name], specs[name].nbytes))
     expected = 0

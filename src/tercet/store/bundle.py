@@ -29,7 +29,6 @@ from tercet.errors import (
 from tercet.store.arrays import encode_arrays, map_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
 from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
 from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
-from tercet.store.fields import Fields
 from tercet.store.manifest import ARRAYS_NAME, FORMAT, Manifest, parse_manifest
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -57,10 +56,6 @@ class Bundle:
     arrays: dict[str, npt.NDArray[Any]]
     path: Path
     digest: str = ""
-
-    def fields(self) -> Fields:
-        """Return a strict reader of `meta` whose messages name the bundle's path."""
-        return Fields(self.meta, f"{self.path}: meta")
 
 
 def write_bundle(

@@ -14,6 +14,7 @@ The fields of the dataclass *are* the format, so that a new value, part or state
 - A CSR matrix is three arrays, as `Csr` names them.
 - A class whose ``shape`` follows from its fields has it under ``"shape"`` where a ``ClassVar`` named ``shape_lengths``
   has the names of its lengths; the shapes of arrays can then speak of them.
+- A class with ``to_state()`` and ``from_state(meta, arrays)`` is stored as these give it.
 - Fields with ``init=False`` are not stored.
 
 What else is to be said of a field is said in its type, by ``Annotated[type, marker, …]``, with the markers of
@@ -119,6 +120,10 @@ def _write(hint: Any, markers: tuple[Any, ...], value: Any, prefix: str, arrays:
             return _write(marker.hint, (), marker.write(value), prefix, arrays)
     if value is None:
         return None
+    if hasattr(value, "to_state"):
+        meta, own = value.to_state()
+        arrays |= {prefix + name: array for name, array in own.items()}
+        return meta
     if is_dataclass(value):
         return _write_dataclass(value, prefix, arrays)
     hint = next((member for member in members_of(hint) if member is not type(None)), Any)
@@ -375,6 +380,10 @@ class _Reader:
             raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)}")
         if member is float:
             return self._read_float(value, where)
+        if hasattr(member, "from_state"):
+            own = {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
+            self.taken.update(prefix + name for name in own)
+            return member.from_state(value, own)
         if is_dataclass(member) or member in self.kinds:
             return self.read_dataclass(member, value, where, prefix)
         if isinstance(value, list):

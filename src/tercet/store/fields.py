@@ -1,81 +1,14 @@
-"""The ground of the codec: fields and arrays of a bundle, nothing missing, unknown, of another type or unsound."""
+"""The ground of the codec: the arrays of a bundle, none missing, of another type or unsound; values in messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tercet.errors import DamagedBundleError
-
-T = TypeVar("T")
-
-_REQUIRED: Any = object()
-
-
-class Fields:
-    """Takes the fields of a stored dict one by one and refuses whatever was not asked for.
-
-    Parameters
-    ----------
-    mapping : the stored dict; anything else is refused
-    where : what the messages call it, such as ``"model/: meta"``
-
-    Examples
-    --------
-    >>> fields = Fields({"rate": 200.0, "epochs": 1}, "model/: meta")
-    >>> fields.take("rate", float), fields.take("epochs", int), fields.take("name", str, default="")
-    (200.0, 1, '')
-    >>> fields.done()
-    """
-
-    def __init__(self, mapping: object, where: str) -> None:
-        if not isinstance(mapping, Mapping):
-            raise DamagedBundleError(f"{where} is {described(mapping)}; expected a mapping")
-        self._mapping: Mapping[Any, Any] = mapping
-        self._taken: set[str] = set()
-        self.where = where
-
-    @overload
-    def take(self, name: str, types: type[T], default: T = ...) -> T: ...
-
-    @overload
-    def take(self, name: str, types: Any, default: Any = ...) -> Any: ...
-
-    def take(self, name: str, types: Any, default: Any = _REQUIRED) -> Any:
-        """Return the value of a field, or `default` when one is given and the field is absent.
-
-        Parameters
-        ----------
-        name : the key
-        types : a type, a tuple of types or a union such as ``int | None``. A bool is no int, and an int is
-            also a float, as in type hints.
-        default : returned, unchecked, for an absent field
-
-        Raises
-        ------
-        DamagedBundleError
-            When the field is missing without a default, or of another type.
-        """
-        self._taken.add(name)
-        if name not in self._mapping:
-            if default is _REQUIRED:
-                raise DamagedBundleError(f"{self.where} has no {name!r}; expected {_names(_flat(types))}")
-            return default
-        value = self._mapping[name]
-        allowed = _flat(types)
-        if not _is_one_of(value, allowed):
-            raise DamagedBundleError(f"{self.where}[{name!r}] is {described(value)}; expected {_names(allowed)}")
-        return value
-
-    def done(self) -> None:
-        """Raise DamagedBundleError, naming them, when fields are left that nobody took."""
-        unknown = sorted((key for key in self._mapping if key not in self._taken), key=str)
-        if unknown:
-            shown = ", ".join(shortened(key) for key in unknown[:10]) + (", …" if len(unknown) > 10 else "")
-            raise DamagedBundleError(f"{self.where} has unknown fields: {shown}")
 
 
 def take_array(
@@ -162,26 +95,6 @@ def csr_problem(
         if not rising.all():
             return "has a row whose columns are not in ascending order"
     return None
-
-
-def _flat(types: Any) -> tuple[type, ...]:
-    if isinstance(types, tuple):
-        return tuple(flat for kind in types for flat in _flat(kind))
-    if types is None:
-        return (type(None),)
-    return get_args(types) or (types,)
-
-
-def _is_one_of(value: Any, allowed: tuple[type, ...]) -> bool:
-    if isinstance(value, bool):
-        return bool in allowed
-    if isinstance(value, int) and float in allowed:
-        return True
-    return isinstance(value, allowed)
-
-
-def _names(allowed: tuple[type, ...]) -> str:
-    return " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
 
 
 def described(value: Any) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from tercet.errors import DamagedBundleError, InputError, VersionError
 from tercet.store.arrays import MAX_ARRAYS, ArraySpec
 from tercet.store.canonical import MAX_MANIFEST_BYTES, canonical_bytes, parse_json
-from tercet.store.fields import Fields, shortened
+from tercet.store.codec import decode
+from tercet.store.fields import described
 
 FORMAT: Final = "tercet"
 FORMAT_VERSION: Final = 1
@@ -75,55 +76,60 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         When the bytes are not those that were written.
     """
     content = parse_json(data, str(path))
-    fields = Fields(content, str(path))
-    if fields.take("format", str) != FORMAT:
-        raise DamagedBundleError(f"{path} has the format {content['format']!r}; expected {FORMAT!r}")
-    version = fields.take("version", int)
+    if not isinstance(content, dict):
+        raise DamagedBundleError(f"{path} is {described(content)}; expected a mapping")
+    if content.get("format") != FORMAT:
+        raise DamagedBundleError(f"{path} has the format {content.get('format')!r}; expected {FORMAT!r}")
+    version = content.get("version")
+    if type(version) is not int or version < 1:
+        raise DamagedBundleError(f"{path} has the version {described(version)}; expected a number from 1 on")
     if version > FORMAT_VERSION:
         raise VersionError(f"{path} was written by format {version}; this Tercet reads up to {FORMAT_VERSION}")
-    if version < 1:
-        raise DamagedBundleError(f"{path} has the version {version}; expected 1 or more")
-    _check_seal(data, content, fields.take("checksum", str), path)
+    _check_seal(data, content, path)
 
-    kind = fields.take("kind", str)
-    meta = fields.take("meta", dict)
-    specs = _parse_specs(fields.take("arrays", dict), path)
-    file = Fields(fields.take("file", dict), f"{path}: file")
-    file_name, size, sha256 = file.take("name", str), file.take("size", int), file.take("sha256", str)
-    file.done()
-    fields.done()
+    sealed = decode(_SealedManifest, content, where=str(path))
+    if len(sealed.arrays) > MAX_ARRAYS:
+        raise DamagedBundleError(f"{path} has {len(sealed.arrays)} arrays; at most {MAX_ARRAYS} are allowed")
+    for name, spec in sealed.arrays.items():
+        problem = spec.problem()
+        if problem is not None:
+            raise DamagedBundleError(f"{path}: array {name!r} {problem}")
     # The name is of one form only, so that it cannot lead out of the folder.
-    manifest = Manifest(kind, meta, specs, size, sha256)
-    if not _SHA256.fullmatch(sha256) or file_name != manifest.file_name:
-        raise DamagedBundleError(f"{path} names the arrays file {file_name!r} with SHA-256 {sha256!r}")
+    file = sealed.file
+    manifest = Manifest(sealed.kind, sealed.meta, sealed.arrays, file.size, file.sha256)
+    if not _SHA256.fullmatch(file.sha256) or file.name != manifest.file_name:
+        raise DamagedBundleError(f"{path} names the arrays file {file.name!r} with SHA-256 {file.sha256!r}")
     return manifest
 
 
-def _check_seal(data: bytes, content: dict[str, Any], checksum: str, path: Path) -> None:
+@dataclass(frozen=True)
+class _ArraysFile:
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _SealedManifest:
+    """The file as it is written."""
+
+    format: str
+    version: int
+    kind: str
+    meta: dict[str, Any]
+    arrays: dict[str, ArraySpec]
+    file: _ArraysFile
+    checksum: str
+
+
+def _check_seal(data: bytes, content: dict[str, Any], path: Path) -> None:
     body = {name: value for name, value in content.items() if name != "checksum"}
     try:
         canonical = canonical_bytes(content) == data
         own_checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
     except ValueError as error:
         raise DamagedBundleError(f"{path} has a value that Tercet does not write: {error}") from error
-    if own_checksum != checksum:
+    if own_checksum != content.get("checksum"):
         raise DamagedBundleError(f"{path} was changed after it was written: its checksum differs")
     if not canonical:
         raise DamagedBundleError(f"{path} was changed after it was written: its spelling differs")
-
-
-def _parse_specs(content: dict[str, Any], path: Path) -> dict[str, ArraySpec]:
-    if len(content) > MAX_ARRAYS:
-        raise DamagedBundleError(f"{path} has {len(content)} arrays; at most {MAX_ARRAYS} are allowed")
-    specs = {}
-    for name, entry in content.items():
-        fields = Fields(entry, f"{path}: arrays[{name!r}]")
-        dtype, shape = fields.take("dtype", str), fields.take("shape", list)
-        fields.done()
-        if any(type(length) is not int or length < 0 for length in shape):
-            raise DamagedBundleError(f"{path}: array {name!r} has shape {shortened(shape)}; expected a list of lengths")
-        specs[name] = ArraySpec(dtype, tuple(shape))
-        problem = specs[name].problem()
-        if problem is not None:
-            raise DamagedBundleError(f"{path}: array {name!r} {problem}")
-    return specs

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,9 @@ from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.shards import SHARD_ENTRIES, MappedRows, ShardWriter, StoredIds, remove_unfinished
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.store import MANIFEST_NAME, check_destination, claim_folder, read_bundle, write_bundle
+from tercet.store.codec import decode, encode
 from tercet.store.kinds import VECTORS
+from tercet.store.schema import OMIT_DEFAULT, SameAs
 from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
 from tercet.text.counting import WordCollector, WordCounts
@@ -66,19 +68,18 @@ class Vectors:
     def open(cls, path: str | os.PathLike[str], verify: bool = False) -> Vectors:
         """Open a folder of vectors; ``verify`` reads everything once and checks it."""
         bundle = read_bundle(path, kind=VECTORS)
-        fields = bundle.fields()
-        shared, has_queries = fields.take("shared_vocabulary", bool), fields.take("has_queries", bool)
-        vectorisers = []
-        for side in (QUERIES,) if shared else (QUERIES, DOCS):
-            own = {key.removeprefix(f"{side}."): a for key, a in bundle.arrays.items() if key.startswith(f"{side}.")}
-            vectorisers.append(Vectoriser.from_state(fields.take(side, dict), own))
-        digests = {name: fields.take(f"{name}_digest", str) for name in ((DOCS, QUERIES) if has_queries else (DOCS,))}
-        fields.done()
-        rows = {name: MappedRows.open(bundle.path / name, verify) for name in digests}
-        for (name, opened), vectoriser in zip(rows.items(), (vectorisers[-1], vectorisers[0]), strict=False):
-            if opened.fingerprint() != digests[name] or opened.shape[1] != len(vectoriser.words_) or opened.ids is None:
-                raise DamagedBundleError(f"{opened.path} is not what the vectors in {bundle.path} were made with")
-        return cls(bundle.path, rows[DOCS], rows.get(QUERIES), vectorisers[0], vectorisers[-1])
+        saved = decode(_SavedVectors, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
+        rows = {}
+        for name, digest, vectoriser in (
+            (DOCS, saved.docs_digest, saved.docs),
+            (QUERIES, saved.queries_digest, saved.queries),
+        ):
+            if digest is not None:
+                rows[name] = opened = MappedRows.open(bundle.path / name, verify)
+                n_words = len(vectoriser.words_)
+                if opened.fingerprint() != digest or opened.shape[1] != n_words or opened.ids is None:
+                    raise DamagedBundleError(f"{opened.path} is not what the vectors in {bundle.path} were made with")
+        return cls(bundle.path, rows[DOCS], rows.get(QUERIES), saved.queries, saved.docs)
 
     @property
     def vectoriser(self) -> Vectoriser:
@@ -97,6 +98,15 @@ class Vectors:
         if self.queries is None or self.queries.ids is None:
             raise InputError(f"{self.path} has no queries; vectorise them together with the documents")
         return self.queries.ids
+
+
+@dataclass(frozen=True)
+class _SavedVectors:
+    queries: Vectoriser
+    docs: Annotated[Vectoriser, SameAs("queries", "shared_vocabulary")]
+    has_queries: bool
+    docs_digest: str
+    queries_digest: Annotated[str | None, OMIT_DEFAULT] = None
 
 
 def vectorise(
@@ -221,13 +231,8 @@ def _write(path: Path, n_words: int, shard_entries: int, blocks: Iterable[tuple[
 def _sealed(
     folder: Path, rows: dict[str, MappedRows], query_vectoriser: Vectoriser, doc_vectoriser: Vectoriser
 ) -> Vectors:
-    shared = query_vectoriser is doc_vectoriser
-    meta: dict[str, Any] = {"shared_vocabulary": shared, "has_queries": QUERIES in rows}
-    meta |= {f"{name}_digest": side.fingerprint() for name, side in rows.items()}
-    arrays: dict[str, NDArray[Any]] = {}
-    for side, vectoriser in ((QUERIES, query_vectoriser), (DOCS, doc_vectoriser))[: 1 if shared else 2]:
-        meta[side], own = vectoriser.to_state()
-        arrays |= {f"{side}.{key}": array for key, array in own.items()}
+    digests = {f"{name}_digest": side.fingerprint() for name, side in rows.items()}
+    meta, arrays = encode(_SavedVectors(query_vectoriser, doc_vectoriser, QUERIES in rows, **digests))
     write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays, beside=OURS)
     return Vectors(folder, rows[DOCS], rows.get(QUERIES), query_vectoriser, doc_vectoriser)
 

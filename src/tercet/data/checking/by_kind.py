@@ -82,7 +82,7 @@ def _kind_of(path: Path, findings: Findings) -> Kind | None:
 def _check_vectors(path: Path, findings: Findings) -> Counts:
     counts: Counts = {}
     try:
-        has_queries = read_bundle(path, kind=VECTORS).fields().take("has_queries", bool)
+        has_queries = read_bundle(path, kind=VECTORS).meta.get("has_queries", False)
         for name, folder in (("documents", "docs"), ("queries", "queries")):
             if folder == "docs" or has_queries:
                 counts[name] = MappedRows.open(path / folder, verify=True).shape[0]
