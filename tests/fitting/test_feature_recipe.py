@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -158,6 +160,24 @@ def test_validation_chooses_the_best_of_the_path(model, train, vali):
     assert chosen.value == max(means[1:])
     assert (model.ranker.coef_ == path.coefs[model.report.features.chosen]).all()
     assert model.report.features.path[model.report.features.chosen].error == 0
+
+
+@pytest.mark.parametrize(
+    ("ranker", "l1s"),
+    [(None, None), (FTRLRanker(loss="listnet", epochs=2), None), (ProximalRanker(), [0.1, 0.02])],
+    ids=str,
+)
+def test_the_ranker_of_a_fit_fits_again_to_the_model_that_was_reported(ranker, l1s, train, vali, held):
+    model = fit_letor(train, validation=vali, test=held, ranker=ranker, l1s=l1s)
+    details = model.report.features
+    assert model.ranker.l1 == details.path[details.chosen].l1
+    again = clone(model.ranker).fit(train.X, train.y, qid=train.qid)
+    np.testing.assert_array_equal(again.coef_, model.ranker.coef_)
+    # The penalty as it is printed, typed in, gives the figures that were reported.
+    printed = float(re.search(r"with the penalty ([^,]+),", str(model.report))[1])
+    typed = fit_letor(train, test=held, ranker=ranker, l1s=[printed])
+    np.testing.assert_array_equal(typed.ranker.coef_, model.ranker.coef_)
+    assert typed.report.systems[1] == model.report.systems[1]
 
 
 def test_the_sparsest_is_within_one_standard_error_of_the_best(train, vali, model):

@@ -221,21 +221,13 @@ def test_a_cold_path_is_one_fit_after_another(seed, params):
         np.testing.assert_allclose(ranker.predict(X), scores, atol=1e-12)
 
 
-@settings(max_examples=10)
-@given(seed=st.integers(0, 10**6), per_feature=st.booleans())
-def test_a_warm_path_carries_z_and_G(seed, per_feature):
-    X, y, qid = made_rows(seed)
-    l1s = [0.5, 4.0, 1.0]
-    path = l1_path(X, y, qid, l1s=l1s, ranker=FTRLRanker(per_feature=per_feature))
-    assert path.l1s.tolist() == [4.0, 1.0, 0.5]
-    ranker = FTRLRanker(per_feature=per_feature)
-    for k, (l1, coef) in enumerate(zip(path.l1s, path.coefs, strict=True), start=1):
-        ranker.set_params(l1=k * l1).partial_fit(X, y, qid=qid)
-        np.testing.assert_array_equal(coef, ranker.coef_)
-        assert path.rankers[k - 1].l1 == k * l1
-        assert path.rankers[k - 1].n_steps_ == ranker.n_steps_
+def test_a_path_of_ftrl_begins_anew_at_every_penalty():
+    X, y, qid = made_rows()
+    warm, cold = (l1_path(X, y, qid, l1s=[0.5, 4.0, 1.0], warm_start=warm) for warm in (True, False))
+    assert warm.l1s.tolist() == [4.0, 1.0, 0.5] == [ranker.l1 for ranker in warm.rankers]
+    np.testing.assert_array_equal(warm.coefs, cold.coefs)
     with pytest.raises(InputError, match="8 features"):
-        path.rankers[-1].predict(X[:, :3])
+        warm.rankers[-1].predict(X[:, :3])
 
 
 @settings(max_examples=15)
@@ -245,9 +237,12 @@ def test_the_first_penalty_is_the_weakest_that_leaves_nothing(seed, params):
     path = l1_path(X, y, qid, n_l1s=3, ratio=0.01, ranker=FTRLRanker(**params))
     assert path.n_used[0] == 0
     assert path.density[-1] > 0
-    assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0])
-    weaker = l1_path(X, y, qid, l1s=[path.l1s[0] * (1 - 1e-9)], ranker=FTRLRanker(**params))
-    assert weaker.rankers[0]._state.w.any() or _ever_used(X, y, qid, path.l1s[0] * (1 - 1e-9), params)
+    assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0], rel=1e-3)
+    assert [f"{l1:.5g}" for l1 in path.l1s] == [f"{l1:g}" for l1 in path.l1s], "what is printed is what was used"
+    weaker = path.l1s[0] * (1 - 2e-4)  # five digits are kept, and the first is rounded up
+    assert l1_path(X, y, qid, l1s=[weaker], ranker=FTRLRanker(**params)).coefs.any() or _ever_used(
+        X, y, qid, weaker, params
+    )
 
 
 def _ever_used(X, y, qid, l1, params) -> bool:
@@ -260,7 +255,7 @@ def _ever_used(X, y, qid, l1, params) -> bool:
 def test_a_path_of_penalties_begins_where_a_feature_enters(ranker):
     X, y, qid = made_rows()
     path = l1_path(X, y, qid, ranker=ranker, n_l1s=6, ratio=0.01)
-    assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0])
+    assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0], rel=1e-3)
     assert path.n_used[0] == 0
     assert path.n_used[-1] > 4
     assert clone(ranker).set_params(l1=0.98 * path.l1s[0]).fit(X, y, qid=qid).coef_.any()
@@ -270,8 +265,8 @@ def test_a_path_of_radii_rises_to_that_of_the_weakest_penalty():
     X, y, qid = made_rows()
     path = l1_path(X, y, qid, ranker=FenchelRanker(), n_l1s=4, ratio=0.01)
     weakest = 0.01 * l1_path(X, y, qid, ranker=ProximalRanker(), n_l1s=1).l1s[0]
-    assert path.l1s[-1] == pytest.approx(np.abs(ProximalRanker(l1=weakest).fit(X, y, qid=qid).coef_).sum())
-    np.testing.assert_allclose(path.l1s[1:] / path.l1s[:-1], 0.01 ** (-1 / 3))
+    assert path.l1s[-1] == pytest.approx(np.abs(ProximalRanker(l1=weakest).fit(X, y, qid=qid).coef_).sum(), rel=1e-3)
+    np.testing.assert_allclose(path.l1s[1:] / path.l1s[:-1], 0.01 ** (-1 / 3), rtol=1e-3)
     assert [each.radius for each in path.rankers] == path.l1s.tolist()
     assert path.n_used[0] == 1
     assert l1_path(X, y, qid, ranker=FenchelRanker(), l1s=[2.0, 0.5]).l1s.tolist() == [0.5, 2.0]

@@ -188,7 +188,8 @@ class RowCandidates:
             self.tell(f"learning from the {len(data):,} rows of {name}", at_once=True)
         rows = data.X, data.y, data.qid
         if isinstance(self.pattern, FTRLRanker) or (l1s is not None and isinstance(self.pattern, SparseLinearRanker)):
-            path = l1_path(*rows, l1s=l1s, ranker=self.pattern)
+            # Cold, so that fitting a clone of the chosen ranker again gives its weights bit for bit.
+            path = l1_path(*rows, l1s=l1s, ranker=self.pattern, warm_start=False)
             return RankerPath(path.rankers, path.l1s)
         if self.l2s is not None:
             return RankerPath((choose_rls(*rows, l2s=self.l2s, ranker=self.pattern).ranker,), None)

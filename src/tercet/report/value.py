@@ -320,7 +320,7 @@ class Report:
         lines = [f"   {'penalty':>12}  {'features':>8}  {self.measure} on the queries that chose"]
         for number, point in enumerate(features.path):
             mark = "→" if number == features.chosen else " "
-            lines.append(f"{mark}  {point.l1:>12.6g}  {point.n_used:>8,}  {point.value:.4f}")
+            lines.append(f"{mark}  {point.l1:>12.5g}  {point.n_used:>8,}  {point.value:.4f}")
         return "\n".join(lines)
 
     # -- saving -----------------------------------------------------------------------------------------------------

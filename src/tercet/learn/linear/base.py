@@ -133,8 +133,6 @@ class SparseLinearRanker(LinearRanker):
 
     _penalty_name: ClassVar[str] = "l1"
     _fewer_when_larger: ClassVar[bool] = True
-    # Whether the parameter is a total over all steps, so that a ranker that goes on from another takes it once more.
-    _penalty_is_total: ClassVar[bool] = False
 
     def _learn(self, X: Any, queries: Queries) -> None:
         self._learn_after(None, X, queries)

@@ -91,7 +91,6 @@ class FTRLRanker(SparseLinearRanker):
         "shuffle": ["boolean"],
         "random_state": [SEED],
     }
-    _penalty_is_total = True
     _learns_in_rounds = True
     _state: FTRLState
 
@@ -146,8 +145,8 @@ class FTRLRanker(SparseLinearRanker):
         return Rules(float(self.l1), float(self.rate), float(self.rho), bool(self.per_feature))
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
-        self._state = FTRLState.start(X.shape[1], self._rules()) if before is None else before._state.copy()
-        self._state.follow(self._rules())
+        # ``before`` is of no use: its penalty is a total over a pass, and would be taken once more.
+        self._state = FTRLState.start(X.shape[1], self._rules())
         self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, qid: Any = None) -> Self:

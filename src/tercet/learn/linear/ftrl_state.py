@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -33,9 +33,6 @@ class FTRLState:
     def start(cls, n_features: int, rules: Rules) -> FTRLState:
         z, G, w = np.zeros((3, n_features))
         return cls(z, G, w, 0, rules)
-
-    def copy(self) -> FTRLState:
-        return replace(self, z=self.z.copy(), G=self.G.copy(), w=self.w.copy())
 
     def inverse_rates(self) -> NDArray[np.float64]:
         """1/eta of each feature now."""

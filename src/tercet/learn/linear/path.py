@@ -122,14 +122,13 @@ def l1_path(
     ----------
     X, y, qid : as in ``FTRLRanker.fit``
     l1s : penalties, or None for ``n_l1s`` of them, falling evenly by the logarithm from the weakest that leaves no
-        feature to ``ratio`` times that
+        feature to ``ratio`` times that, each a number of five digits
     ranker : the parameters of all but ``l1``: an ``FTRLRanker``, which is the default, ``ProximalRanker``,
         ``NonconvexRanker``, or a ``FenchelRanker``, whose ``radius`` takes the place of ``l1`` and rises, up to that
         of the ``ProximalRanker`` at the weakest penalty. It is never changed
-    warm_start : go on from the ranker before: from its z and G, or else from its weights. A penalty of FTRL is a
-        total over all steps, so after k rankers it is taken k times, which is the ``l1`` of that ranker: it has seen
-        the data k times. Supports stay as sparse as without. Where the optimum is the same from every start, a warm
-        one only gets there in fewer rounds. Without, each ranker is exactly ``FTRLRanker(l1=l1).fit(X, y, qid=qid)``
+    warm_start : go on from the weights of the ranker before. It ends where a cold start does, but for ``tolerance``,
+        in fewer rounds; FTRL, whose penalty is a total over a pass, begins anew at each. Without, each ranker is
+        exactly ``clone(ranker).set_params(l1=l1).fit(X, y, qid=qid)``
 
     Returns
     -------
@@ -161,18 +160,24 @@ def l1_path(
             raise InputError(f"n_l1s must be at least 1 and ratio in (0, 1]; got {n_l1s} and {ratio}")
         first = pattern._sparse_end(features, queries, ratio)
         values = first * np.geomspace(1.0, ratio if pattern._fewer_when_larger else 1 / ratio, n_l1s)
-        values[0] = first
+        # What a report prints is what was used: typed in again, it gives the same ranker.
+        values = np.array([_five_digits(value) for value in values])
+        if values[0] < first and pattern._fewer_when_larger:
+            values[0] = _five_digits(first * 1.0001)
     else:
         values = np.sort(np.asarray(l1s, dtype=np.float64).ravel())
         if not values.size or not np.isfinite(values).all() or values[0] < 0:
             raise InputError("l1s must be one or more finite numbers, none below 0")
         values = values[::-1] if pattern._fewer_when_larger else values
     rankers: list[SparseLinearRanker] = []
-    for k, value in enumerate(values, start=1):
-        times = k if warm_start and pattern._penalty_is_total else 1
-        fitted = clone(pattern).set_params(**{pattern._penalty_name: float(times * value)})
+    for value in values.tolist():
+        fitted = clone(pattern).set_params(**{pattern._penalty_name: value})
         fitted._check_params()
         fitted._note_features(pattern)
         fitted._learn_after(rankers[-1] if warm_start and rankers else None, features, queries)
         rankers.append(fitted)
     return L1Path(values, np.stack([fitted.coef_ for fitted in rankers]), tuple(rankers))
+
+
+def _five_digits(value: float) -> float:
+    return float(f"{value:.5g}")
