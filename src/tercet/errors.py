@@ -96,7 +96,13 @@ class JournalError(TercetError):
 
 
 class MissingExtraError(TercetError, ImportError):
-    """An optional package is needed."""
+    """An optional package is needed. The message ends with the command that installs it here.
+
+    ``lack`` is the message without that command, for pages that others read.
+    """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}: pip install 'tercet[{extra}]'")
+        from tercet._installed import install_command
+
+        self.lack = f"{purpose} needs {package} (extra {extra})"
+        super().__init__(f"{purpose} needs {package}: {install_command(extra)}")

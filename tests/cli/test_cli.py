@@ -281,6 +281,16 @@ def test_each_verb_of_the_tables_is_there(verbs):
         assert len(verb) + len(line) < 76, "the help shows a line a verb"
 
 
+def test_the_help_has_every_verb_in_one_section():
+    listed = [verb for section in main.SECTIONS.values() for verb in section]
+    assert sorted(listed) == sorted(main.VERBS)
+    shown = run("--help").output
+    places = [shown.index(f"\n  {verb} ") for verb in listed]
+    assert places == sorted(places)
+    for heading in main.SECTIONS:
+        assert f"\n{heading}:\n" in shown
+
+
 def test_the_installed_command_says_its_version():
     command = Path(sys.executable).with_name("tercet")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, timeout=60)

@@ -20,6 +20,7 @@ from scipy import sparse
 import tercet.repro.cache
 import tercet.repro.term_jobs
 from support.reproducing import run, run_whole
+from tercet._installed import install_command
 from tercet.errors import FormatError, InputError
 from tercet.measure import PairedTest
 from tercet.repro import find_plan, read_plan, reproduce
@@ -355,7 +356,7 @@ def test_without_matplotlib_only_the_pictures_are_missing(whole, home, plan_file
     (tmp_path / "cells").symlink_to(whole[0] / "cells")
     result = run(plan_file, "--data-home", home, "-o", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "No PNG files: drawing figures needs matplotlib: pip install 'tercet[plot]'" in result.output
+    assert f"No PNG files: drawing figures needs matplotlib: {install_command('plot')}" in result.output
     assert not list(tmp_path.glob("*.png"))
     assert (tmp_path / "walk-news.csv").read_text() == (whole[0] / "walk-news.csv").read_text()
     assert "Not drawn" in (tmp_path / "index.html").read_text()

@@ -12,6 +12,7 @@ from click.testing import Result
 
 import tercet.repro.row_jobs
 from support.reproducing import Quiet, results_in, run, run_whole
+from tercet._installed import install_command
 from tercet.data import LetorData, read_letor_folds, write_letor
 from tercet.errors import FormatError
 from tercet.learn.linear import FTRLRanker
@@ -450,8 +451,8 @@ def test_a_method_that_cannot_run_is_shown_with_its_reason(home, plan_file, tmp_
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     result = run(plan_file, "--data-home", home, "-o", tmp_path, "--seeds", 1)
     assert result.exit_code == 0, result.output
-    reason = "LambdaMART needs lightgbm: pip install 'tercet[bench]'"
-    assert f"Trees is left out: {reason}" in result.output
+    reason = "LambdaMART needs lightgbm (extra bench)"
+    assert f"Trees is left out: LambdaMART needs lightgbm: {install_command('bench')}" in result.output
     record = results_in(tmp_path)["tables"]["everything"][-1]
     assert (record["ours"], record["reason"]) == (None, reason)
     assert "Trees: LambdaMART needs lightgbm" in (tmp_path / "index.html").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
@@ -12,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tercet._installed import called, install_command
 from tercet.cli.options import NEW, seed_option
 from tercet.data.docstrings import DocstringCollection, docstring_collection
 from tercet.fitting.recipe import fit
@@ -67,8 +69,16 @@ def demo(output: Path, seed: int) -> None:
     _print_hits(console, index)
     console.print(f"\nThe model is in {output / 'model'}, with all of this as a page: {output / 'model' / PAGE_NAME}.")
     console.print(f"The {len(index):,} documents are in {output / 'index'}. Now ask:")
-    console.print(f"    tercet search {output / 'index'} {quote(QUERY)} --why", markup=False)
-    console.print(f"    tercet related {output / 'model'} permute")
+    tercet, folder = called("tercet"), quote(str(output))
+    for command in (
+        f"{tercet} search {folder}/index {quote(QUERY)} --why",
+        f"{tercet} related {folder}/model permute",
+    ):
+        console.print(f"    {command}", markup=False, soft_wrap=True)
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        console.print("and see both rankings side by side on a page:")
+        console.print(f"    {install_command('serve')}", markup=False, soft_wrap=True)
+    console.print(f"    {tercet} serve {folder}/index", markup=False, soft_wrap=True)
     console.print(f"{time.perf_counter() - began:.1f} s in all, {_learning_seconds(model):.1f} s of it learning.")
 
 

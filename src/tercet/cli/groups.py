@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
@@ -10,11 +10,21 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group that knows its verbs by a table: verb -> ("module:command", the line that the group's help shows)."""
+    """A group that knows its verbs by a table: verb -> ("module:command", the line that the group's help shows).
 
-    def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **options: Any) -> None:
+    The help shows them under headings, ``sections``, or all under one.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        verbs: Mapping[str, tuple[str, str]],
+        sections: Mapping[str, Sequence[str]] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self.verbs = verbs
+        self.sections = {"Commands": tuple(verbs)} if sections is None else sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
@@ -23,5 +33,7 @@ class LazyGroup(click.Group):
         return resolve_name(self.verbs[cmd_name][0]) if cmd_name in self.verbs else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in self.verbs.items()])
+        width = max(map(len, self.verbs))
+        for heading, verbs in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{verb:{width}}", self.verbs[verb][1]) for verb in verbs])

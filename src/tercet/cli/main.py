@@ -15,24 +15,34 @@ from tercet.cli.progress import show_reading
 from tercet.errors import TercetError
 
 VERBS = {
-    "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
     "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, and write the model."),
-    "eval": ("tercet.cli.evaluate:evaluate", "Measure models on DATA, or runs, with 95 % intervals."),
-    "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
-    "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
-    "vectorise": ("tercet.cli.vectorise:vectorise", "Turn DATA into vectors on disk, for what memory cannot hold."),
     "index": ("tercet.cli.index:index", "Index DATA's documents for a model, or change an index."),
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
     "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
-    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
-    "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
-    "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
-    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
+    "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
+    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
+    "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
+    "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
+    "eval": ("tercet.cli.evaluate:evaluate", "Measure models on DATA, or runs, with 95 % intervals."),
+    "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
+    "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
+    "vectorise": ("tercet.cli.vectorise:vectorise", "Turn DATA into vectors on disk, for what memory cannot hold."),
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
+    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
+}
+# In the order of use.
+SECTIONS = {
+    "To begin": ("demo",),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn"),
+    "What was learned": ("report", "explain", "related", "picture"),
+    "Measured": ("rank", "eval", "compare"),
+    "Data": ("check", "vectorise", "export"),
+    "Feature vectors": ("letor",),
+    "Papers": ("repro",),
 }
 
 
@@ -62,7 +72,7 @@ class Tercet(LazyGroup):
         sys.exit(1)
 
 
-@click.group(cls=Tercet, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Tercet, verbs=VERBS, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tercet")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
 @click.pass_context
@@ -80,4 +90,4 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or file that cannot hold an arrow or an é gets its number, as on standard error, and no crash.
         sys.stdout.reconfigure(errors="backslashreplace")
-    cli()
+    cli(prog_name="tercet")

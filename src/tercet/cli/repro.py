@@ -56,7 +56,7 @@ def repro(
             fresh=fresh,
             budget=budget,
         )
-    tables, lacking = write_results(results, folder)
+    tables, missing = write_results(results, folder)
     for table in tables:
         _print_table(console, table)
     for line in results.failed:
@@ -65,8 +65,8 @@ def repro(
         console.print(f"Cut by the budget: {line}", markup=False)
     if quick:
         console.print("A quick run: its numbers mean little.")
-    if lacking:
-        console.print(f"No PNG files: {lacking}", markup=False)
+    if missing is not None:
+        console.print(f"No PNG files: {missing}", markup=False, soft_wrap=True)
     console.print(f"Written to {folder}; open {folder / 'index.html'}", markup=False)
 
 

@@ -17,18 +17,18 @@ from tercet.store import write_file_atomically
 from tercet.store.canonical import canonical_bytes
 
 
-def write_results(results: PaperResults, output: Path) -> tuple[list[Table], str]:
-    """Write tables, figures and the page; returns the tables, and what is missing to draw figures or "".
+def write_results(results: PaperResults, output: Path) -> tuple[list[Table], MissingExtraError | None]:
+    """Write tables, figures and the page; returns the tables, and what is missing to draw figures or None.
 
     Without matplotlib all is written but PNG files.
     """
     output.mkdir(parents=True, exist_ok=True)
     tables, drawings = make_tables(results), make_drawings(results)
-    lacking = ""
+    missing = None
     try:
         draw_all(drawings)
     except MissingExtraError as error:
-        lacking = str(error)
+        missing = error
     for table in tables:
         write_file_atomically(output / f"{table.key}.csv", table.as_csv().encode())
     for drawing in drawings:
@@ -41,11 +41,12 @@ def write_results(results: PaperResults, output: Path) -> tuple[list[Table], str
     numbers["tables"] = {table.key: table.records for table in tables}
     numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings}
     write_file_atomically(output / "results.json", canonical_bytes(numbers))
-    write_file_atomically(output / "index.html", _page(results, tables, drawings, lacking).encode())
-    return tables, lacking
+    lack = "" if missing is None else missing.lack
+    write_file_atomically(output / "index.html", _page(results, tables, drawings, lack).encode())
+    return tables, missing
 
 
-def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], lacking: str) -> str:
+def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], lack: str) -> str:
     """The page as HTML; pictures are inside it."""
     paper = results.plan.paper
     body: list[object] = [
@@ -67,7 +68,7 @@ def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], l
             lead = "Nothing printed to compare with: what else the package can do here."
             body += [element("h2", section), element("p", lead)]
         body += [table.as_section() for table in tables if table.section == section]
-        body += [_figure(drawing, lacking) for drawing in drawings if drawing.section == section]
+        body += [_figure(drawing, lack) for drawing in drawings if drawing.section == section]
     body.append(_settings(results))
     return page(f"{paper.key}, reproduced", element("main", join(body, "\n")), images=True)
 
@@ -97,9 +98,9 @@ def _warnings(results: PaperResults) -> list[Html]:
     return warnings
 
 
-def _figure(drawing: Drawing, lacking: str) -> Html:
+def _figure(drawing: Drawing, lack: str) -> Html:
     if drawing.png is None:
-        shown = element("p", f"Not drawn: {lacking}. The numbers are in {drawing.key}.csv.", class_="soft")
+        shown = element("p", f"Not drawn: {lack}. The numbers are in {drawing.key}.csv.", class_="soft")
     else:
         source = f"data:image/png;base64,{base64.b64encode(drawing.png).decode()}"
         shown = element("figure", element("img", alt=drawing.title, src=source))

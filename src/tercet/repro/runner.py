@@ -186,7 +186,7 @@ class PlanRun:
                 how_far=_how_far,
             )
         except MissingExtraError as error:
-            results.unavailable[method.key] = str(error)
+            results.unavailable[method.key] = error.lack
             self._jobs.listener.done(f"{method.title} is left out: {error}")
             return
         if result is not None:
