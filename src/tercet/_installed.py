@@ -47,7 +47,7 @@ def install_command(extra: str) -> str:
     target = _target(installed, extra)
     by_uv = installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv"
     if by_uv or find_spec("pip") is None:
-        pip = f"uv pip install --python {quote(_from_here(Path(sys.executable)))}"
+        pip = f"uv pip install -p {quote(_from_here(Path(sys.executable)))}"
     else:
         pip = f"{called('pip')} install"
     return f"{pip} {target or packages or _tercet(extra)}"

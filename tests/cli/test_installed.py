@@ -66,9 +66,9 @@ def test_from_elsewhere(command):
 
 def test_by_other_installers(command, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/there/python")
-    assert command(None, installer="uv") == "uv pip install --python /there/python 'tercet[serve]'"
+    assert command(None, installer="uv") == "uv pip install -p /there/python 'tercet[serve]'"
     monkeypatch.setattr(installed, "find_spec", lambda module: None)
-    assert command(None) == "uv pip install --python /there/python 'tercet[serve]'"
+    assert command(None) == "uv pip install -p /there/python 'tercet[serve]'"
     (tmp_path / "pipx_metadata.json").touch()
     assert command(None) == "pipx inject tercet 'fastapi>=0.115' 'uvicorn>=0.30'"
 
