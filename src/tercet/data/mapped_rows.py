@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,6 +61,14 @@ class StoredRows(ABC):
 
     def __len__(self) -> int:
         return self.shape[0]
+
+
+Texts: TypeAlias = sparse.csr_array | StoredRows  # Q and D: in memory, or on disk
+
+
+def take(texts: Texts, numbers: Any) -> sparse.csr_array:
+    """Some rows, in the order asked for."""
+    return texts.rows(numbers) if isinstance(texts, StoredRows) else texts[numbers]
 
 
 @dataclass(frozen=True, eq=False)

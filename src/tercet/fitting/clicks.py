@@ -14,12 +14,11 @@ from scipy import sparse
 
 from tercet.data.clicks import Impression, Skipped, click_preferences, impression_problem
 from tercet.data.lookup import RowLookup, rows_of_ids
+from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.learn.matrices import Texts
 from tercet.learn.online import OnlineLearner, OnlineRule
-from tercet.learn.stored import take
 from tercet.store.digest import state_digest
 from tercet.text import Vectoriser
 from tercet.text.vectors import Vectors

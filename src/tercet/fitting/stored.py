@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tercet._validate import check_seed
 from tercet.choose import Gain
+from tercet.data.mapped_rows import take
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
@@ -21,7 +22,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import answerable
 from tercet.learn import SampledSource, Source, StreamSource, TermPairRanker
 from tercet.learn.loop import Callback
-from tercet.learn.stored import rank_texts, take
+from tercet.learn.stored import rank_texts
 from tercet.measure import Evaluation, evaluate
 from tercet.measure.held_out import HeldOut, HeldOutPreferences
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure

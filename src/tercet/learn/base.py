@@ -15,14 +15,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
-from tercet.learn.matrices import Texts, check_matrix, check_texts
+from tercet.learn.matrices import check_matrix, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import SCHEDULES, Sgd, State
-from tercet.learn.stored import rank_texts, take
+from tercet.learn.stored import rank_texts
 from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.kernels.scoring import score_listed
-from tercet.learn.matrices import Texts
 from tercet.learn.stored import gathered
 from tercet.weights.scoring import in_double
 

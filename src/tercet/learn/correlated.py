@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
@@ -31,7 +32,7 @@ from tercet.learn.base import (
 from tercet.learn.choosing import matching_margins
 from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
 from tercet.learn.lowrank import LowRankRanker, LowRankState
-from tercet.learn.matrices import KernelInput, Texts, check_matrix, fingerprint
+from tercet.learn.matrices import KernelInput, check_matrix, fingerprint
 from tercet.learn.sources import Source
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle

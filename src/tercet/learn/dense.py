@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 
+from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, SgdRanker
-from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
+from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.schema import OMIT_DEFAULT, Shape
 from tercet.weights import Dense, Weights

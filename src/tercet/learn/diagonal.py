@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import SgdRanker
-from tercet.learn.matrices import KernelInput, Texts
+from tercet.learn.matrices import KernelInput
 from tercet.learn.state import State, Steps
 from tercet.store.schema import Shape
 from tercet.weights import Diagonal, Weights

@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, GroupScratch, grouped_advance, mark_written, refresh
@@ -22,7 +23,7 @@ from tercet.kernels.rows import Chunk
 from tercet.kernels.sparse_rows import CUM, L1, PENDING, SHRINK_EVERY
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.loop import Callback, Run
-from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
+from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
 from tercet.learn.state import State, Steps, check_order, physical_memory

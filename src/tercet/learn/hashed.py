@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.hashed import hashed_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
-from tercet.learn.matrices import KernelInput, Texts
+from tercet.learn.matrices import KernelInput
 from tercet.learn.state import State, Steps, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape

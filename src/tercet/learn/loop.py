@@ -18,11 +18,12 @@ from typing import Annotated, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DivergedError, InputError, MissingBundleError
 from tercet.kernels.compiler import announce_compilation
-from tercet.learn.matrices import KernelInput, Texts, fingerprint
+from tercet.learn.matrices import KernelInput, fingerprint
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import Source
 from tercet.learn.state import Sgd, State, Steps, rates

@@ -11,14 +11,15 @@ from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import randomized_svd
 
+from tercet.data.mapped_rows import Texts, take
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.kernels.lowrank import Before, lowrank_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
-from tercet.learn.matrices import KernelInput, Texts, by_document_frequency
+from tercet.learn.matrices import KernelInput, by_document_frequency
 from tercet.learn.state import State, Steps
-from tercet.learn.stored import leading_directions, take
+from tercet.learn.stored import leading_directions
 from tercet.store.schema import SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 

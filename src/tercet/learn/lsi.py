@@ -14,14 +14,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import COUNT, SEED, SavedRanker, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
-from tercet.learn.matrices import Texts
-from tercet.learn.stored import leading_directions, take
+from tercet.learn.stored import leading_directions
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
 

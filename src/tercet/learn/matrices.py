@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.mapped_rows import StoredRows, Texts
 from tercet.data.matrix import check_matrix
-from tercet.data.shards import StoredRows
 from tercet.kernels.rows import CsrRows, Scratch
 from tercet.store.digest import digest_of
-
-Texts: TypeAlias = sparse.csr_array | StoredRows  # Q and D: in memory, or on disk
 
 
 def check_texts(texts: Any, name: str) -> Texts:

@@ -21,13 +21,14 @@ from scipy import sparse
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
 from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
-from tercet.learn.matrices import Texts, check_texts
+from tercet.learn.matrices import check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import State
 from tercet.learn.stored import JoinedRows

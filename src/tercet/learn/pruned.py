@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.dense import dense_advance
@@ -20,7 +21,7 @@ from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
-from tercet.learn.matrices import KernelInput, Texts, by_document_frequency, reorder_columns
+from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import State, Steps, check_order, physical_memory

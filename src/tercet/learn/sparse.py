@@ -12,11 +12,12 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SavedRanker, SgdRanker, TermPairRanker
 from tercet.learn.loop import Callback, Checkpoint, Run
-from tercet.learn.matrices import Texts, by_document_frequency, check_matrix, reorder_columns
+from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
 from tercet.weights import Weights

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.rows import Chunk
-from tercet.learn.matrices import KernelInput, Texts
+from tercet.learn.matrices import KernelInput
 from tercet.store.codec import copied, decode, encode
 from tercet.store.schema import Bounds
 from tercet.weights import Weights

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import eigh, qr
 
+from tercet.data.mapped_rows import StoredRows, Texts, take
 from tercet.data.preferences import Preferences
-from tercet.data.shards import StoredRows
-from tercet.learn.matrices import Texts, column_counts, fingerprint
+from tercet.learn.matrices import column_counts, fingerprint
 from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
 _MORE_DIRECTIONS = 10  # than are asked for, while they are looked for
-
-
-def take(texts: Texts, numbers: Any) -> sparse.csr_array:
-    """Some rows, in the order asked for."""
-    return texts.rows(numbers) if isinstance(texts, StoredRows) else texts[numbers]
 
 
 def blocks_of(texts: Texts) -> Iterator[sparse.csr_array]:

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tercet._validate import is_integer
+from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
-from tercet.learn.matrices import Texts
-from tercet.learn.stored import take
 from tercet.measure.blocks import average_precision_by_class, measure_block
 from tercet.measure.evaluation import Evaluation
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
