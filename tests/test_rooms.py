@@ -75,11 +75,13 @@ SHARED_STEMS = {
     "base": "what the others of a folder have in common",
     "beir": "the format, where it is read and where it is checked",
     "clicks": "read in data, learned from in fitting",
+    "documents": "ids with texts, as they are read and as an index keeps them",
     "held_out": "queries that nothing was learned from",
     "letor": "the format, where it is read and as it is measured",
     "page": "HTML for people",
     "path": "a solution for every penalty, and the picture of it",
     "stored": "rows on disk",
+    "tables": "rows under named columns, read in data and printed in repro",
     "value": "what the room is about",
 }
 

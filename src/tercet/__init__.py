@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tercet.data import Documents as Documents
     from tercet.data import Preferences as Preferences
+    from tercet.data import as_documents as as_documents
     from tercet.data import read_letor as read_letor
+    from tercet.data import read_table as read_table
     from tercet.fitting import TextModel as TextModel
     from tercet.fitting import fit as fit
     from tercet.fitting import fit_labelled as fit_labelled
@@ -54,7 +57,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.data": ("Preferences", "read_letor"),
+            "tercet.data": ("Documents", "Preferences", "as_documents", "read_letor", "read_table"),
             "tercet.fitting": ("TextModel", "fit", "fit_labelled", "fit_letor", "fit_linked", "fit_vectors"),
             "tercet.learn": (
                 "Checkpoint",

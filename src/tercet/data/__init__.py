@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tercet.data.clicks import iter_clicks as iter_clicks
     from tercet.data.clicks import read_clicks as read_clicks
     from tercet.data.clicks import write_clicks as write_clicks
+    from tercet.data.documents import Documents as Documents
+    from tercet.data.documents import as_documents as as_documents
+    from tercet.data.documents import read_table as read_table
     from tercet.data.feature_names import read_feature_names as read_feature_names
     from tercet.data.labelled import LabelledTexts as LabelledTexts
     from tercet.data.labelled import read_20newsgroups as read_20newsgroups
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from tercet.data.shards import MappedRows as MappedRows
     from tercet.data.shards import ShardWriter as ShardWriter
     from tercet.data.shards import write_shards as write_shards
+    from tercet.data.tables import iter_rows as iter_rows
     from tercet.data.trec import iter_qrels as iter_qrels
     from tercet.data.trec import iter_run as iter_run
     from tercet.data.trec import read_qrels as read_qrels
@@ -69,6 +73,7 @@ else:
             ),
             "tercet.data.checking": ("CheckReport", "Finding", "check"),
             "tercet.data.clicks": ("Impression", "iter_clicks", "read_clicks", "write_clicks"),
+            "tercet.data.documents": ("Documents", "as_documents", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
             "tercet.data.letor": (
@@ -88,6 +93,7 @@ else:
             "tercet.data.recognition": ("recognise",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
             "tercet.data.shards": ("MappedRows", "ShardWriter", "write_shards"),
+            "tercet.data.tables": ("iter_rows",),
             "tercet.data.trec": ("iter_qrels", "iter_run", "read_qrels", "read_run", "write_qrels", "write_run"),
             "tercet.data.watching": ("watch_reading",),
         },

@@ -1,0 +1,224 @@
+"""Documents: the texts that are searched, by id, and what else is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tercet.data.frames import IndexedTexts, as_table
+from tercet.data.lines import FilePath, Refused, id_problem
+from tercet.data.roles import DocumentRoles, document_roles
+from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, number_in, open_table, typed_row
+from tercet.data.values import Record, Value
+from tercet.errors import FormatError, InputError
+
+
+class Documents(Mapping[str, str]):
+    """Texts by id, as a mapping, made of columns; the columns that are not searched are carried along.
+
+    Attributes
+    ----------
+    text_columns : the columns that the text is made of, the title first
+    columns : all columns but the id, one value for each document, in order
+
+    Examples
+    --------
+    >>> docs = Documents(["007"], {"title": ["Tea"], "text": ["A green one."], "price": [1.5]}, ("title", "text"))
+    >>> docs["007"], docs.carried("007")
+    ('Tea\\nA green one.', {'price': 1.5})
+    """
+
+    def __init__(
+        self, ids: Iterable[str], columns: Mapping[str, Sequence[Value]], text_columns: Sequence[str] = ("text",)
+    ) -> None:
+        self._row_of = {doc_id: row for row, doc_id in enumerate(ids)}
+        self.columns: Mapping[str, Sequence[Value]] = MappingProxyType(dict(columns))
+        self.text_columns = tuple(text_columns)
+        self._texts = [self.columns[name] for name in self.text_columns]
+
+    def __getitem__(self, doc_id: str) -> str:
+        row = self._row_of[doc_id]
+        return joined_text(column[row] for column in self._texts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row_of)
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, doc_id: object) -> bool:
+        return doc_id in self._row_of
+
+    def record(self, doc_id: str) -> Record:
+        """All values of a document but its id, by column."""
+        row = self._row_of[doc_id]
+        return {name: column[row] for name, column in self.columns.items()}
+
+    def carried(self, doc_id: str) -> Record:
+        """The values of a document that are not searched, by column."""
+        return {name: value for name, value in self.record(doc_id).items() if name not in self.text_columns}
+
+    def __repr__(self) -> str:
+        carried = [name for name in self.columns if name not in self.text_columns]
+        listed = f"; carried: {', '.join(carried)}" if carried else ""
+        return f"Documents({len(self):,}; text: {', '.join(self.text_columns)}{listed})"
+
+
+def joined_text(values: Iterable[Value]) -> str:
+    """The text of a document: what its text columns hold, one below the other.
+
+    Examples
+    --------
+    >>> joined_text(["Tea", None, "A green one."])
+    'Tea\\nA green one.'
+    """
+    texts = [value if isinstance(value, str) else str(value) for value in values if value is not None]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(text for text in texts if text.strip())
+
+
+def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] | None = None) -> Documents:
+    """Documents of whatever holds them.
+
+    Parameters
+    ----------
+    docs : `Documents`, a mapping of ids to texts or to records (mappings of columns to values), a list of records, a
+        frame of pandas, polars, Arrow or whatever narwhals reads, or a Series of texts with ids as its index
+    id, text : the column of ids and those of texts; None guesses them from the names of the columns
+
+    Returns
+    -------
+    Documents, in the same order. Ids are strings; whole numbers become strings. A row without an id, with one that is
+    used before, or without any text is an error that names the row.
+
+    Examples
+    --------
+    >>> as_documents([{"sku": "007", "name": "Tea", "price": 1.5}])
+    Documents(1; text: name; carried: price)
+    """
+    if isinstance(docs, Documents):
+        return docs
+    if isinstance(docs, str | bytes):
+        raise InputError(f"docs must be documents by id; got the string {docs[:60]!r}: read_table reads a file")
+    table = as_table(docs, "docs")
+    if isinstance(table, IndexedTexts):
+        if id is not None or text is not None:
+            raise InputError("docs are texts by id, without columns; leave out id and text")
+        return Documents(table.ids, {"text": table.texts})
+    if table is None:
+        wanted = "a mapping of ids to texts or records, a list of records or a frame"
+        raise InputError(f"docs must be {wanted}; got {type(docs).__name__}")
+    if isinstance(docs, Mapping):
+        id = id or table.columns[0]
+    return gather_documents(table, document_roles(table, id, text))
+
+
+def read_table(
+    path: FilePath,
+    id: str | None = None,
+    text: str | Iterable[str] | None = None,
+    skip_bad: int = 0,
+    *,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+) -> Documents:
+    r"""Read documents from a table: CSV, TSV, JSONL, each gzipped or not, or Parquet.
+
+    Parameters
+    ----------
+    path : the file
+    id, text : the column of ids and those of texts; None guesses them from the names of the columns
+    skip_bad : leave out up to so many rows that are wrong; one more is an error
+    encoding, delimiter : of text, as in `iter_rows`
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "products.csv")
+    ...     _ = file.write_text("sku,name,price\n007,Green tea,1.50\n008,Black tea,2\n")
+    ...     docs = read_table(file)
+    >>> docs
+    Documents(2; text: name; carried: price)
+    >>> docs.carried("007")
+    {'price': 1.5}
+    """
+    table = open_table(path, encoding=encoding, delimiter=delimiter)
+    return gather_documents(table, document_roles(table, id, text), BadRows(skip_bad))
+
+
+def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
+    """The documents of a table, in memory."""
+    ids: list[str] = []
+    columns: dict[str, list[Value]] = {name: [] for name in (*roles.text, *roles.carried)}
+    for _, doc_id, row in _document_rows(table, roles, refused):
+        for name in row.keys() - columns.keys() - {roles.id}:
+            columns[name] = [None] * len(ids)  # JSONL: a key that the first rows have not
+        ids.append(doc_id)
+        for name, column in columns.items():
+            column.append(row.get(name))
+    if not ids:
+        raise FormatError(table.name, None, NO_ROWS)
+    if not table.is_typed:
+        for name in columns.keys() - set(roles.text):
+            columns[name] = _typed_column(columns[name])
+    return Documents(ids, columns, roles.text)
+
+
+def iter_documents(
+    table: DataTable, roles: DocumentRoles, refused: Refused | None = None
+) -> Iterator[tuple[str, str, Record]]:
+    """Yield id, text and carried values of each document as it is read; only the ids stay in memory.
+
+    A table of CSV is read twice: which columns hold numbers is known at the end.
+    """
+    numbers = number_columns(table, refused) - {roles.id, *roles.text}
+    for _, doc_id, row in _document_rows(table, roles, refused):
+        carried = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
+        yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(carried, numbers)
+
+
+def _document_rows(
+    table: DataTable, roles: DocumentRoles, refused: Refused | None
+) -> Iterator[tuple[int, str, Record]]:
+    """Rows that are right by themselves and have an id that is not used before."""
+    number_of: dict[str, int] = {}
+    for number, row in table.rows(refused):
+        try:
+            doc_id = id_in(row.get(roles.id), table, number, roles.id)
+            if doc_id in number_of:
+                message = f"the id {doc_id!r} is already used at {table.place(number_of[doc_id])}"
+                raise table.error(number, message, "duplicate-id")
+            if all(value is None or value == "" for value in map(row.get, roles.text)):
+                columns = " and ".join(roles.text)
+                message = f"document {doc_id!r} has no text: {columns} {'is' if len(roles.text) == 1 else 'are'} empty"
+                raise table.error(number, message, "empty-text")
+        except FormatError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+        else:
+            number_of[doc_id] = number
+            yield number, doc_id, row
+
+
+def id_in(value: Value, table: DataTable, number: int, column: str) -> str:
+    """The id in a cell: a string as it is, or a whole number in its digits."""
+    if value is None or value == "":
+        raise table.error(number, f"{column} is empty; every row needs an id", "id")
+    identifier = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    problem = id_problem(identifier)
+    if problem is not None:
+        if isinstance(value, float):
+            problem = f"is {value}, a number with a point; ids are strings or whole numbers"
+        raise table.error(number, f"{column} {problem}", "id")
+    return str(identifier)
+
+
+def _typed_column(cells: list[Value]) -> list[Value]:
+    numbers = [number_in(cell) if isinstance(cell, str) else None for cell in cells]
+    filled = any(cell is not None for cell in cells)
+    whole = all((number is None) == (cell is None) for number, cell in zip(numbers, cells, strict=True))
+    return list(numbers) if filled and whole else cells

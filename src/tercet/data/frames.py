@@ -1,0 +1,169 @@
+"""Tables in memory: lists and mappings of records, and frames of pandas, polars and Arrow, read by narwhals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tercet.data.lines import Refused, id_problem
+from tercet.data.tables import RECORDS_LOOKED_AT, DataTable, check_names
+from tercet.data.values import Record, plain_record, plain_value
+from tercet.errors import FormatError, InputError
+
+KEY = "id"  # the column that the keys of a mapping of records become
+
+
+class MemoryTable(DataTable):
+    """Records in memory; a row is named by its position, from 0, in what was given."""
+
+    form = "records"
+
+    def __init__(
+        self, name: str, records: Sequence[Mapping[Any, Any]], columns: Sequence[str], positions: Sequence[Any] = ()
+    ) -> None:
+        self.name = name
+        self.columns = tuple(columns)
+        self._records = records
+        self._positions = positions  # what the rows of a mapping are called
+        check_names(self, -1)
+
+    def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
+        for number, record in enumerate(self._records):
+            try:
+                if not isinstance(record, Mapping):
+                    raise self.error(number, f"is a {type(record).__name__}; a record is needed, column -> value")
+                row = plain_record(record, partial(self.error, number))
+            except FormatError as problem:
+                if refused is None:
+                    raise
+                refused(problem)
+            else:
+                yield number, row
+
+    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
+        return FormatError(self.name if number < 0 else self.place(number), None, message, kind)
+
+    def place(self, number: int) -> str:
+        return f"{self.name}[{self._positions[number] if self._positions else number}]"
+
+
+@dataclass(frozen=True)
+class IndexedTexts:
+    """Texts with an id each: a mapping of ids to texts, or a Series and its index."""
+
+    ids: list[str]
+    texts: list[str]
+
+
+def as_table(thing: Any, name: str) -> DataTable | IndexedTexts | None:
+    """What holds records, as a table, or texts by id; None for what holds neither.
+
+    Parameters
+    ----------
+    thing : a mapping of ids to texts or records, a list of records, a frame or a Series
+    name : what it is called in errors
+    """
+    if isinstance(thing, Mapping):
+        return _of_mapping(thing, name)
+    if isinstance(thing, Sequence) and not isinstance(thing, str | bytes):
+        records = list(thing)
+        if not records:
+            raise InputError(f"{name} is empty")
+        return MemoryTable(name, records, _keys(records)) if isinstance(records[0], Mapping) else None
+    return _of_frame(thing, name)
+
+
+def _keys(records: Iterable[Any]) -> list[str]:
+    keys: dict[str, None] = {}
+    for number, record in enumerate(records):
+        if number >= RECORDS_LOOKED_AT:
+            break
+        if isinstance(record, Mapping):
+            for key, value in record.items():
+                inner = [f"{key}.{one}" for one in value] if isinstance(value, Mapping) else [str(key)]
+                keys |= dict.fromkeys(inner)
+    return list(keys)
+
+
+def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | IndexedTexts:
+    first = next(iter(thing.values()), "")
+    if not isinstance(first, Mapping):
+        for key, text in thing.items():
+            if not isinstance(text, str):
+                raise InputError(f"{name}[{key!r}] is {plain_shown(text)}; a text, a string, is needed")
+        return IndexedTexts(list(thing), list(thing.values()))
+    key = KEY
+    columns = _keys(thing.values())
+    while key in columns:
+        key = f"_{key}"
+    records = [{key: doc_id, **record} if isinstance(record, Mapping) else record for doc_id, record in thing.items()]
+    return MemoryTable(name, records, [key, *columns], [repr(doc_id) for doc_id in thing])
+
+
+def plain_shown(value: object) -> str:
+    """A value for a message, cut short."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:59] + "…"
+
+
+def _of_frame(thing: Any, name: str) -> DataTable | IndexedTexts | None:
+    if type(thing).__module__.partition(".")[0] in ("builtins", "numpy") or not _may_be_frame(thing):
+        return None
+    import narwhals as nw
+
+    if nw.dependencies.is_into_series(thing):
+        series = nw.from_native(thing, series_only=True)
+        index = nw.maybe_get_index(series)
+        if index is None:
+            return None
+        return IndexedTexts(_index_ids(index, name), _texts(series.to_list(), name))
+    if not nw.dependencies.is_into_dataframe(thing):
+        frame = nw.from_native(thing, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise InputError(f"{name} is a lazy frame; collect it first")
+        return None
+    frame = nw.from_native(thing, eager_only=True)
+    columns = {str(column): frame[column].to_list() for column in frame.columns}
+    names = [str(column) for column in frame.columns]
+    index = nw.maybe_get_index(frame)
+    if index is not None and getattr(index, "name", None) is not None and str(index.name) not in columns:
+        columns = {str(index.name): list(index), **columns}
+        names = [str(index.name), *names]
+    if len(columns) < len(names):
+        doubled = next(column for column in names if names.count(column) > 1)
+        raise InputError(f"{name} has two columns called {doubled!r}; each needs a name of its own")
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if not rows:
+        raise InputError(f"{name} is empty")
+    return MemoryTable(name, rows, list(columns))
+
+
+def _may_be_frame(thing: Any) -> bool:
+    """Whether it looks like a frame or a Series; narwhals is loaded for no others."""
+    return any(hasattr(type(thing), name) for name in ("columns", "to_list", "column_names", "__narwhals_dataframe__"))
+
+
+def _index_ids(index: Any, name: str) -> list[str]:
+    ids = []
+    for number, value in enumerate(index):
+        plain = plain_value(value)
+        identifier = str(plain) if type(plain) is int else plain
+        problem = id_problem(identifier)
+        if problem is not None:
+            raise InputError(f"{name}: the index at {number} {problem}")
+        ids.append(str(identifier))
+    if len(set(ids)) < len(ids):
+        doubled = next(one for one in ids if ids.count(one) > 1)
+        raise InputError(f"{name} has the id {doubled!r} twice in its index")
+    return ids
+
+
+def _texts(values: Iterable[Any], name: str) -> list[str]:
+    texts = []
+    for number, value in enumerate(values):
+        if not isinstance(value, str):
+            raise InputError(f"{name}[{number}] is {plain_shown(value)}; a text, a string, is needed")
+        texts.append(value)
+    return texts

@@ -1,0 +1,146 @@
+"""What the columns of a table are for: given by name, or guessed from their names, and told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tercet.data.tables import COLUMNS_PROBLEM, DataTable
+from tercet.errors import FormatError
+
+# Names by which a role is known, the surest first; two columns of the same tier make a guess unclear.
+IDS = (
+    ("id", "_id"),
+    (
+        *("doc_id", "docid", "document_id", "docno", "corpus_id", "product_id", "productid", "item_id", "article_id"),
+        *("page_id", "post_id", "object_id", "listing_id", "movie_id", "book_id", "recipe_id", "job_id"),
+    ),
+    ("sku", "asin", "isbn", "ean", "gtin", "uuid", "guid", "identifier", "key", "code", "product_code", "item_code"),
+    ("package", "handle", "slug", "url", "uri", "path", "filename"),
+)
+DOCUMENTS = (("doc", "document", "product", "item"), *IDS[1:3], IDS[0], IDS[3])  # in a table of something else
+TITLES = (
+    *("title", "name", "headline", "heading", "subject", "product_title", "product_name", "item_name", "doc_title"),
+    *("display_name", "full_name"),
+)
+BODIES = (
+    *("text", "body", "description", "content", "contents", "abstract", "summary", "document", "passage", "article"),
+    *("product_description", "long_description", "short_description", "item_description", "full_text", "body_text"),
+    *("doc_text", "details", "overview", "caption", "message", "question", "answer", "synopsis", "plot"),
+)
+QUERIES = (
+    ("query", "query_text", "search_term", "search_query", "search_text", "user_query", "keyword", "keywords"),
+    ("q", "query_string", "term", "search", "question"),
+    ("query_id", "qid", "queryid", "topic", "topic_id"),
+)
+QUERY_TEXTS = (("text", "query", "query_text", "search_term", "search_query"), ("title", "question", "q"))
+QUERY_IDS = (("id", "_id", "query_id", "qid", "queryid"), ("topic", "topic_id", "number"))
+GRADES = (
+    ("grade", "rating", "relevance", "judgement", "judgment", "relevance_grade", "relevance_score"),
+    ("rel", "label", "score", "gain", "stars"),
+)
+BETTER = (
+    ("better", "better_id", "better_doc", "better_doc_id", "winner", "preferred", "chosen"),
+    ("positive", "pos", "positive_id", "pos_id", "positive_doc_id", "above"),
+)
+WORSE = (
+    ("worse", "worse_id", "worse_doc", "worse_doc_id", "loser", "rejected"),
+    ("negative", "neg", "negative_id", "neg_id", "negative_doc_id", "below"),
+)
+
+Tiers = Sequence[Sequence[str]]
+
+
+def plain_name(name: str) -> str:
+    """A column's name without regard to case and punctuation.
+
+    Examples
+    --------
+    >>> plain_name("Doc ID"), plain_name("productId"), plain_name("_id")
+    ('doc_id', 'product_id', '_id')
+    """
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return re.sub(r"[\W_]+", "_", snake).rstrip("_").lower()
+
+
+def find_column(table: DataTable, role: str, tiers: Tiers, given: str | None = None) -> str | None:
+    """The column of a role: the one that is given, else the only one of the surest names there are, else None.
+
+    Raises `FormatError` where the given one is not there, or several names are as sure as each other.
+    """
+    if given is not None:
+        return given_column(table, role, given)
+    names = {column: plain_name(column) for column in table.columns}
+    for tier in tiers:
+        columns = [column for column, name in names.items() if name in tier]
+        if len(columns) > 1:
+            exact = [column for column in columns if column in tier]
+            if len(exact) != 1:
+                both = " and ".join(map(repr, columns))
+                raise column_error(table, role, f"{both} could both be the {role}")
+            columns = exact
+        if columns:
+            return columns[0]
+    return None
+
+
+def need_column(table: DataTable, role: str, tiers: Tiers, given: str | None = None) -> str:
+    """The same, where there must be one."""
+    column = find_column(table, role, tiers, given)
+    if column is None:
+        raise column_error(table, role, f"no column is called as one that holds the {role}")
+    return column
+
+
+def given_column(table: DataTable, role: str, name: str) -> str:
+    """A column that was named, which must be there."""
+    if name not in table.columns:
+        raise column_error(table, role, f"there is no column {name!r}")
+    return name
+
+
+def column_error(table: DataTable, role: str, problem: str) -> FormatError:
+    """What is wrong, the columns there are, and that one can be named."""
+    listed = ", ".join(table.columns)
+    message = f"{problem}; the columns are {listed}: name the one of the {role}"
+    return FormatError(table.name, None, message, COLUMNS_PROBLEM)
+
+
+@dataclass(frozen=True)
+class DocumentRoles:
+    """What the columns of a table of documents are for.
+
+    Attributes
+    ----------
+    id : the column of ids
+    text : the columns that are searched, the title first
+    carried : the others
+    """
+
+    id: str
+    text: tuple[str, ...]
+    carried: tuple[str, ...]
+
+    def __str__(self) -> str:
+        carried = f"; carried: {', '.join(self.carried)}" if self.carried else ""
+        return f"id: {self.id}; text: {', '.join(self.text)}{carried}"
+
+
+def document_roles(table: DataTable, id: str | None = None, text: str | Iterable[str] | None = None) -> DocumentRoles:
+    """What the columns of a table of documents are for: those that are given, the others guessed.
+
+    All columns with the name of a title or a body of text are searched.
+    """
+    id_column = need_column(table, "id", IDS, id)
+    if text is not None:
+        wanted = [text] if isinstance(text, str) else list(text)
+        columns = tuple(dict.fromkeys(given_column(table, "text", name) for name in wanted))
+    else:
+        others = {column: plain_name(column) for column in table.columns if column != id_column}
+        titles = [column for column, name in others.items() if name in TITLES]
+        columns = (*titles, *(column for column, name in others.items() if name in BODIES))
+    if not columns:
+        raise column_error(table, "text", "no column is called as one that holds texts")
+    carried = tuple(column for column in table.columns if column not in (id_column, *columns))
+    return DocumentRoles(id_column, columns, carried)

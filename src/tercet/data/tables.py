@@ -1,0 +1,491 @@
+"""Tables: rows under named columns. CSV, TSV, JSONL and Parquet files; `frames` has those that are in memory.
+
+What is in a file says what it is, not its name: Parquet by its magic, JSONL by its first brace, and what else is text
+is CSV, whose delimiter is one of , ; | and the tab. Text may be gzipped.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from importlib import import_module
+from itertools import chain, islice
+from typing import Any
+
+from tercet.data.lines import (
+    GZIP_DAMAGE,
+    LONGEST_LINE,
+    UTF16_MARKS,
+    FilePath,
+    Refused,
+    decoding_error,
+    gzip_damage_message,
+    open_bytes,
+    open_lines,
+    parse_json_object,
+)
+from tercet.data.parquet import MAGIC as PARQUET_MAGIC
+from tercet.data.values import Record, plain_record, plain_value
+from tercet.data.watching import READ_AT_ONCE
+from tercet.errors import FormatError, InputError, MissingExtraError, TercetError
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+NO_ROWS = "the table has no rows"
+COLUMNS_PROBLEM = "columns"  # kind of the errors that naming a column puts right
+ENCODING_PROBLEM = "encoding"
+DELIMITER_PROBLEM = "delimiter"
+RECORDS_LOOKED_AT = 100
+_ROWS_AT_ONCE = 4096
+_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])")  # how a file tells a spreadsheet its delimiter
+
+
+class DataTable(ABC):
+    """Rows under named columns.
+
+    Attributes
+    ----------
+    name : a path, or the argument that was given
+    columns : the names of the columns, in order
+    form : what the table is, for people
+    is_typed : whether values are numbers where they were; those of CSV are strings
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    form: str
+    is_typed = True
+
+    @abstractmethod
+    def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
+        """Yield line number, or number of the row, and the row; what is wrong with one is handed to `refused`."""
+
+    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
+        """What is wrong with a row, by its number."""
+        return FormatError(self.name, number, message, kind)
+
+    def place(self, number: int) -> str:
+        """Where a row is, in a sentence about another."""
+        return f"line {number}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.form}; {', '.join(self.columns)})"
+
+
+class BadRows:
+    """Takes so many bad rows and keeps what is wrong with them; one more is raised.
+
+    Examples
+    --------
+    >>> bad = BadRows(1)
+    >>> bad(FormatError("shop.csv", 3, "2 cells under 3 columns"))
+    >>> [str(problem) for problem in bad.problems]
+    ['shop.csv:3: 2 cells under 3 columns']
+    >>> bad(FormatError("shop.csv", 9, "the id is empty"))
+    Traceback (most recent call last):
+    tercet.errors.FormatError: shop.csv:9: the id is empty (1 bad row was allowed, and this is one more)
+    """
+
+    def __init__(self, limit: int = 0) -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InputError(f"skip_bad must be a whole number, 0 or more; got {limit!r}")
+        self.limit = limit
+        self.problems: list[FormatError] = []
+        self._seen: set[str] = set()
+
+    def __call__(self, error: FormatError) -> None:
+        if str(error) in self._seen:  # a table may be read twice
+            return
+        if len(self.problems) >= self.limit:
+            if not self.limit:
+                raise error
+            allowed = f"{self.limit:,} bad rows were" if self.limit > 1 else "1 bad row was"
+            message = f"{error.message} ({allowed} allowed, and this is one more)"
+            raise FormatError(error.path, error.line, message, error.kind) from error
+        self._seen.add(str(error))
+        self.problems.append(error)
+
+
+def iter_rows(
+    path: FilePath, *, encoding: str | None = None, delimiter: str | None = None, refused: Refused | None = None
+) -> Iterator[tuple[int, Record]]:
+    r"""Yield line and values by column of each row of a table, as it is read.
+
+    Parameters
+    ----------
+    path : CSV with any of the delimiters , ; | and tab, JSONL, each gzipped or not, or Parquet
+    encoding : of text; UTF-8, with or without a byte order mark, and UTF-16 with one need not be named
+    delimiter : of CSV; None finds it
+    refused : takes what is wrong with a row, which is then left out; without one it is raised
+
+    Returns
+    -------
+    line (of Parquet: row from 1) and ``{column: value}``. Values of CSV are strings as they are written, and None where
+    a cell is empty. Of JSON and Parquet, a list is a string, its elements joined by ", "; an object is a column for
+    each of its keys, ``outer.inner``; dates are ISO 8601.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "products.csv")
+    ...     _ = file.write_text('sku;name;price\n007;"Tea; green";1,50\n')
+    ...     list(iter_rows(file))
+    [(2, {'sku': '007', 'name': 'Tea; green', 'price': '1,50'})]
+    """
+    return open_table(path, encoding=encoding, delimiter=delimiter).rows(refused)
+
+
+def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | None = None) -> DataTable:
+    """A table at a path, with its columns; rows are read when they are asked for."""
+    with open_bytes(path) as stream:
+        start = stream.read(len(PARQUET_MAGIC))
+    if start == PARQUET_MAGIC:
+        return ParquetTable(path)
+    if encoding is None:
+        encoding = "utf-16" if start.startswith(UTF16_MARKS) else "utf-8"
+    else:
+        encoding = _checked_encoding(encoding)
+    if delimiter is not None and delimiter not in DELIMITERS:
+        listed = ", ".join(map(repr, DELIMITERS))
+        raise InputError(f"{path}: delimiter must be one of {listed}; got {delimiter!r}")
+    with closing(text_lines(path, encoding)) as lines:
+        first = next((text for _, text in lines if text.strip()), None)
+    if first is None:
+        raise FormatError(path, None, "the file is empty; a table has a first line that names its columns")
+    if first.lstrip().startswith("{"):
+        return JsonTable(path, encoding)
+    if re.match(r"\s*\[\s*(\{|$)", first):
+        advice = "a table has one object a line; for instance: jq -c '.[]'"
+        raise FormatError(path, 1, f"this is a JSON array; {advice}", "json")
+    return CsvTable(path, encoding, delimiter)
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _checked_encoding(encoding: str) -> str:
+    try:
+        b"".decode(encoding)
+        name = codecs.lookup(encoding).name
+    except (LookupError, UnicodeError, TypeError) as error:
+        raise InputError(f"encoding {encoding!r} is not known; as in 'latin-1', 'cp1252', 'utf-16', 'gbk'") from error
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def text_lines(
+    path: FilePath, encoding: str = "utf-8", refused: Refused | None = None
+) -> Generator[tuple[int, str], None, None]:
+    """Yield number and text of each line, in any encoding."""
+    if encoding != "utf-8":
+        yield from _decoded_lines(path, encoding)
+        return
+    try:
+        yield from open_lines(path, refused)
+    except FormatError as error:
+        if error.kind != "encoding":
+            raise
+        message = f"{error.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
+        raise FormatError(error.path, error.line, message, error.kind) from error
+
+
+def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], None, None]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    number, offset, rest = 0, 0, ""
+    with open_bytes(path) as stream:
+        while True:
+            try:
+                fresh = stream.read(READ_AT_ONCE)
+            except GZIP_DAMAGE as error:
+                raise FormatError(path, number + 1, gzip_damage_message(error), "gzip") from error
+            pending = decoder.getstate()[0]
+            try:
+                text = decoder.decode(fresh, final=not fresh)
+            except UnicodeDecodeError as error:
+                before = error.object[: error.start].decode(encoding, errors="replace").count("\n")
+                wrong = error.object[error.start]
+                advice = "name another encoding, or convert the file with iconv"
+                where = offset - len(pending) + error.start
+                raise decoding_error(path, number + before + 1, wrong, where, encoding, advice) from error
+            except UnicodeError as error:  # UTF-16 without its mark
+                raise FormatError(path, number + 1, f"this is not {encoding}: {error}", "encoding") from error
+            offset += len(fresh)
+            *whole, rest = (rest + text).split("\n")
+            for line in whole:
+                number += 1
+                yield number, line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
+            if len(rest) > LONGEST_LINE:
+                message = f"the line is longer than {LONGEST_LINE} characters; is this a text file?"
+                raise FormatError(path, number + 1, message)
+            if not fresh:
+                break
+    if rest:
+        yield number + 1, rest.removesuffix("\r").removeprefix("" if number else "\ufeff")
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Cells may be as long as lines; the limit of the csv module is one for all who use it, so it is put back."""
+    before = csv.field_size_limit(LONGEST_LINE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def csv_records(
+    lines: Iterable[tuple[int, str]], path: FilePath, delimiter: str = ",", refused: Refused | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line on which each record begins, and its cells; a quoted cell may hold line breaks.
+
+    Records without any text are left out.
+    """
+    begins = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal begins
+        for number, text in lines:
+            begins = begins or number
+            yield text + "\n"
+
+    reader = csv.reader(texts(), delimiter=delimiter, strict=True)
+    while True:
+        begins = 0
+        try:
+            with _long_cells():
+                cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            advice = f"quote a cell that holds {delimiter!r} or a quote, and double the quotes inside"
+            problem = FormatError(path, begins, f"broken CSV: {error}; {advice}")
+            if refused is None:
+                raise problem from error
+            refused(problem)
+            continue
+        if any(cell.strip() for cell in cells):
+            yield begins, cells
+
+
+class CsvTable(DataTable):
+    """A text file whose first record names the columns."""
+
+    is_typed = False
+
+    def __init__(self, path: FilePath, encoding: str, delimiter: str | None) -> None:
+        self.name = str(path)
+        self._encoding = encoding
+        self._delimiter, self._skipped = delimiter or ",", 0
+        with closing(self._lines(None)) as lines:
+            numbered = list(islice(lines, RECORDS_LOOKED_AT))
+        said = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
+        if said is not None:
+            self._skipped = numbered[0][0]
+            numbered = numbered[1:]
+        if delimiter is None:
+            self._delimiter = said[1] if said is not None else _delimiter_of(path, numbered)
+        begins, names = next(csv_records(numbered, path, self._delimiter), (self._skipped + 1, []))
+        self.columns = tuple(name.strip() or f"column {number}" for number, name in enumerate(names, start=1))
+        _check_header(self, begins, names)
+        self.form = f"CSV separated by {DELIMITERS[self._delimiter]}" + (
+            "" if encoding == "utf-8" else f", {encoding.upper()}"
+        )
+
+    def _lines(self, refused: Refused | None) -> Generator[tuple[int, str], None, None]:
+        for number, text in text_lines(self.name, self._encoding, refused):
+            if number > self._skipped:
+                yield number, text
+
+    def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
+        records = csv_records(self._lines(refused), self.name, self._delimiter, refused)
+        next(records, None)
+        width = len(self.columns)
+        for number, cells in records:
+            if len(cells) == width:
+                yield number, {name: cell or None for name, cell in zip(self.columns, cells, strict=True)}
+                continue
+            found = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {width} columns"
+            problem = self.error(number, f"{found}; quote a text that holds {self._delimiter!r} or a line break")
+            if refused is None:
+                raise problem
+            refused(problem)
+
+
+def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
+    """The delimiter under which most of the first records are as wide as the header; of equal ones, the widest."""
+    marks = []
+    for delimiter in DELIMITERS:
+        problems: list[FormatError] = []
+        widths = [len(cells) for _, cells in csv_records(lines, path, delimiter, problems.append)]
+        if widths and widths[0] > 1:
+            alike = sum(width == widths[0] for width in widths) / (len(widths) + len(problems))
+            marks.append((alike, widths[0], delimiter))
+    if not marks:
+        shown = lines[0][1][:80] if lines else ""
+        message = (
+            f"found {shown!r}; the first line of a table names its columns, two or more, separated by commas, "
+            "semicolons, tabs or bars"
+        )
+        raise FormatError(path, lines[0][0] if lines else 1, message, DELIMITER_PROBLEM)
+    marks.sort(reverse=True)
+    if len(marks) > 1 and marks[0][:2] == marks[1][:2]:
+        both = " and ".join(DELIMITERS[delimiter] for *_, delimiter in marks[:2])
+        raise FormatError(
+            path, lines[0][0], f"{both} could separate the columns; name the delimiter", DELIMITER_PROBLEM
+        )
+    return marks[0][2]
+
+
+_LOOKS_LIKE_DATA = re.compile(r"[-+]?\d+([.,]\d+)*([eE][-+]?\d+)?")
+
+
+def _check_header(table: DataTable, number: int, names: Sequence[str]) -> None:
+    data = next((name for name in names if _LOOKS_LIKE_DATA.fullmatch(name.strip())), None)
+    if data is not None:
+        message = f"the first line must name the columns; found {data!r}, which looks like data: add a header"
+        raise table.error(number, message, "header")
+    check_names(table, number)
+
+
+def check_names(table: DataTable, number: int) -> None:
+    """Every column has a name of its own."""
+    seen: dict[str, int] = {}
+    for place, name in enumerate(table.columns, start=1):
+        first = seen.setdefault(name, place)
+        if first != place:
+            message = f"the columns {first} and {place} are both called {name!r}; each needs a name of its own"
+            raise table.error(number, message, "header")
+
+
+class JsonTable(DataTable):
+    """A text file with a JSON object on each line; its columns are the keys of the first rows."""
+
+    form = "JSONL"
+
+    def __init__(self, path: FilePath, encoding: str) -> None:
+        self.name = str(path)
+        self._encoding = encoding
+        if encoding != "utf-8":
+            self.form = f"JSONL, {encoding.upper()}"
+        ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
+        keys: dict[str, None] = {}
+        for _, row in islice(self.rows(ignored), RECORDS_LOOKED_AT):
+            keys |= dict.fromkeys(row)
+        if not keys:
+            next(self.rows(), None)  # says what is wrong with the first
+            raise FormatError(path, None, NO_ROWS)
+        self.columns = tuple(keys)
+
+    def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
+        for number, text in text_lines(self.name, self._encoding, refused):
+            if not text.strip():
+                continue
+            try:
+                record = parse_json_object(text, self.name, number)
+                row = plain_record(record, partial(self.error, number))
+            except FormatError as problem:
+                if refused is None:
+                    raise
+                refused(problem)
+            else:
+                yield number, row
+
+
+# -- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+class ParquetTable(DataTable):
+    """A Parquet file (extra ``parquet``); columns of bytes are left out, and said to be."""
+
+    def __init__(self, path: FilePath) -> None:
+        self.name = str(path)
+        with _opened_parquet(path) as (file, types):
+            fields = list(file.schema_arrow)
+        binary = [field.name for field in fields if types.is_binary(field.type) or types.is_large_binary(field.type)]
+        self.columns = tuple(field.name for field in fields if field.name not in binary)
+        check_names(self, 0)
+        self.form = "Parquet" + (f", without the bytes of {', '.join(binary)}" if binary else "")
+
+    def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
+        number = 0
+        with _opened_parquet(self.name) as (file, _):
+            batches = file.iter_batches(_ROWS_AT_ONCE, columns=list(self.columns), use_threads=False)
+            for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+                number += 1
+                try:
+                    plain = plain_record(row, partial(self.error, number))
+                except FormatError as problem:
+                    if refused is None:
+                        raise
+                    refused(problem)
+                else:
+                    yield number, plain
+
+    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
+        return FormatError(self.name, None, f"row {number}: {message}" if number else message, kind)
+
+    def place(self, number: int) -> str:
+        return f"row {number}"
+
+
+@contextmanager
+def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
+    try:
+        parquet, arrow = import_module("pyarrow.parquet"), import_module("pyarrow")
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "parquet", f"reading {path}") from error
+    try:
+        with parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+            yield file, arrow.types
+    except FileNotFoundError as error:
+        raise FormatError(path, None, "there is no such file", "missing") from error
+    except TercetError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:  # also text that is not UTF-8
+        raise FormatError(path, None, f"the Parquet data cannot be read: {error}") from error
+
+
+# -- numbers in CSV ---------------------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+
+
+def number_in(text: str) -> int | float | None:
+    """The number that a cell of CSV holds, or None: leading zeros, blanks and signs but a minus make a string of it.
+
+    Examples
+    --------
+    >>> number_in("12"), number_in("-1.50"), number_in("007"), number_in("12 EUR")
+    (12, -1.5, None, None)
+    """
+    parts = _NUMBER.fullmatch(text)
+    if parts is None:
+        return None
+    if parts[1] is None and parts[2] is None:
+        return plain_number if isinstance(plain_number := plain_value(int(text)), int) else None
+    value = float(text)
+    return value if abs(value) < float("inf") else None
+
+
+def number_columns(table: DataTable, refused: Refused | None = None) -> frozenset[str]:
+    """Columns of CSV whose cells are all numbers, or empty; reads the whole table."""
+    if table.is_typed:
+        return frozenset()
+    candidates, filled = set(table.columns), set()
+    for _, row in table.rows(refused):
+        for name in tuple(candidates):
+            cell = row[name]
+            if isinstance(cell, str):
+                filled.add(name)
+                if number_in(cell) is None:
+                    candidates.discard(name)
+    return frozenset(candidates & filled)
+
+
+def typed_row(row: Record, numbers: frozenset[str]) -> Record:
+    """A row of CSV with the cells of these columns as numbers."""
+    return {name: number_in(cell) if name in numbers and isinstance(cell, str) else cell for name, cell in row.items()}

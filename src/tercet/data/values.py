@@ -1,0 +1,99 @@
+"""Values of tables as plain strings, numbers and truth values, wherever they come from."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tercet.data.lines import surrogate_problem
+from tercet.errors import FormatError, InputError
+
+Value: TypeAlias = str | int | float | bool | None
+Record: TypeAlias = dict[str, Value]
+
+_MISSING = ("NAType", "NaTType")  # of pandas, which need not be there
+
+
+def plain_value(value: Any) -> Value:
+    """A value as a table keeps it, or `InputError` without a place.
+
+    Not a number is None. Whole numbers beyond 64 bits are strings, dates are ISO 8601, the elements of a list are
+    joined by ", ", and an object is its JSON.
+
+    Examples
+    --------
+    >>> plain_value(float("nan")), plain_value(["green", "ripe"]), plain_value(datetime.date(2026, 5, 1))
+    (None, 'green, ripe', '2026-05-01')
+    """
+    if isinstance(value, str):
+        problem = None if value.isascii() else surrogate_problem(value)
+        if problem is not None:
+            raise InputError(problem)
+        return str(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if -(1 << 63) <= value < 1 << 63 else str(value)
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise InputError(f"is {value}; a finite number is needed")
+        return None if math.isnan(value) else float(value)
+    return _other_value(value)
+
+
+def _other_value(value: Any) -> Value:
+    if type(value).__name__ in _MISSING:
+        return None
+    if isinstance(value, np.generic):
+        return plain_value(value.item())
+    if isinstance(value, Decimal):
+        return plain_value(int(value) if value.is_finite() and value == int(value) else float(value))
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple | set | frozenset):
+        elements = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        shown = [plain_value(element) for element in elements]
+        return ", ".join(str(element) for element in shown if element is not None) if shown else None
+    if isinstance(value, Mapping):
+        try:
+            return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"is an object that cannot be kept: {error}") from error
+    if isinstance(value, bytes | bytearray):
+        raise InputError("holds bytes; a text or a number is needed")
+    return plain_value(str(value))
+
+
+def plain_record(record: Mapping[Any, Any], error: Callable[[str], FormatError]) -> Record:
+    """A row with plain values; objects in it become a column for each of their keys, ``outer.inner``.
+
+    Examples
+    --------
+    >>> plain_record({"sku": 7, "meta": {"tags": ["new", "red"]}}, lambda message: FormatError("rows", 1, message))
+    {'sku': 7, 'meta.tags': 'new, red'}
+    """
+    row: Record = {}
+    for name, value in record.items():
+        if not isinstance(name, str):
+            raise error(f"a column is called {name!r}; a string is needed")
+        inner = value.items() if isinstance(value, Mapping) else ((None, value),)
+        for key, one in inner:
+            column = name if key is None else f"{name}.{key}"
+            problem = None if column.isascii() else surrogate_problem(column)
+            if problem is not None:
+                raise error(f"the name of a column {problem}")
+            if column in row:
+                raise error(f"the column {column!r} occurs twice")
+            try:
+                row[column] = plain_value(one)
+            except (InputError, RecursionError) as refusal:
+                raise error(f"{column!r} {refusal}") from refusal
+    return row

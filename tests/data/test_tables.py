@@ -1,0 +1,368 @@
+"""Tables: every format gives the same documents, and whatever is wrong is told with its place."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime
+import decimal
+import gzip
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tercet.data import Documents, as_documents, iter_rows, read_table
+from tercet.data.documents import document_roles, iter_documents
+from tercet.data.tables import BadRows, open_table
+from tercet.errors import FormatError, InputError, TercetError
+
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def written(tmp_path, content, name="products.csv", encoding="utf-8"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
+    return path
+
+
+# -- the same documents, whatever they are written as ---------------------------------------------------------------
+
+# No carriage returns, which CSV's readers and writers treat as line ends, and no NUL, which spreadsheets drop.
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\x00\x1a"), min_size=1).filter(
+    lambda text: bool(text.strip()) and not text.startswith("\ufeff")
+)
+ids = texts.filter(lambda text: "\t" not in text and "\n" not in text)
+words = texts.filter(lambda text: not any(sign.isdigit() for sign in text))  # never a number in CSV
+
+
+@st.composite
+def tables(draw):
+    n = draw(st.integers(1, 6))
+    records = {
+        "sku": draw(st.lists(ids, min_size=n, max_size=n, unique=True)),
+        "name": draw(st.lists(texts, min_size=n, max_size=n)),
+        "description": draw(st.lists(st.none() | texts, min_size=n, max_size=n)),
+        "price": draw(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=n, max_size=n)),
+        "stock": draw(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=n, max_size=n)),
+        "maker": draw(st.lists(words, min_size=n, max_size=n)),
+    }
+    return [dict(zip(records, values, strict=True)) for values in zip(*records.values(), strict=True)]
+
+
+def as_csv(records, delimiter):
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(records[0])
+    writer.writerows(["" if value is None else value for value in record.values()] for record in records)
+    return stream.getvalue()
+
+
+def assert_same(docs, records):
+    assert list(docs) == [record["sku"] for record in records]
+    assert docs.text_columns == ("name", "description")
+    for record in records:
+        parts = [record["name"], record["description"]]
+        assert docs[record["sku"]] == "\n".join(part for part in parts if part is not None)
+        assert docs.carried(record["sku"]) == {name: record[name] for name in ("price", "stock", "maker")}
+
+
+@quick
+@given(tables(), st.sampled_from(",;\t|"), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), st.booleans())
+def test_csv_gives_back_what_was_written(tmp_path, records, delimiter, encoding, packed):
+    content = as_csv(records, delimiter).encode(encoding)
+    path = written(tmp_path, gzip.compress(content) if packed else content)
+    docs = read_table(path)
+    assert_same(docs, records)
+    table = open_table(path)
+    streamed = list(iter_documents(table, document_roles(table)))
+    assert streamed == [(doc_id, docs[doc_id], docs.carried(doc_id)) for doc_id in docs]
+
+
+@quick
+@given(tables(), st.booleans())
+def test_jsonl_gives_back_what_was_written(tmp_path, records, ascii_only):
+    lines = [json.dumps(record, ensure_ascii=ascii_only) for record in records]
+    assert_same(read_table(written(tmp_path, "\n".join(lines), "products.jsonl")), records)
+
+
+@quick
+@given(tables())
+def test_parquet_gives_back_what_was_written(tmp_path, records):
+    kinds = {"price": pa.float64(), "stock": pa.int64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in records[0]])
+    path = tmp_path / "products.parquet"
+    pq.write_table(pa.Table.from_pylist(records, schema), path, row_group_size=2)
+    assert_same(read_table(path), records)
+
+
+@quick
+@given(tables())
+def test_records_and_frames_give_back_what_they_hold(records):
+    kinds = {"price": pa.float64(), "stock": pa.int64()}
+    arrow = pa.Table.from_pylist(records, pa.schema([(name, kinds.get(name, pa.string())) for name in records[0]]))
+    by_id = {record["sku"]: {name: record[name] for name in record if name != "sku"} for record in records}
+    for docs in (records, by_id, arrow, pl.from_arrow(arrow), pd.DataFrame(records, dtype=object)):
+        assert_same(as_documents(docs), records)
+
+
+@quick
+@given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode), st.sampled_from([None, "utf-16", "cp1252"]))
+def test_junk_is_refused_by_a_typed_error(tmp_path, junk, encoding):
+    path = written(tmp_path, junk)
+    for skip_bad in (0, 1000):
+        with contextlib.suppress(TercetError):
+            read_table(path, encoding=encoding, skip_bad=skip_bad)
+
+
+@quick
+@given(st.data())
+def test_damaged_tables_are_refused_by_a_typed_error(tmp_path, data):
+    schema = pa.table({"id": ["a", "b"], "text": ["green tea", "black tea"], "tags": [["x", "y"], []]})
+    pq.write_table(schema, tmp_path / "whole.parquet")
+    whole = data.draw(
+        st.sampled_from(
+            [
+                (tmp_path / "whole.parquet").read_bytes(),
+                b'id,text\na,"green\ntea"\nb,black\n',
+                b'{"id": "a", "text": "tea", "tags": ["x"]}\n{"id": "b", "text": "t"}\n',
+                gzip.compress(b"id,text\na,green\n"),
+            ]
+        )
+    )
+    damaged = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path = written(tmp_path, bytes(damaged[: data.draw(st.integers(0, len(damaged)))]))
+    with contextlib.suppress(TercetError):
+        read_table(path, skip_bad=5)
+
+
+# -- as real exports have it ------------------------------------------------------------------------------------------
+
+
+def test_ids_stay_as_they_are_written(tmp_path):
+    path = written(tmp_path, "id,text,zip,price\n007,tea,01234,1.50\n1e5,milk,99999,2\n 8,bread,1,\n")
+    docs = read_table(path)
+    assert list(docs) == ["007", "1e5", " 8"]
+    assert docs.columns["zip"] == ["01234", "99999", "1"]  # one of them is no number, so all are strings
+    assert docs.columns["price"] == [1.5, 2, None]
+
+
+def test_line_numbers_are_those_on_which_records_begin(tmp_path):
+    path = written(tmp_path, '\nid,text\n1,"two\n\nlines"\n\n2,"one"\n')
+    assert list(iter_rows(path)) == [
+        (3, {"id": "1", "text": "two\n\nlines"}),
+        (7, {"id": "2", "text": "one"}),
+    ]
+
+
+def test_a_spreadsheet_may_say_its_delimiter(tmp_path):
+    path = written(tmp_path, "sep=;\r\nid;text, all of it\r\n1;tea\r\n")
+    assert list(iter_rows(path)) == [(3, {"id": "1", "text, all of it": "tea"})]
+
+
+def test_an_unnamed_index_column_is_carried(tmp_path):
+    path = tmp_path / "frame.csv"
+    pd.DataFrame({"id": ["a", "b"], "text": ["tea", "milk"]}).to_csv(path)
+    docs = read_table(path)
+    assert docs.columns["column 1"] == [0, 1]
+
+
+def test_latin_1_is_read_when_it_is_named(tmp_path):
+    path = written(tmp_path, "id,text\n1,café\n", encoding="latin-1")
+    assert read_table(path, encoding="latin-1")["1"] == "café"
+    with pytest.raises(
+        FormatError, match=r"byte 0xe9 at offset 13 is not UTF-8.*iconv.*or name the encoding"
+    ) as caught:
+        read_table(path)
+    assert (caught.value.line, caught.value.kind) == (2, "encoding")
+
+
+def test_a_byte_that_is_not_of_the_named_encoding_is_told_with_its_offset(tmp_path):
+    path = written(tmp_path, "id,text\n".encode("utf-16") + "1,tea\n2,".encode("utf-16-le") + b"\x00\xd8\x00\x00")
+    with pytest.raises(FormatError, match="offset 34 is not utf-16") as caught:
+        read_table(path)
+    assert caught.value.line == 3
+    with pytest.raises(InputError, match="encoding 'klingon' is not known"):
+        read_table(path, encoding="klingon")
+
+
+def test_long_cells_are_read_and_the_limit_of_others_is_left_alone(tmp_path):
+    before = csv.field_size_limit()
+    path = written(tmp_path, f"id,text\n1,{'tea ' * 100_000}\n")
+    assert len(read_table(path)["1"]) == 400_000
+    assert csv.field_size_limit() == before
+
+
+def test_typed_values_are_kept_and_others_made_plain(tmp_path):
+    record = {
+        "id": 12,
+        "text": "tea",
+        "price": 1.5,
+        "new": True,
+        "tags": ["green", "hot"],
+        "size": {"cm": 3},
+        "x": None,
+    }
+    docs = read_table(written(tmp_path, json.dumps(record) + "\n", "products.jsonl"))
+    assert docs.record("12") == {
+        "text": "tea",
+        "price": 1.5,
+        "new": True,
+        "tags": "a, b",
+        "size.cm": 3,
+        "x": None,
+    }
+
+
+def test_parquet_dates_decimals_and_bytes(tmp_path):
+    table = pa.table(
+        {
+            "id": ["a"],
+            "text": ["tea"],
+            "day": [datetime.date(2026, 5, 1)],
+            "price": [decimal.Decimal("1.50")],
+            "picture": [b"\x00\xff"],
+        }
+    )
+    pq.write_table(table, tmp_path / "products.parquet")
+    docs = read_table(tmp_path / "products.parquet")
+    assert docs.carried("a") == {"day": "2026-05-01", "price": 1.5}
+    assert open_table(tmp_path / "products.parquet").form == "Parquet, without the bytes of picture"
+
+
+def test_pandas_missing_values_and_a_named_index():
+    frame = pd.DataFrame(
+        {"title": ["Tea", None], "text": ["green", "black"], "stock": [3.0, np.nan]}, index=pd.Index([1, 2], name="sku")
+    )
+    docs = as_documents(frame, id="sku")
+    assert dict(docs) == {"1": "Tea\ngreen", "2": "black"}
+    assert docs.columns["stock"] == [3.0, None]
+
+
+def test_a_series_is_texts_by_its_index():
+    assert dict(as_documents(pd.Series({"a": "tea", "b": "milk"}))) == {"a": "tea", "b": "milk"}
+
+
+def test_documents_are_a_mapping_like_any_other():
+    docs = as_documents({"a": "tea", "b": ""})
+    assert docs == {"a": "tea", "b": ""}
+    assert as_documents(docs) is docs
+    assert repr(docs) == "Documents(2; text: text)"
+    assert "c" not in docs
+    with pytest.raises(KeyError):
+        docs["c"]
+
+
+# -- what the columns are ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("sku,name,description,price,tags", "id: sku; text: name, description; carried: price, tags"),
+        ("description,Title,ID", "id: ID; text: Title, description"),
+        ("productId,product_title,body", "id: productId; text: product_title, body"),
+        ("id,sku,text", "id: id; text: text; carried: sku"),
+        ("Doc ID,Abstract,Year", "id: Doc ID; text: Abstract; carried: Year"),
+    ],
+)
+def test_roles_are_guessed_from_names(tmp_path, header, told):
+    table = open_table(written(tmp_path, f"{header}\n{','.join('x' * len(header.split(',')))}\n"))
+    assert str(document_roles(table)) == told
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("no,text", "no column is called as one that holds the id; the columns are no, text: name the one of the id"),
+        ("sku,asin,text", "'sku' and 'asin' could both be the id; the columns are sku, asin, text"),
+        ("id,price", "no column is called as one that holds texts; the columns are id, price"),
+    ],
+)
+def test_an_unclear_guess_is_refused_with_the_columns(tmp_path, header, message):
+    with pytest.raises(FormatError, match=message) as caught:
+        read_table(written(tmp_path, f"{header}\n{','.join('x' * len(header.split(',')))}\n"))
+    assert caught.value.kind == "columns"
+
+
+def test_columns_can_be_named(tmp_path):
+    path = written(tmp_path, "no,what,price\n7,tea,1\n")
+    assert repr(read_table(path, id="no", text=["what", "price"])) == "Documents(1; text: what, price)"
+    with pytest.raises(FormatError, match="there is no column 'sku'; the columns are no, what, price"):
+        read_table(path, id="sku", text="what")
+
+
+# -- what is wrong, and where -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        ("id,text\n1,tea\n2,green, hot\n", 3, "3 cells under 2 columns; quote a text that holds ','"),
+        ("id,text\n1\n", 2, "1 cell under 2 columns"),
+        ("id,text\n,tea\n", 2, "id is empty; every row needs an id"),
+        ("id,text\n1,tea\n1,milk\n", 3, "the id '1' is already used at line 2"),
+        ("id,text,n\n1,,2\n", 2, "document '1' has no text: text is empty"),
+        ("id,title,text,n\n1,,,2\n", 2, "document '1' has no text: title and text are empty"),
+        ('id,text\n1,"tea"x\n', 2, "broken CSV: .* quote a cell"),
+        ('id,text\n1,tea\n2,"milk\n3,bread\n', 3, "broken CSV: unexpected end of data"),
+        ("1,tea\n2,milk\n", 1, "the first line must name the columns; found '1', which looks like data"),
+        ("id,text,text\n1,tea,milk\n", 1, "the columns 2 and 3 are both called 'text'"),
+        ("just words\nand more\n", 1, "the first line of a table names its columns"),
+        ('{"id": 1.5, "text": "tea"}\n', 1, "id is 1.5, a number with a point; ids are strings or whole numbers"),
+        ('{"id": null, "text": "tea"}\n', 1, "id is empty"),
+        ('{"id": "a", "text": null}\n', 1, "document 'a' has no text"),
+        ('{"id": "a", "text": "tea"}\n{"id": "b", "text": \n', 2, "broken JSON"),
+        ('{"id": "a", "text": "tea", "price": Infinity}\n', 1, "'price' is inf; a finite number is needed"),
+        ('[{"id": "a", "text": "tea"}]\n', 1, "this is a JSON array; a table has one object a line"),
+        ("", None, "the file is empty"),
+        ("id,text\n", None, "the table has no rows"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, content, line, message):
+    with pytest.raises(FormatError, match=message) as caught:
+        read_table(written(tmp_path, content))
+    assert caught.value.line == line
+
+
+def test_a_row_of_parquet_and_of_records_is_named(tmp_path):
+    pq.write_table(pa.table({"id": ["a", "a"], "text": ["tea", "milk"]}), tmp_path / "table.parquet")
+    with pytest.raises(FormatError, match=r"table.parquet: row 2: the id 'a' is already used at row 1"):
+        read_table(tmp_path / "table.parquet")
+    with pytest.raises(InputError, match=r"docs\[1\]: the id 'a' is already used at docs\[0\]"):
+        as_documents([{"id": "a", "text": "tea"}, {"id": "a", "text": "milk"}])
+    with pytest.raises(InputError, match=r"docs\['b'\]: document 'b' has no text"):
+        as_documents({"a": {"text": "tea"}, "b": {"text": None}})
+    with pytest.raises(InputError, match=r"docs\['b'\] is 3; a text"):
+        as_documents({"a": "tea", "b": 3})
+    with pytest.raises(InputError, match="lazy frame; collect it"):
+        as_documents(pl.LazyFrame({"id": ["a"], "text": ["tea"]}))
+    with pytest.raises(InputError, match=r"docs must be a mapping of ids to texts or records.*got int"):
+        as_documents(3)
+
+
+def test_so_many_bad_rows_are_left_out_and_one_more_is_not(tmp_path):
+    path = written(tmp_path, "id,text\n1,tea\n2\n,milk\n4,bread\n4,bread\n")
+    docs = read_table(path, skip_bad=3)
+    assert dict(docs) == {"1": "tea", "4": "bread"}
+    with pytest.raises(FormatError, match=r"already used at line 5 .2 bad rows were allowed, and this is one more"):
+        read_table(path, skip_bad=2)
+    table, bad = open_table(path), BadRows(3)
+    assert [doc_id for doc_id, _, _ in iter_documents(table, document_roles(table), bad)] == ["1", "4"]
+    assert [problem.line for problem in bad.problems] == [3, 4, 6]  # though the file was read twice
+    with pytest.raises(InputError, match="skip_bad must be a whole number"):
+        read_table(path, skip_bad=-1)
+
+
+def test_documents_of_columns():
+    docs = Documents(["a"], {"title": ["Tea"], "text": [""], "year": [1999]}, ("title", "text", "year"))
+    assert docs["a"] == "Tea\n1999"
