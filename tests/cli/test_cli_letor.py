@@ -17,8 +17,8 @@ from support.letor_data import made_up
 from tercet.cli.letor import fit as letor_fit
 from tercet.cli.letor.rows import print_features
 from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
-from tercet.fitting.candidates import FEATURE_RANKERS as RANKERS
 from tercet.fitting.feature_model import FeatureModel
+from tercet.fitting.rankers import FEATURE_RANKERS as RANKERS
 from tercet.fitting.text_model import TextModel
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, choose_rls

@@ -10,6 +10,7 @@ from scipy import sparse, stats
 
 import tercet as tc
 from tercet.fitting import recipe
+from tercet.fitting.rankers import Candidate
 from tercet.measure import Evaluation
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
@@ -75,9 +76,9 @@ def test_a_curve_has_the_measure_of_the_weights_at_that_step():
             W[i, (i + 1) % n] = 2.0
         return tc.Weights([Identity(n_terms=n), Sparse(weights=W.tocsr())])
 
-    look = recorder.of({"n_components": 2, "start": "random"})
+    look = recorder.of(Candidate("cosine", {}, tc.CosineRanker()))
     for step, k in ((4, 0), (12, 2), (15, 3), (40, 5), (100, 6)):
-        look(SimpleNamespace(step=step, weights=lambda k=k: learned(k)))
+        look(SimpleNamespace(step=step, total=100, weights=lambda k=k: learned(k)))
     [curve] = recorder.curves
     expected = [(step, queries(learned(k))) for step, k in ((4, 0), (12, 2), (40, 5), (100, 6))]  # 15 is not yet due
     assert list(curve.points) == expected

@@ -26,7 +26,7 @@ from tercet.data import JudgedTexts, read_preferences, read_qrels
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
-from tercet.fitting.candidates import TERM_PAIR_RANKERS, term_pair_ranker
+from tercet.fitting.rankers import NAMED_RANKERS, term_pair_ranker
 from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
@@ -72,7 +72,7 @@ vector_options = together(
     click.option("--test-qrels", type=FILE, help="Vectors: judgements to report on; default a tenth of queries."),
     click.option(
         "--ranker",
-        type=click.Choice(list(TERM_PAIR_RANKERS)),
+        type=click.Choice(list(NAMED_RANKERS)),
         default="low-rank",
         show_default=True,
         help="Vectors: what to learn.",

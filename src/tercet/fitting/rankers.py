@@ -1,182 +1,298 @@
-"""Every ranker of the package, and the rivals it is held against, by the name of its class."""
+"""The registry of rankers: for texts and rows of features by a short name, for plans of papers by that of the class.
+
+A short name stands for a class and the settings of it that are tried on texts, the best of which on validation queries
+is taken. They are meant for any collection; docs/recipe.md says where they come from.
+"""
 
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 
 from tercet.data import Preferences
-from tercet.errors import MissingExtraError
-from tercet.learn import RANKERS, CorrelatedRanker, LowRankRanker, MultiTaskRanker, QueryExpansion, SparseRanker
-from tercet.learn.base import SgdRanker
-from tercet.learn.linear import LINEAR_RANKERS
-from tercet.learn.rls import RLS_RANKERS
-from tercet.text import CorrelatedWords
-from tercet.weights import Identity, Weights
+from tercet.errors import InputError
+from tercet.fitting.rivals import ClassPosteriors, CorrelatedLowRank, ExpansionRanker, LambdaMART
+from tercet.learn import (
+    RANKERS,
+    CorrelatedRanker,
+    CosineRanker,
+    DenseRanker,
+    DiagonalRanker,
+    GroupSparseRanker,
+    HashedRanker,
+    LowRankRanker,
+    LSIRanker,
+    MultiTaskRanker,
+    PrunedRanker,
+    QueryExpansion,
+    RM3Expansion,
+    SparseRanker,
+    TermPairRanker,
+)
+from tercet.learn.base import Ranker, SgdRanker
+from tercet.learn.features import FeatureRanker
+from tercet.learn.linear import (
+    LINEAR_RANKERS,
+    AdaRankRanker,
+    FenchelRanker,
+    FTRLRanker,
+    ListNetRanker,
+    NonconvexRanker,
+    ProximalRanker,
+    RankSVMRanker,
+    RSRanker,
+)
+from tercet.learn.rls import RLS_RANKERS, RankRLS
 
-# -- of words ---------------------------------------------------------------------------------------------------------
+Setting = Mapping[str, Any]
+RankerChoice = str | TermPairRanker | Sequence[str | TermPairRanker]
+
+# -- of texts, by short name ------------------------------------------------------------------------------------------
+
+FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
+FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
+    {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
+    {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
+)
+BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0)  # more of the identity, as multiples of the identity weight
+MIN_STEPS, MAX_STEPS, STEPS_PER_JUDGEMENT = 100_000, 500_000, 20
 
 
-class ClassPosteriors:
-    """Logistic regression: a classifier, not a ranker. Rows become class posteriors, and the score is their inner
-    product.
+def n_steps_for(n_judgements: int) -> int:
+    """How many preferences are drawn from so many judgements."""
+    return int(np.clip(n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
 
-    It needs the classes, where a ranker needs preferences only.
+
+@dataclass(frozen=True)
+class NamedRanker:
+    """What a short name stands for on texts.
+
+    Attributes
+    ----------
+    cls : of the ranker
+    settings : parameters of those that are tried, best guess first
+    usual : parameters that all of them have and no report repeats
     """
 
-    def __init__(self, *, C: float = 1.0, max_iter: int = 1000) -> None:
-        self.C = C
-        self.max_iter = max_iter
-
-    def fit(self, X: sparse.csr_array, y: NDArray[Any]) -> Self:
-        from sklearn.linear_model import LogisticRegression
-
-        self._classifier = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(X, y)
-        return self
-
-    @property
-    def weights_(self) -> Weights:
-        return Weights([Identity(n_terms=len(self._classifier.classes_))])
-
-    def represent(self, X: sparse.csr_array) -> sparse.csr_array:
-        """The posteriors of each row, in the place of its words."""
-        return sparse.csr_array(self._classifier.predict_proba(X).astype(np.float32))
-
-    represent_queries = represent_docs = represent
+    cls: type[TermPairRanker]
+    settings: tuple[Setting, ...] = ({},)
+    usual: Setting = field(default_factory=dict)
 
 
-class ExpansionRanker:
-    """Query expansion before plain word matching: beta and the number of documents are chosen on the preferences."""
+_STEADY: Final = {"schedule": "linear"}  # of rates: falls to zero at the last step
+NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
+    "low-rank": NamedRanker(LowRankRanker, FOR_JUDGEMENTS, {"schedule": "linear", "rate": 0.1}),
+    "sparse": NamedRanker(
+        SparseRanker, tuple({"rate": rate, "l1": l1} for rate in (1.0, 3.0) for l1 in (1e-6, 1e-5)), _STEADY
+    ),
+    "dense": NamedRanker(DenseRanker, tuple({"rate": rate} for rate in (1.0, 3.0)), _STEADY),
+    "diagonal": NamedRanker(DiagonalRanker, tuple({"rate": rate} for rate in (0.1, 1.0, 10.0)), _STEADY),
+    "pruned": NamedRanker(PrunedRanker, tuple({"rate": rate} for rate in (1.0, 3.0)), {"n_rounds": 3, **_STEADY}),
+    "hashed": NamedRanker(HashedRanker, tuple({"rate": rate} for rate in (1.0, 3.0)), _STEADY),
+    "grouped": NamedRanker(GroupSparseRanker, tuple({"rate": 3.0, "l1": l1} for l1 in (1e-5, 1e-4)), _STEADY),
+    "correlated": NamedRanker(CorrelatedRanker),
+    "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
+    "cosine": NamedRanker(CosineRanker),
+}
+ALIASES: Final = {"lowrank": "low-rank", "prune": "pruned", "group-sparse": "grouped", "correlated-words": "correlated"}
+# What has a name but cannot be the model of a fit, and what to do instead.
+NO_MODELS: Final = {
+    "rm3": "RM3 is no W: it expands each query by the documents it finds first, so it needs the collection at every "
+    "query. Every report has its row beside what was learned; tercet.learn.RM3Expansion expands queries of your own",
+    "expansion": "query expansion is no W: it needs the collection at every query; tercet.learn.QueryExpansion expands "
+    "queries of your own",
+    "multi-task": "MultiTaskRanker learns two tasks over the same documents, and a fit has one; "
+    "tercet.learn.MultiTaskRanker takes the matrices of both",
+}
 
-    def fit(self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array) -> Self:
-        self._expansion = QueryExpansion().tune(Q, prefs, D)
-        self.beta_, self.n_expanded_ = self._expansion.beta_, self._expansion.n_expanded_
-        self._width = D.shape[1]
-        return self
 
-    @property
-    def weights_(self) -> Weights:
-        return Weights([Identity(n_terms=self._width)])
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A ranker to try on texts.
 
-    def represent_queries(self, Q: sparse.csr_array) -> sparse.csr_array:
-        """The expanded queries."""
-        return self._expansion.transform(Q)
-
-
-class CorrelatedLowRank:
-    """A low-rank W between correlated frequent words beside the identity, with the parameters of all three in one list.
-
-    ``ranker`` parameters are those of a ``LowRankRanker`` without a diagonal.
+    Attributes
+    ----------
+    name : the short name, or that of the class for an estimator of the user's own
+    setting : what was set of its parameters, for the report
+    ranker : not fitted
+    ours : whether it may be changed to fit the documents; an estimator of the user's own is taken as it is
     """
 
-    def __init__(
-        self,
-        *,
-        n_frequent: int = 30_000,
-        n_bins: int = 5,
-        variant: str = "by-bin",
-        only_rare: bool = False,
-        identity_weight: float = 1.0,
-        n_components: int = 50,
-        spread: float = 0.1,
-        rate: float = 0.1,
-        schedule: str = "linear",
-        random_state: int = 0,
-    ) -> None:
-        ranker = LowRankRanker(
-            n_components=n_components,
-            diagonal=None,
-            spread=spread,
-            rate=rate,
-            schedule=schedule,
-            random_state=random_state,
-            verbose=False,
+    name: str
+    setting: dict[str, Any]
+    ranker: TermPairRanker
+    ours: bool = True
+
+    @property
+    def unit(self) -> float:
+        """The weight of the identity at the start, by which blends are measured."""
+        return float(getattr(self.ranker, "identity_weight", 1.0)) or 1.0
+
+    @property
+    def blends(self) -> list[float]:
+        """How much more of the identity is tried; of equals the first is taken."""
+        shares = BLENDS if self.name == "low-rank" else sorted(BLENDS, key=abs)
+        return [share * self.unit for share in shares]
+
+    @property
+    def label(self) -> str:
+        """The candidate in a few words."""
+        if self.name == "low-rank" and {"start", "n_components"} <= self.setting.keys():
+            start = {"lsi": "latent semantic indexing", "random": "random factors"}[self.setting["start"]]
+            tied = ", tied" if self.setting.get("tied") else ""
+            return f"{self.setting['n_components']} components from {start}{tied}"
+        said = ", ".join(f"{name.replace('_', ' ')} {shown_parameter(value)}" for name, value in self.setting.items())
+        return f"{self.name}: {said}" if said else self.name
+
+    def fitting(self, shape: tuple[int, int], *, shared: bool = True) -> Candidate:
+        """The candidate for documents of this shape: one that starts from more directions than there are starts at
+        random. Where queries and documents do not share a vocabulary there is no identity to start from."""
+        if not self.ours:
+            return self
+        changes: dict[str, Any] = {}
+        for name, value in self.ranker.get_params().items():
+            prefix = name.removesuffix("start")
+            if name.endswith("start") and value == "lsi" and (not shared or _too_wide(self.ranker, prefix, shape)):
+                changes[name] = "random"
+        if not shared and isinstance(self.ranker, LowRankRanker):
+            changes |= {"diagonal": None, "tied": False}
+        if not changes:
+            return self
+        setting = {name: changes.get(name, value) for name, value in self.setting.items()}
+        return Candidate(self.name, setting, clone(self.ranker).set_params(**changes))
+
+    def make(self, *, more_seed: int = 0, verbose: bool | None = None) -> TermPairRanker:
+        """A ranker to fit, from a seed so much larger; ``verbose`` where it is not None."""
+        ranker = clone(self.ranker)
+        for name, value in ranker.get_params().items():
+            if name.endswith("random_state"):
+                ranker.set_params(**{name: value + more_seed})
+            elif name.endswith("verbose") and verbose is not None:
+                ranker.set_params(**{name: verbose})
+        return ranker
+
+
+def _too_wide(ranker: TermPairRanker, prefix: str, shape: tuple[int, int]) -> bool:
+    return min(shape) <= int(ranker.get_params()[f"{prefix}n_components"])
+
+
+def shown_parameter(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def canonical_name(name: str) -> str:
+    """The short name that is meant; one that no text can be learned by is an error that says what to do."""
+    short = name.strip().lower().replace("_", "-").replace(" ", "-")
+    short = ALIASES.get(short, short)
+    if short in NO_MODELS:
+        raise InputError(f"ranker is {name!r}: {NO_MODELS[short]}")
+    if short not in NAMED_RANKERS:
+        raise InputError(f"ranker is {name!r}; expected a term-pair ranker, or one of {', '.join(NAMED_RANKERS)}")
+    return short
+
+
+def candidates_of(
+    choice: RankerChoice | None,
+    seed: int,
+    *,
+    low_rank: Sequence[Setting] = FOR_JUDGEMENTS,
+    parameters: Setting | None = None,
+) -> list[Candidate]:
+    """The rankers to choose from.
+
+    Parameters
+    ----------
+    choice : a short name, an estimator that need not be fitted, or a list of these; None is "low-rank"
+    seed : of those that are named
+    low_rank : the settings that "low-rank" tries
+    parameters : set for all that are named, in place of what they would try
+
+    Examples
+    --------
+    >>> [candidate.label for candidate in candidates_of(["diagonal", LowRankRanker(n_components=7)], 0)][-1]
+    'LowRankRanker: n components 7'
+    """
+    if choice is None:
+        choice = "low-rank"
+    listed = [choice] if isinstance(choice, str | Ranker) or not isinstance(choice, Sequence) else list(choice)
+    if not listed:
+        raise InputError("ranker is an empty list; give a name, an estimator, or several of them")
+    candidates: list[Candidate] = []
+    for one in listed:
+        if isinstance(one, str):
+            candidates += _named(canonical_name(one), seed, low_rank, parameters or {})
+        else:
+            candidates.append(_own(one))
+    return candidates
+
+
+def _named(name: str, seed: int, low_rank: Sequence[Setting], parameters: Setting) -> list[Candidate]:
+    known = NAMED_RANKERS[name]
+    settings = low_rank if name == "low-rank" else known.settings
+    different: list[dict[str, Any]] = []
+    for setting in settings:
+        changed = {**setting, **parameters}
+        if changed not in different:
+            different.append(changed)
+    usual = {**known.usual, **({"random_state": seed} if "random_state" in accepted_parameters(known.cls) else {})}
+    return [Candidate(name, setting, known.cls(**{**usual, **setting})) for setting in different]
+
+
+def _own(ranker: object) -> Candidate:
+    """A candidate of the user's own estimator; only what differs from its defaults is told of it."""
+    if isinstance(ranker, type):
+        raise InputError(f"ranker is the class {ranker.__name__}; give an estimator, {ranker.__name__}()")
+    if isinstance(ranker, FeatureRanker):
+        raise InputError(
+            f"{type(ranker).__name__} learns from rows of features (tc.fit_letor); texts need a term-pair ranker, or "
+            f"one of {', '.join(NAMED_RANKERS)}"
         )
-        self._fitted = CorrelatedRanker(
-            words=CorrelatedWords(n_frequent=n_frequent, n_bins=n_bins),
-            ranker=ranker,
-            variant=variant,
-            only_rare=only_rare,
-            identity_weight=identity_weight,
+    for kind, name in ((QueryExpansion, "expansion"), (RM3Expansion, "rm3"), (MultiTaskRanker, "multi-task")):
+        if isinstance(ranker, kind):
+            raise InputError(f"ranker is a {type(ranker).__name__}: {NO_MODELS[name]}")
+    if not isinstance(ranker, TermPairRanker):
+        raise InputError(
+            f"ranker is a {type(ranker).__name__}; expected a term-pair ranker, one of {', '.join(NAMED_RANKERS)}, or "
+            "a list of these"
         )
-
-    def fit(self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, callbacks: Any = ()) -> Self:
-        self._fitted.fit(Q, prefs, None if D is Q else D, callbacks=callbacks)
-        return self
-
-    @property
-    def weights_(self) -> Weights:
-        return self._fitted.weights_
-
-    @property
-    def n_steps_(self) -> int:
-        steps: int = self._fitted.ranker_.n_steps_
-        return steps
-
-    def nearest(self, column: int, k: int) -> list[tuple[int, float]]:
-        """The frequent words a word is replaced by."""
-        return self._fitted.words_.nearest(column)[:k]
+    plain = {name: p.default for name, p in inspect.signature(type(ranker)).parameters.items()}
+    untold = ("random_state", "verbose")
+    setting = {
+        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+        for name, value in ranker.get_params(deep=False).items()
+        if name not in untold and value != plain.get(name)
+    }
+    return Candidate(type(ranker).__name__, setting, clone(ranker), ours=False)
 
 
-# -- of rows ----------------------------------------------------------------------------------------------------------
+def term_pair_ranker(name: str, shape: tuple[int, int], seed: int, *, shared: bool = True) -> TermPairRanker:
+    """The ranker of a short name for documents of this shape; of several settings the first."""
+    return candidates_of(name, seed)[0].fitting(shape, shared=shared).make()
 
 
-class LambdaMART:
-    """LightGBM's LambdaMART, one thread, the same bits every time."""
+# -- of rows of features, by short name -------------------------------------------------------------------------------
 
-    def __init__(
-        self,
-        *,
-        n_estimators: int = 100,
-        num_leaves: int = 8,
-        learning_rate: float = 0.05,
-        min_child_samples: int = 20,
-        random_state: int = 0,
-    ) -> None:
-        self.parameters: dict[str, Any] = {
-            "n_estimators": n_estimators,
-            "num_leaves": num_leaves,
-            "learning_rate": learning_rate,
-            "min_child_samples": min_child_samples,
-            "random_state": random_state,
-        }
+FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
+    "ftrl": FTRLRanker,
+    "listnet-ftrl": lambda: FTRLRanker(loss="listnet"),
+    "proximal": ProximalRanker,
+    "fenchel": FenchelRanker,
+    "listnet": ListNetRanker,
+    "adarank": AdaRankRanker,
+    "ranksvm": RankSVMRanker,
+    "rsrank": RSRanker,
+    "nonconvex": NonconvexRanker,
+    "rankrls": RankRLS,
+    "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
+}
 
-    def fit(self, X: Any, y: NDArray[Any], qid: NDArray[Any]) -> Self:
-        try:
-            lightgbm = import_module("lightgbm")
-        except ImportError as error:
-            raise MissingExtraError("lightgbm", "bench", "LambdaMART") from error
-        _, starts = np.unique(qid, return_index=True)  # rows of a query stand together
-        sizes = np.diff(np.append(np.sort(starts), len(qid)))
-        self._model = lightgbm.LGBMRanker(
-            objective="lambdarank", n_jobs=1, deterministic=True, force_row_wise=True, verbose=-1, **self.parameters
-        ).fit(X, y, group=sizes)
-        return self
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        # The booster, since the estimator of LightGBM wants names of features it made up itself.
-        return np.asarray(self._model.booster_.predict(X, num_threads=1), dtype=np.float64)
-
-    @property
-    def n_used_(self) -> int:
-        """Features that a tree splits by."""
-        return int(np.count_nonzero(self._model.feature_importances_))
-
-
-def n_used(ranker: Any) -> int | None:
-    """How many features a fitted ranker of rows uses; None where that cannot be said."""
-    if hasattr(ranker, "coef_"):
-        return int(np.count_nonzero(ranker.coef_))
-    number: int | None = getattr(ranker, "n_used_", None)
-    return number
-
-
-# -- by name ----------------------------------------------------------------------------------------------------------
+# -- by the name of the class ------------------------------------------------------------------------------------------
 
 CLASSIFIERS: dict[str, type[Any]] = {"LogisticRegression": ClassPosteriors}
 OF_WORDS: dict[str, type[Any]] = {
@@ -219,3 +335,11 @@ def refitted(ranker: Any, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr
     again = SparseRanker.from_weights(ranker.weights_.sparse, **ranker.get_params())
     again.refit(Q, prefs, D)
     return again
+
+
+def n_used(ranker: Any) -> int | None:
+    """How many features a fitted ranker of rows uses; None where that cannot be said."""
+    if hasattr(ranker, "coef_"):
+        return int(np.count_nonzero(ranker.coef_))
+    number: int | None = getattr(ranker, "n_used_", None)
+    return number

@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 
 from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose, standard_error
+from tercet.data.preferences import Preferences
 from tercet.errors import InputError
 from tercet.fitting.baselines import evaluate_rm3
-from tercet.fitting.candidates import BLENDS, fitting_candidate, low_rank, n_steps_for
+from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
 from tercet.fitting.task import WEIGHTINGS, Facts, Qrels, Space, Task, Threes, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements, preference_task
-from tercet.learn import SampledSource
+from tercet.learn import CorrelatedRanker, LSIRanker, SampledSource, TermPairRanker
 from tercet.learn.loop import Callback, Event
 from tercet.measure import Evaluation, holm, paired_test
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.report import Report, SystemResult, changes_between
 from tercet.report.value import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, scan_rows
 
@@ -38,6 +39,7 @@ _CHANGES_SHOWN: Final = 8
 _LONGEST_TEXT: Final = 120
 _PAIRS_SHOWN: Final = 24
 _MOST_PAIRED_WORDS: Final = 5_000  # among which the strongest pairs are sought, so at most 25 million of them
+_MOST_TO_CHOOSE_ON: Final = 20_000  # preferences, for a ranker that learns nothing else from them
 _SAME: Final = 1e-9  # differences below are those of rounding
 
 
@@ -47,10 +49,12 @@ def fit(
     qrels: Qrels | None = None,
     *,
     preferences: Threes | None = None,
+    ranker: RankerChoice | None = None,
     validation: Qrels | Threes | None = None,
     test: Qrels | Threes | None = None,
     measure: str | None = None,
     analyser: Analyser | None = None,
+    n_steps: int | None = None,
     n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
@@ -65,12 +69,16 @@ def fit(
     qrels : qid -> doc_id -> grade, the judgements to learn from
     preferences : instead of judgements, threes (query, better document, worse document): the id of a query, or its
         text where there are no ``queries``, and ids of documents
+    ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
+        "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, which stays as
+        it is, or a list of these, of which the best on validation is taken; None is "low-rank"
     validation, test : judgements, or preferences, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
     measure : what validation is by: "nDCG@10" by default. Preferences are measured by the share of a query's threes in
         the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
         to their English stems where plain matching is then better on validation by more than one standard error
+    n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 100,000 to 500,000
     n_models : how often the chosen model is learned, from as many seeds; the mean of all is the result
         Steadier than one, and as many times as large and as slow.
     verbose : None shows progress on a terminal, True always, False never
@@ -95,7 +103,7 @@ def fit(
     >>> print(fit(docs, preferences=threes).report.split)
     A tenth of the queries was held out for validation and another for testing.
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
     if (qrels is None) == (preferences is None):
         raise InputError("there must be qrels to learn from, or preferences; give one of the two")
     if preferences is not None:
@@ -113,9 +121,11 @@ def fit_labelled(
     texts: Sequence[str],
     labels: Sequence[str],
     *,
+    ranker: RankerChoice | None = None,
     test: tuple[Sequence[str], Sequence[str]] | None = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
+    n_steps: int | None = None,
     n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
@@ -124,9 +134,10 @@ def fit_labelled(
     """Learn which texts belong together from their labels: each text is a query for the others of its class.
 
     A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
-    and labels, each against all others, or on another tenth. ``n_models`` and ``name`` as in ``fit``.
+    and labels, each against all others, or on another tenth. ``ranker``, ``n_steps``, ``n_models`` and ``name`` as in
+    ``fit``.
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
 
@@ -135,10 +146,12 @@ def fit_linked(
     docs: Mapping[str, str],
     links: Mapping[str, Iterable[str]],
     *,
+    ranker: RankerChoice | None = None,
     validation: Mapping[str, Iterable[str]] | None = None,
     test: Mapping[str, Iterable[str]] | None = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
+    n_steps: int | None = None,
     n_models: int = 1,
     random_state: int = 0,
     verbose: bool | None = None,
@@ -152,7 +165,7 @@ def fit_linked(
     links : id -> ids of the documents it links to, the links to learn from
     validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
         in for each that is left out
-    measure, analyser, n_models, random_state, verbose, name : as in ``fit``
+    ranker, measure, analyser, n_steps, n_models, random_state, verbose, name : as in ``fit``
 
     Examples
     --------
@@ -162,7 +175,7 @@ def fit_linked(
     >>> next(iter(model.rank({"q": "dog"}, docs, k=1)["q"]))[:3]
     'dog'
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
     measure = str(parse_measure(measure))
     judged = links_as_judgements(links, "links")
     to_choose, to_report = (
@@ -180,7 +193,14 @@ class _Settings:
     """What all recipes of texts are given besides the evidence, checked."""
 
     def __init__(
-        self, analyser: Analyser | None, n_models: int, random_state: int, verbose: bool | None, name: str
+        self,
+        analyser: Analyser | None,
+        n_models: int,
+        random_state: int,
+        verbose: bool | None,
+        name: str,
+        ranker: RankerChoice | None,
+        n_steps: int | None,
     ) -> None:
         if not isinstance(name, str):
             raise InputError(f"name is what the report calls the data, a string; got {name!r}")
@@ -189,18 +209,24 @@ class _Settings:
         self.seed = check_seed(random_state)
         self.verbose = verbose
         self.name = name
+        self.ranker = ranker
+        self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
+        candidates_of(ranker, self.seed)  # what cannot be is said before texts are read
 
 
 def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     began = time.perf_counter()
     spaces, space = _choose_words(task, how.analyser)
-    learned, chosen, curves = _learn(space, task, how)
-    before, after = space.validation.values(space.start), space.validation.values(learned)
+    learned = _learn(space, task, how)
+    before, after = space.validation.values(space.start), space.validation.values(learned.weights)
     decision = decide(
         space.gain(before, after), before, after, start=space.name, measure=measure, n_models=how.n_models
     )
-    model = TextModel(space.vectoriser, space.vectoriser, learned if decision.accepted else space.start)
-    outcome = Outcome(measure, *decision, chosen, before, after, curves, how.name, how.seed)
+    words = space.vectoriser
+    model = TextModel(words, words, space.start)
+    if decision.accepted:
+        model = TextModel(words, words, learned.weights, words=learned.words)
+    outcome = Outcome(measure, *decision, learned.chosen, before, after, learned.curves, how.name, how.seed)
     seconds = time.perf_counter() - began
     return replace(model, report=make_report(model, task.facts, spaces, space, outcome, seconds))
 
@@ -220,37 +246,62 @@ def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], S
     return spaces, best
 
 
-def _learn(space: Space, task: Task, how: _Settings) -> tuple[Weights, dict[str, Any], CurveRecorder]:
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The best candidate: its weights, blended, the map of words behind them where there is one, and its settings."""
+
+    weights: Weights
+    words: CorrelatedWords | None
+    chosen: dict[str, Any]
+    curves: CurveRecorder
+
+
+def _learn(space: Space, task: Task, how: _Settings) -> Learned:
     """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
-    n_steps = n_steps_for(task.n_judgements)
+    n_steps = how.n_steps or n_steps_for(task.n_judgements)
     curves = CurveRecorder(space, n_steps)
 
-    def train(candidate: dict[str, Any], seed: int, *callbacks: Callback) -> Weights:
-        source = SampledSource(task.sampler, n_steps, random_state=seed)
-        return low_rank(candidate, seed, how.verbose).fit(space.Q, source, space.D, callbacks=callbacks).weights_
+    def train(candidate: Candidate, number: int, *callbacks: Callback) -> TermPairRanker:
+        ranker = candidate.make(more_seed=number, verbose=how.verbose)
+        evidence: SampledSource | Preferences = SampledSource(task.sampler, n_steps, random_state=how.seed + number)
+        if isinstance(ranker, LSIRanker):  # looks at preferences only to choose its parameters, where it is to
+            evidence = Preferences(*task.sampler.draw(np.random.default_rng(how.seed + number), _MOST_TO_CHOOSE_ON))
+        return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks)
 
     trials = []
-    for listed in task.candidates:
-        candidate = fitting_candidate(listed, space.D.shape)
-        weights = train(candidate, how.seed, curves.of(candidate))
-        value, extra = _blend(space, weights, candidate["identity_weight"])
-        trials.append(Trial(candidate, np.array(value), result=(weights, extra)))
-    best = trials[choose(trials)]
-    candidate, (weights, extra) = best.setting, best.result
+    for listed in candidates_of(how.ranker, how.seed, low_rank=task.candidates):
+        candidate = listed.fitting(space.D.shape)
+        ranker = train(candidate, 0, curves.of(candidate))
+        value, extra = _blend(space, ranker.weights_, candidate.blends)
+        trials.append(Trial(candidate.setting, np.array(value), result=(candidate, ranker, extra)))
+    candidate, ranker, extra = trials[choose(trials)].result
     curves.choose(candidate)
-    chosen = {"vectors": space.name, "steps": n_steps, **candidate}
+    weights = ranker.weights_
+    chosen = {"vectors": space.name, "ranker": candidate.name, **_told(ranker, n_steps), **candidate.setting}
     if how.n_models > 1:
-        for seed in range(how.seed + 1, how.seed + how.n_models):
-            weights = weights + train(candidate, seed)
+        for number in range(1, how.n_models):
+            weights = weights + train(candidate, number).weights_
         weights = weights * (1 / how.n_models)
-        _, extra = _blend(space, weights, candidate["identity_weight"])
+        _, extra = _blend(space, weights, candidate.blends)
         chosen["models"] = how.n_models
-    return weights + space.start * extra, {**chosen, "blend": extra}, curves
+    words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
+    return Learned(weights + space.start * extra, words, {**chosen, "blend": extra}, curves)
 
 
-def _blend(space: Space, weights: Weights, identity_weight: float) -> tuple[float, float]:
-    """The best value on validation, higher is better, and how much of the identity gives it."""
-    extra = [blend * identity_weight for blend in BLENDS]
+def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
+    """What a fitted ranker found out itself: how many preferences it took, and parameters that were left to it."""
+    told: dict[str, Any] = {}
+    if hasattr(ranker, "n_steps_") or isinstance(ranker, CorrelatedRanker):
+        told["steps"] = n_steps
+    for name, value in ranker.get_params(deep=False).items():
+        own = getattr(ranker, f"{name}_", None)
+        if own is not None and own != value and isinstance(own, int | float | str):
+            told[f"{name} found"] = own
+    return told
+
+
+def _blend(space: Space, weights: Weights, extra: Sequence[float]) -> tuple[float, float]:
+    """The best value on validation, higher is better, and how much more of the identity gives it."""
     values = space.validation.values_of_blends(weights, space.start, extra).mean(axis=1)
     values = values if space.validation.measure.higher_is_better else -values
     best = choose([Trial({"blend": factor}, value) for factor, value in zip(extra, values, strict=True)])
@@ -283,33 +334,29 @@ class CurveRecorder:
         self.queries = space.validation.at_most(most)
         self.start = float(self.queries.values(space.start).mean())
         self.curves: list[Curve] = []
-        self._every = max(1, n_steps // _CURVE_POINTS)
         self._n_steps = n_steps
 
-    def of(self, candidate: Mapping[str, Any]) -> Callable[[Event], None]:
+    def of(self, candidate: Candidate) -> Callable[[Event], None]:
         """A callback that records one candidate."""
         points: list[tuple[int, float]] = []
         number = len(self.curves)
-        self.curves.append(Curve(_name(candidate), ()))
+        self.curves.append(Curve(candidate.label, ()))
 
         def look(event: Event) -> None:
-            due = not points or event.step // self._every > points[-1][0] // self._every
-            if due or event.step == self._n_steps:
+            if points and event.step < points[-1][0]:
+                points.clear()  # it learns anew, with another penalty: the last time counts
+            total = event.total or self._n_steps
+            every = max(1, total // _CURVE_POINTS)
+            due = not points or event.step // every > points[-1][0] // every
+            if due or event.step == total:
                 points.append((event.step, float(self.queries.values(event.weights()).mean())))
-                self.curves[number] = Curve(_name(candidate), tuple(points))
+                self.curves[number] = Curve(candidate.label, tuple(points))
 
         return look
 
-    def choose(self, candidate: Mapping[str, Any]) -> None:
+    def choose(self, candidate: Candidate) -> None:
         """Put the curve of the chosen candidate first."""
-        self.curves.sort(key=lambda curve: curve.name != _name(candidate))
-
-
-def _name(candidate: Mapping[str, Any]) -> str:
-    """A candidate in a few words."""
-    tied = ", tied" if candidate.get("tied") else ""
-    start = {"lsi": "latent semantic indexing", "random": "random factors"}.get(candidate["start"], candidate["start"])
-    return f"{candidate['n_components']} components from {start}{tied}"
+        self.curves.sort(key=lambda curve: curve.name != candidate.label)
 
 
 def make_report(

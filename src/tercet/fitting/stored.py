@@ -16,7 +16,7 @@ from tercet.data.mapped_rows import take
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
-from tercet.fitting.candidates import n_steps_for, term_pair_ranker
+from tercet.fitting.rankers import n_steps_for, term_pair_ranker
 from tercet.fitting.task import WEIGHTINGS, Decision, Qrels, T, check_disjoint, decide, hold_out
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import answerable

@@ -12,7 +12,7 @@ from scipy import sparse
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import JudgementSampler, LabelSampler, check_grade
 from tercet.errors import InputError
-from tercet.fitting.candidates import FOR_JUDGEMENTS, FOR_LABELS
+from tercet.fitting.rankers import FOR_JUDGEMENTS, FOR_LABELS
 from tercet.fitting.task import (
     FEWEST_TEXTS,
     HELD_OUT_SHARE,

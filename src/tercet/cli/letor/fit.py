@@ -13,7 +13,7 @@ from tercet.cli.options import ANY, FILE, NEW, cluster_option, learning_on, quie
 from tercet.data import read_feature_names, read_letor_folds, recognise
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds
-from tercet.fitting.candidates import FEATURE_RANKERS
+from tercet.fitting.rankers import FEATURE_RANKERS
 from tercet.fitting.rows import MEASURE
 from tercet.learn.rls import RankRLS
 from tercet.store import check_destination

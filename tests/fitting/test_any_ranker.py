@@ -1,0 +1,146 @@
+"""Every ranker of the papers behind tc.fit: one registry, and the same model, report, index and page for each."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import tercet as tc
+from support.corpora import TINY, bits, synonyms
+from tercet.errors import InputError
+from tercet.fitting.rankers import NAMED_RANKERS, candidates_of
+from tercet.learn import RANKERS, MultiTaskRanker, RM3Expansion
+from tercet.report.page import make_report_page
+
+SMALL = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+LEARNS_FROM_PREFERENCES = sorted(NAMED_RANKERS.keys() - {"lsi", "cosine", "diagonal", "correlated"})
+
+
+def fit(**options):
+    return tc.fit(SMALL.docs, SMALL.queries, SMALL.qrels, **{"n_steps": 3000} | options)
+
+
+def test_every_ranker_has_a_name_or_a_reason_why_not():
+    assert {named.cls for named in NAMED_RANKERS.values()} | {MultiTaskRanker} == set(RANKERS.values())
+
+
+@pytest.mark.parametrize("name", NAMED_RANKERS)
+def test_a_ranker_by_name_makes_a_whole_model(name, tmp_path):
+    model = fit(ranker=name)
+    report = model.report
+    assert report.chosen["ranker"] == name
+    assert report.accepted >= (name in LEARNS_FROM_PREFERENCES)
+    model.save(tmp_path / "model")
+    again = tc.load(tmp_path / "model")
+    assert bits(again.weights) == bits(model.weights)
+    assert str(again.report) == str(report)
+    query = "ask03 common01"
+    run = model.rank({"q": query}, SMALL.docs)["q"]
+    hits = tc.Index.build(SMALL.docs, model).search(query, k=5)
+    np.testing.assert_allclose([hit.score for hit in hits], [run[hit.doc_id] for hit in hits], rtol=1e-4, atol=1e-6)
+    best = hits[0].doc_id
+    why = model.explain(query, SMALL.docs[best])
+    assert why.score == pytest.approx(run[best], rel=1e-5)
+    assert sum(contribution for *_, contribution in why.pairs) == pytest.approx(why.score, rel=1e-5)
+    assert name in make_report_page(report)
+
+
+def test_a_name_is_what_it_stands_for():
+    assert bits(fit(ranker="low-rank").weights) == bits(fit().weights) == bits(fit(ranker="LowRank").weights)
+    assert bits(fit(ranker="group_sparse").weights) == bits(fit(ranker="grouped").weights)
+
+
+def test_an_estimator_is_taken_as_it_is_and_stays_so():
+    ranker = tc.SparseRanker(density=0.3, rate=2.0, schedule="constant", refit=False, random_state=5)
+    model = fit(ranker=ranker)
+    with pytest.raises(NotFittedError):
+        _ = ranker.weights_
+    told = model.report.chosen
+    assert (told["ranker"], told["density"], told["rate"], told["refit"]) == ("SparseRanker", 0.3, 2.0, False)
+    assert told["l1 found"] > 0
+    W = model.weights.parts[0].matrix
+    assert W.nnz / np.prod(W.shape) == pytest.approx(0.3, rel=0.1)
+    assert "random_state" not in told
+
+
+def test_the_best_of_a_list_on_validation_is_taken():
+    alone = {name: fit(ranker=name).report.details.learning.final for name in ("cosine", "sparse")}
+    both = fit(ranker=["cosine", tc.DiagonalRanker(rate=1e-9), "sparse"])
+    assert alone["sparse"] > alone["cosine"]
+    assert both.report.chosen["ranker"] == "sparse"
+    assert both.report.details.learning.final == alone["sparse"]
+    assert bits(both.weights) == bits(fit(ranker="sparse").weights)
+
+
+def test_several_models_come_from_several_seeds():
+    one, two = (fit(ranker=tc.DenseRanker(rate=1.0, schedule="linear", random_state=7), n_models=n) for n in (1, 2))
+    assert two.report.chosen["models"] == 2
+    assert bits(one.weights) != bits(two.weights)
+
+
+def test_labels_links_and_preferences_take_a_ranker():
+    texts = [f"{word} {i}" for i in range(20) for word in ("cat purr", "dog bark")]
+    labelled = tc.fit_labelled(texts, ["cat", "dog"] * 20, ranker="sparse", n_steps=500)
+    assert labelled.report.chosen["ranker"] == "sparse"
+    docs = {f"{kind}{i}": f"{kind} {i}" for kind in ("cat", "dog") for i in range(10)}
+    links = {one: [other for other in docs if other[:3] == one[:3] and other != one] for one in docs}
+    assert tc.fit_linked(docs, links, ranker="pruned", n_steps=500).report.chosen["ranker"] == "pruned"
+    threes = [
+        (f"{TINY.queries[q]} {q}", best, other)
+        for q, judged in TINY.qrels.items()
+        for best in judged
+        for other in TINY.docs
+        if other != best
+    ]
+    assert tc.fit(TINY.docs, preferences=threes, ranker="sparse", n_steps=500).report.chosen["ranker"] == "sparse"
+
+
+def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
+    told = fit(ranker=tc.LSIRanker(n_components="auto", alpha="auto")).report.chosen
+    assert told["alpha found"] in np.arange(21) / 20
+    assert "steps" not in told
+
+
+def test_the_number_of_steps_can_be_given():
+    assert fit(n_steps=2000).report.chosen["steps"] == 2000
+    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker()).report.details.learning.curves
+    assert curve.points[-1][0] == 9000
+    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(epochs=2)).report.details.learning.curves
+    assert curve.points[-1][0] == 18000
+
+
+def test_what_starts_from_more_directions_than_there_are_starts_at_random():
+    [candidate] = candidates_of("low-rank", 0)
+    assert candidate.fitting((150, 90)).ranker.start == "random"
+    assert candidate.fitting((1000, 900)) is candidate
+    own = tc.LowRankRanker(start="lsi", n_components=200)
+    [mine] = candidates_of(own, 0)
+    assert mine.fitting((150, 90)).ranker.start == "lsi"  # the user's own is refused by the ranker, not changed
+
+
+@pytest.mark.parametrize(
+    ("ranker", "message"),
+    [
+        ("rm3", "RM3 is no W: it expands each query by the documents it finds first"),
+        ("multi-task", "MultiTaskRanker learns two tasks over the same documents, and a fit has one"),
+        (RM3Expansion(), "ranker is a RM3Expansion: RM3 is no W"),
+        (MultiTaskRanker(), "ranker is a MultiTaskRanker: .* takes the matrices of both"),
+        ("spares", "ranker is 'spares'; expected a term-pair ranker, or one of low-rank, sparse, dense"),
+        (tc.SparseRanker, r"ranker is the class SparseRanker; give an estimator, SparseRanker\(\)"),
+        (tc.FTRLRanker(), r"FTRLRanker learns from rows of features \(tc.fit_letor\); texts need a term-pair ranker"),
+        (3, "ranker is a int; expected a term-pair ranker, one of low-rank"),
+        ([], "ranker is an empty list"),
+        (["sparse", "glory"], "ranker is 'glory'"),
+    ],
+)
+def test_what_cannot_be_learned_by_is_named_before_texts_are_read(ranker, message):
+    with pytest.raises(InputError, match=message):
+        tc.fit({}, {}, {}, ranker=ranker)
+
+
+def test_a_wrong_parameter_is_named():
+    with pytest.raises(InputError, match=re.escape("The 'density' parameter of SparseRanker must be")):
+        fit(ranker=tc.SparseRanker(density=2.0))
