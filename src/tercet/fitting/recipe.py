@@ -247,8 +247,8 @@ def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], S
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """The best candidate: its weights, blended, the map of words behind them where there is one, and its settings."""
+class BestCandidate:
+    """Its weights, blended, the map of words behind them where there is one, and its settings."""
 
     weights: Weights
     words: CorrelatedWords | None
@@ -256,7 +256,7 @@ class Learned:
     curves: CurveRecorder
 
 
-def _learn(space: Space, task: Task, how: _Settings) -> Learned:
+def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
     """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
     n_steps = how.n_steps or n_steps_for(task.n_judgements)
     curves = CurveRecorder(space, n_steps)
@@ -285,7 +285,7 @@ def _learn(space: Space, task: Task, how: _Settings) -> Learned:
         _, extra = _blend(space, weights, candidate.blends)
         chosen["models"] = how.n_models
     words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
-    return Learned(weights + space.start * extra, words, {**chosen, "blend": extra}, curves)
+    return BestCandidate(weights + space.start * extra, words, {**chosen, "blend": extra}, curves)
 
 
 def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
