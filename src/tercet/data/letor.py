@@ -29,7 +29,51 @@ CHUNK_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class LetorData:
+class QueryRows:
+    """Feature vectors with a number each, the rows of a query one after another; subclasses say which numbers.
+
+    Attributes
+    ----------
+    X : (n_rows, n_features), a dense array or CSR
+    y : (n_rows,) higher is better
+    qid : (n_rows,) array of strings
+    starts : (n_queries + 1,) where each query's rows begin, and the number of rows
+    qids : (n_queries,) the id of each query, in the order of the rows
+    """
+
+    X: Matrix
+    y: NDArray[Any]
+    qid: NDArray[np.str_]
+    starts: NDArray[np.int64] = field(init=False)
+    qids: NDArray[np.str_] = field(init=False)
+
+    def _hold(self, X: Matrix, y: NDArray[Any], qid: NDArray[np.str_]) -> None:
+        """Keep rows whose types are right, and where each query's begin; arrays become views that cannot be written."""
+        starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]])) if len(qid) else np.zeros(0, np.int64)
+        qids = qid[starts]
+        _check_together(qids, starts)
+        for name, value in {"X": X, "y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}.items():
+            if isinstance(value, np.ndarray):  # the caller's array stays as it is
+                value = value.view()
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return len(self.qids)
+
+
+@dataclass(frozen=True, eq=False)
+class LetorData(QueryRows):
     """Feature vectors of documents with their grades, the rows of a query one after another.
 
     Parameters
@@ -59,42 +103,15 @@ class LetorData:
     (array(['7', '8'], dtype='<U21'), array([0, 2, 3]))
     """
 
-    X: Matrix
-    y: NDArray[np.int64]
-    qid: NDArray[np.str_]
     comments: tuple[str, ...] | None = None
-    starts: NDArray[np.int64] = field(init=False)
-    qids: NDArray[np.str_] = field(init=False)
 
     def __post_init__(self) -> None:
         X = _checked_matrix(self.X)
-        y, qid = whole_grades(self.y, X.shape[0]), _checked_qids(self.qid, X.shape[0])
-        starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]])) if len(qid) else np.zeros(0, np.int64)
-        qids = qid[starts]
-        _check_together(qids, starts)
-        checked = {"X": X, "y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}
+        self._hold(X, whole_grades(self.y, X.shape[0]), _checked_qids(self.qid, X.shape[0]))
         if self.comments is not None:
-            checked["comments"] = tuple(self.comments)
-            if len(self.comments) != len(qid) or not all(isinstance(comment, str) for comment in self.comments):
-                raise InputError(f"comments must be {len(qid)} strings, one per row. Got {len(self.comments)}.")
-        for name, value in checked.items():
-            if isinstance(value, np.ndarray):  # a view that cannot be written to; the caller's array stays as it is
-                value = value.view()
-                value.flags.writeable = False
-            object.__setattr__(self, name, value)
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return len(self.qids)
+            object.__setattr__(self, "comments", tuple(self.comments))
+            if len(self.comments) != len(self) or not all(isinstance(comment, str) for comment in self.comments):
+                raise InputError(f"comments must be {len(self)} strings, one per row. Got {len(self.comments)}.")
 
 
 def read_letor(

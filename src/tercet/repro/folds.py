@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.letor import QueryRows
 from tercet.measure import measure_rows
 from tercet.measure.orders import Orders, compare_orders
-from tercet.repro.tasks import PaperTask, digest_of
+from tercet.repro.tasks import PaperTask
+from tercet.store.digest import digest_of
 
 USED, SECONDS, MEGABYTES = "features used", "seconds", "megabytes"
 OF_THE_RANKER = (USED, SECONDS, MEGABYTES)
@@ -22,28 +23,7 @@ DISAGREEMENT, MISORDERED = "disagreement", "misordered"
 OF_PAIRS = (DISAGREEMENT, MISORDERED)
 
 
-class GradedRows(Protocol):
-    """What `LetorData` and `ScoredRows` have: graded feature vectors, the rows of a query together."""
-
-    def __init__(self, X: Any, y: Any, qid: Any) -> None: ...
-    def __len__(self) -> int: ...
-    @property
-    def X(self) -> Any: ...
-    @property
-    def y(self) -> NDArray[Any]: ...
-    @property
-    def qid(self) -> NDArray[np.str_]: ...
-    @property
-    def starts(self) -> NDArray[np.int64]: ...
-    @property
-    def qids(self) -> NDArray[np.str_]: ...
-    @property
-    def n_features(self) -> int: ...
-    @property
-    def n_queries(self) -> int: ...
-
-
-R = TypeVar("R", bound=GradedRows)
+R = TypeVar("R", bound=QueryRows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +31,9 @@ class FoldTask(PaperTask):
     """One fold: rows to learn from, to choose on where there are some, and to test on."""
 
     name: str
-    train: GradedRows
-    validation: GradedRows | None
-    test: GradedRows
+    train: QueryRows
+    validation: QueryRows | None
+    test: QueryRows
 
     def digest(self) -> str:
         return folds_digest([self])
@@ -61,7 +41,7 @@ class FoldTask(PaperTask):
     def statistics(self) -> dict[str, int]:
         return folds_statistics([self])
 
-    def both(self) -> GradedRows:
+    def both(self) -> QueryRows:
         """Training and validation part together."""
         return self.train if self.validation is None else stacked([self.train, self.validation])
 
@@ -72,12 +52,8 @@ class FoldTask(PaperTask):
 
 def folds_digest(folds: Sequence[FoldTask]) -> str:
     """Of everything a learner or a measure sees in any of the folds."""
-    digest = hashlib.sha256()
-    for fold in folds:
-        for part in (fold.train, fold.validation, fold.test):
-            rows = ("none",) if part is None else (part.X, part.y, part.qid)
-            digest.update(digest_of(fold.name, *rows).encode())
-    return digest.hexdigest()
+    parts = [(fold.name, part) for fold in folds for part in (fold.train, fold.validation, fold.test)]
+    return digest_of([digest_of(name, *(() if part is None else (part.X, part.y, part.qid))) for name, part in parts])
 
 
 def folds_statistics(folds: Sequence[FoldTask]) -> dict[str, int]:
@@ -94,7 +70,7 @@ def folds_statistics(folds: Sequence[FoldTask]) -> dict[str, int]:
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-def stacked(parts: Sequence[GradedRows]) -> GradedRows:
+def stacked(parts: Sequence[QueryRows]) -> QueryRows:
     """Rows one after another; no query may be in two parts."""
     is_sparse = sparse.issparse(parts[0].X)
     X = sparse.vstack([part.X for part in parts], format="csr") if is_sparse else np.vstack([part.X for part in parts])
@@ -106,7 +82,7 @@ def rows_of(data: R, rows: NDArray[np.int64]) -> R:
     return type(data)(data.X[rows], data.y[rows], data.qid[rows])
 
 
-def drawn_rows(data: GradedRows, per_query: int, seed: int) -> NDArray[np.int64]:
+def drawn_rows(data: QueryRows, per_query: int, seed: int) -> NDArray[np.int64]:
     """So many rows of each query, all where it has fewer, in rising order.
 
     What is drawn of a query depends on its id and the seed only, and not on which other queries are there.
@@ -122,7 +98,7 @@ def drawn_rows(data: GradedRows, per_query: int, seed: int) -> NDArray[np.int64]
 # -- measures ---------------------------------------------------------------------------------------------------------
 
 
-def measure_by_query(scores: NDArray[Any], data: GradedRows, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
+def measure_by_query(scores: NDArray[Any], data: QueryRows, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
     """Each measure of each query's ranking, in the order of the rows; what is no measure of rankings is left out.
 
     A query without a relevant document counts as 0, and so does one without pairs where pairs are counted.
@@ -139,7 +115,7 @@ def measure_by_query(scores: NDArray[Any], data: GradedRows, names: Iterable[str
     return {name: values[name] for name in listed}
 
 
-def _of_pairs(name: str, orders: Orders, data: GradedRows) -> NDArray[np.float64]:
+def _of_pairs(name: str, orders: Orders, data: QueryRows) -> NDArray[np.float64]:
     errors = orders.disagreement if name == DISAGREEMENT else 1.0 - orders.concordance
     number = {qid: i for i, qid in enumerate(data.qids.tolist())}
     values = np.zeros(data.n_queries)

@@ -15,7 +15,8 @@ from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
 from tercet.measure import HeldOutQueries, parse_measure
 from tercet.repro.plan import Map
-from tercet.repro.tasks import TEST_SEED, Measured, PreferenceTask, WeightedMatch, WordMap, digest_of, wrong_preferences
+from tercet.repro.tasks import TEST_SEED, Measured, PreferenceTask, WeightedMatch, WordMap, wrong_preferences
+from tercet.store.digest import digest_of
 from tercet.text import CorrelatedWords
 
 TEST_SHARE, VALIDATION_SHARE = 0.3, 0.1  # of all links, and of those that are left

@@ -26,7 +26,7 @@ from tercet.repro.folds import (
     SECONDS,
     USED,
     FoldTask,
-    GradedRows,
+    QueryRows,
     drawn_rows,
     measure_by_query,
     rows_of,
@@ -92,13 +92,13 @@ def try_grid(
     return tried
 
 
-def _measured(scores: list[NDArray[np.float64]], tests: list[GradedRows], measure: str) -> NDArray[np.float64]:
+def _measured(scores: list[NDArray[np.float64]], tests: list[QueryRows], measure: str) -> NDArray[np.float64]:
     """By query, over all parts."""
     parts = zip(scores, tests, strict=True)
     return np.concatenate([measure_by_query(own, test, [measure])[measure] for own, test in parts])
 
 
-def prepared(method: Method, data: GradedRows, seed: int) -> tuple[dict[str, Any], GradedRows]:
+def prepared(method: Method, data: QueryRows, seed: int) -> tuple[dict[str, Any], QueryRows]:
     """Further parameters, and the rows to learn from: what the method draws of each query."""
     if not method.per_query:
         return {}, data
@@ -107,7 +107,7 @@ def prepared(method: Method, data: GradedRows, seed: int) -> tuple[dict[str, Any
 
 
 def learn(
-    ranker: str, parameters: dict[str, Any], data: GradedRows, seed: int = 0, tried: TriedGrid | None = None
+    ranker: str, parameters: dict[str, Any], data: QueryRows, seed: int = 0, tried: TriedGrid | None = None
 ) -> Any:
     """A fitted ranker; one that stops at its limit of rounds is counted and taken as it is."""
     with warnings.catch_warnings(record=True) as caught:
@@ -212,10 +212,10 @@ class RowJob:
             point["test"] = float(self.fold.measure(trial.result, [self.choose_by])[self.choose_by].mean())
         return point
 
-    def _learn(self, parameters: dict[str, Any], rows: GradedRows) -> Any:
+    def _learn(self, parameters: dict[str, Any], rows: QueryRows) -> Any:
         return learn(self.method.ranker, parameters, rows, self.seed)
 
-    def _seconds(self, parameters: dict[str, Any], rows: GradedRows) -> float:
+    def _seconds(self, parameters: dict[str, Any], rows: QueryRows) -> float:
         """The median of some fits; everything is compiled by now."""
         taken: list[float] = []
         while len(taken) < _FITS_TO_TIME and sum(taken) < _SECONDS_TO_TIME:

@@ -5,7 +5,6 @@ A data set is one task, or one for each of its folds.
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tercet.data import Preferences
 from tercet.errors import InputError
 from tercet.measure import HeldOutQueries, average_precision_of_classes
 from tercet.repro.plan import Map
+from tercet.store.digest import digest_of
 from tercet.weights import Dense, Diagonal, Identity, Mapped, Sparse, Weights
 
 _CHUNK = 4096
@@ -37,22 +37,6 @@ class PaperTask(ABC):
     @abstractmethod
     def statistics(self) -> dict[str, int]:
         """Facts a paper prints about its data."""
-
-
-def digest_of(*values: Any) -> str:
-    """A digest of matrices, arrays, texts and plain values."""
-    digest = hashlib.sha256()
-    for value in values:
-        if sparse.issparse(value):
-            for array in (value.indptr.astype(np.int64), value.indices.astype(np.int32), value.data):
-                digest.update(array.tobytes())
-        elif isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
-            digest.update(np.ascontiguousarray(value).tobytes())
-        elif isinstance(value, np.ndarray):
-            digest.update("\n".join(map(str, value.tolist())).encode())
-        else:
-            digest.update(repr(value).encode())
-    return digest.hexdigest()
 
 
 # -- tasks of preferences ---------------------------------------------------------------------------------------------

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.letor import gathered
+from tercet.data.letor import QueryRows, gathered
 from tercet.data.lines import FilePath, open_lines, parse_float, parse_int, read_id, split_columns
 from tercet.errors import FormatError, InputError
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRows:
-    """Feature vectors with real scores; the rows of a query stand together. `LetorData` has whole grades.
-
-    Attributes
-    ----------
-    X : (n_rows, n_features) CSR, or dense
-    y : (n_rows,) float64, higher is better
-    qid : (n_rows,) array of strings
-    starts : (n_queries + 1,) where each query's rows begin, and the number of rows
-    qids : (n_queries,) the id of each query, in the order of the rows
+class ScoredRows(QueryRows):
+    """Rows with real scores; `LetorData` has whole grades.
 
     Examples
     --------
@@ -34,36 +25,13 @@ class ScoredRows:
     (['7', '8'], [0, 2, 3])
     """
 
-    X: Any
-    y: NDArray[np.float64]
-    qid: NDArray[np.str_]
-    starts: NDArray[np.int64] = field(init=False)
-    qids: NDArray[np.str_] = field(init=False)
-
     def __post_init__(self) -> None:
         y, qid = np.asarray(self.y, np.float64), np.asarray(self.qid, np.str_)
         if y.shape != (self.X.shape[0],) or qid.shape != y.shape:
             raise InputError(f"X has {self.X.shape[0]} rows, y has shape {y.shape} and qid {qid.shape}; one per row")
         if not len(y) or not np.isfinite(y).all():
             raise InputError("y must hold finite numbers, at least one")
-        starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]]))
-        qids = qid[starts]
-        if len(np.unique(qids)) < len(qids):
-            raise InputError("rows of a query must stand together")
-        checked = {"y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.X.shape[1])
-
-    @property
-    def n_queries(self) -> int:
-        return len(self.qids)
+        self._hold(self.X, y, qid)
 
 
 def read_parses(folder: FilePath) -> tuple[ScoredRows, ScoredRows]:
