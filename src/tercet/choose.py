@@ -11,6 +11,9 @@ declined unless clearly better (`Gain.is_clear`)
     what would replace something is kept only where its mean gain over the same queries is larger than the standard
     error of that gain.
 
+What is shown of a choice is something else: `verdict_of` the interval of the difference on queries that nothing was
+chosen on.
+
 It stands below all rooms, since learners choose by it as well as what measures them.
 """
 
@@ -28,6 +31,7 @@ from tercet.errors import InputError
 
 Rule = Literal["best", "sparsest"]
 RULES: tuple[Rule, ...] = ("best", "sparsest")
+ThreeWay = Literal["better", "no difference seen", "worse"]
 
 
 def standard_error(values: ArrayLike) -> float:
@@ -165,3 +169,16 @@ class Gain(NamedTuple):
     def is_clear(self) -> bool:
         """Whether it is more than one standard error; what is not clearly better is declined."""
         return self.mean > self.error
+
+
+def verdict_of(low: float, high: float, *, higher_is_better: bool = True) -> ThreeWay:
+    """What the interval of a difference says: better or worse where all of it is on one side of 0.
+
+    Examples
+    --------
+    >>> verdict_of(0.01, 0.05), verdict_of(-0.01, 0.05), verdict_of(0.01, 0.05, higher_is_better=False)
+    ('better', 'no difference seen', 'worse')
+    """
+    if not higher_is_better:
+        low, high = -high, -low
+    return "better" if low > 0 else "worse" if high < 0 else "no difference seen"

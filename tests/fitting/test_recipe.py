@@ -174,7 +174,8 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
     name = report.systems[-1].name
     assert not report.accepted
     assert f"Learning was declined; the model is {name}" in report.decision
-    assert report.change is None
+    assert report.compared == (report.declined, report.systems[-1])
+    assert f"Verdict: {report.verdict}, and declined; the model is {name}" in str(report)
     assert {system.name for system in report.systems} == {"tf-idf", "BM25"}
     assert bits(model.weights) == bits(tc.Weights([Identity(n_terms=model.weights.shape[0])]))
     queries = list(corpus.queries.values())[:10]

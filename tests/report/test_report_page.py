@@ -202,7 +202,8 @@ def test_the_page_shows_every_number_and_the_rule(model):
     for found in details.comparisons:
         assert f"{found.difference:+.3f} {found.low:+.3f} to {found.high:+.3f}" in text
     assert RULE in text
-    assert "learning accepted" in text
+    assert "learning accepted" not in text
+    assert f"{report.verdict} {report.measure} went from" in text
     for change in (*details.by_query.gains, *details.by_query.losses):
         assert f"{change.text} {change.qid} {change.before:.3f} {change.after:.3f}" in text
     for a, b, weight in details.pairs:
@@ -286,6 +287,45 @@ def test_a_declined_fit_has_a_page(declined):
     assert report.details.by_query is None
     assert "Query by query" not in text
     assert [c.other for c in report.details.comparisons] == ["RM3", report.systems[0].name]
+    mean, low, high, _ = report.change
+    assert report.declined.values[report.measure][0] == pytest.approx(
+        report.systems[-1].values[report.measure][0] + mean
+    )
+    assert f"(95 % interval of the difference {low:+.3f} to {high:+.3f}): {report.verdict}." in text
+
+
+GAINS = [
+    ((0.02, 0.01, 0.03, 0.001), "nDCG@10", "better", "good"),
+    ((0.0, 0.0, 0.0, 1.0), "nDCG@10", "no difference seen", "soft"),
+    ((0.004, -0.001, 0.009, 0.12), "nDCG@10", "no difference seen", "soft"),
+    ((-0.02, -0.03, -0.01, 0.001), "nDCG@10", "worse", "bad"),
+    ((-0.02, -0.03, -0.01, 0.001), "RankLoss", "better", "good"),
+]
+
+
+@pytest.mark.parametrize(("change", "measure", "verdict", "tone"), GAINS)
+def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_path, change, measure, verdict, tone):
+    start, learned = (replace(s, values={measure: (0.5, 0.4, 0.6)}) for s in model.report.systems[-2:])
+    report = replace(
+        model.report, measure=measure, systems=(start, learned), rivals=(), details=None, changes={measure: change}
+    )
+    assert report.verdict == verdict
+    assert f"Verdict: {verdict}\nLearning was accepted" in str(report)
+    badge = re.search(r'<span class="badge (\w+)">([^<]*)<', make_report_page(report))
+    assert badge.groups() == (tone, verdict)
+    meta = json.loads(report.to_json())
+    assert meta.pop("verdict") == verdict
+    assert Report.from_state(meta, {}) == report
+    declined = replace(report, accepted=False, systems=(start,), declined=learned)
+    assert f"Verdict: {verdict}, and declined; the model is {start.name}" in str(declined)
+    assert f"learned, which was declined, against {start.name}" in str(declined)
+    assert 'class="badge soft">learning declined<' in make_report_page(declined)
+    meta = json.loads(declined.to_json())
+    assert meta.pop("verdict") == verdict
+    assert Report.from_state(meta, {}) == declined
+    del meta["systems"][:]
+    with pytest.raises(DamagedBundleError, match="must have systems"):
+        Report.from_state(meta, {})
 
 
 def test_one_untouched_query_has_a_page():
@@ -374,6 +414,9 @@ def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):
     assert "<h1>made up</h1>" in written
     assert run.invoke(cli, ["report", str(model), "-o", str(tmp_path / "again.html")]).exit_code == 0
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == written
+    as_json = json.loads(run.invoke(cli, ["report", str(model), "--json"]).output)
+    assert as_json["verdict"] == tc.load(model).report.verdict
+    assert run.invoke(cli, ["report", str(model), "--json", "-o", "page.html"]).exit_code == 2
     printed = run.invoke(cli, ["report", str(model)])
     assert printed.output == f"{tc.load(model).report}\n"
     # Saving over the model leaves the page alone, and loading does not mind it.

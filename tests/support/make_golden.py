@@ -85,12 +85,17 @@ def ranker_answers(ranker: Any, Q: sparse.csr_array, D: sparse.csr_array) -> dic
     }
 
 
+def as_before_verdicts(report: Any) -> str:
+    """A report's text without the line of the verdict, which those of 0.1.0 had not yet."""
+    return "\n".join(line for line in str(report).splitlines() if not line.startswith("Verdict: "))
+
+
 def text_answers(model: tc.TextModel, asked: dict[str, Any]) -> dict[str, Any]:
     queries, docs = asked["queries"], asked["docs"]  # all documents, since near ties make the last place a toss-up
     return {
         "words": model.query_vectoriser.words_,
         "run": model.rank(queries, docs, k=len(docs)),
-        "report": str(model.report),
+        "report": as_before_verdicts(model.report),
         "related": {word: model.related(word, 5) for word, _ in SYNONYMS},
         "pairs": model.explain(*asked["explained"]).pairs,
         "unknown": model.explain(*asked["explained"]).unknown,
@@ -159,7 +164,7 @@ def feature_answers(model: Any, rows: dict[str, Any]) -> dict[str, Any]:
     if isinstance(model, tc.fitting.FeatureModel):
         evaluation = model.evaluate(as_letor(rows))
         answers["features"] = [list(row) for row in model.features()]
-        answers["report"] = str(model.report)
+        answers["report"] = as_before_verdicts(model.report)
         answers["path"] = model.report.path_table()
         answers["measured"] = {str(measure): evaluation.mean(measure) for measure in evaluation.measures}
     return answers

@@ -115,11 +115,12 @@ def _print_report(console: Console, model: TextModel) -> None:
         cells = (shown_interval(*value) for value in system.values.values())
         table.add_row(system.name, *(c.replace("[", "\\[") for c in cells))
     console.print(table)
-    if report.change is not None:
+    if report.change is not None and report.compared is not None:
         difference, low, high, p_value = report.change
+        learned, start = report.compared
         console.print(
-            f"learned against {report.systems[-2].name}: MRR {difference:+.3f} ({low:+.3f} to {high:+.3f}), "
-            f"paired t-test {shown_p(p_value)}"
+            f"{learned.name} against {start.name}: MRR {difference:+.3f} ({low:+.3f} to {high:+.3f}), "
+            f"paired t-test {shown_p(p_value)}: [bold]{report.shown_verdict}[/]"
         )
     console.print(report.decision, markup=False)
 

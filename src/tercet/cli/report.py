@@ -15,16 +15,19 @@ from tercet.report.page import write_report_page
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.option("-o", "--output", type=NEW, help="Page to write, as report.html; without it the report is printed.")
-def report(model: Path, output: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with the verdict first.")
+def report(model: Path, output: Path | None, as_json: bool) -> None:
     """Print what fit said of a MODEL, or write it as a page.
 
     The page is one file that opens without a network.
     """
+    if as_json and output is not None:
+        raise click.UsageError("--json is printed, and --output is for the page; name one of the two")
     learned = open_model(model).report
     if learned is None:
         raise InputError(f"{model} has no report; fit writes one")
     if output is None:
-        click.echo(str(learned))
+        click.echo(learned.to_json() if as_json else str(learned))
         return
     write_report_page(learned, output)
     click.echo(f"{output}: written")

@@ -226,7 +226,9 @@ def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     model = TextModel(words, words, space.start)
     if decision.accepted:
         model = TextModel(words, words, learned.weights, words=learned.words)
-    outcome = Outcome(measure, *decision, learned.chosen, before, after, learned.curves, how.name, how.seed)
+    outcome = Outcome(
+        measure, *decision, learned.chosen, before, after, learned.curves, how.name, how.seed, learned.weights
+    )
     seconds = time.perf_counter() - began
     return replace(model, report=make_report(model, task.facts, spaces, space, outcome, seconds))
 
@@ -313,7 +315,10 @@ def _blend(space: Space, weights: Weights, extra: Sequence[float]) -> tuple[floa
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How learning ended: the decision and its reasons. ``before`` and ``after`` are by validation query."""
+    """How learning ended: the decision and its reasons. ``before`` and ``after`` are by validation query.
+
+    ``learned`` are the weights that were accepted or declined.
+    """
 
     measure: str
     accepted: bool
@@ -324,6 +329,7 @@ class Outcome:
     curves: CurveRecorder
     name: str
     random_state: int
+    learned: Weights
 
 
 class CurveRecorder:
@@ -368,10 +374,8 @@ def make_report(
     # The start comes last of the baselines, next to what was learned from it.
     evaluations = {s.name: s.test.evaluate(s.start, measures) for s in sorted(spaces, key=lambda s: s is space)}
     start = evaluations[space.name]
-    changes = {}
+    learned = space.test.evaluate(outcome.learned, measures)
     if outcome.accepted:
-        learned = space.test.evaluate(model.weights, measures)
-        changes = changes_between(learned, start, measure)
         evaluations["learned"] = learned
     bm25 = next(s for s in spaces if s.vectoriser.weighting == "bm25")
     rm3, rm3_setting = evaluate_rm3(bm25, measures)
@@ -397,11 +401,12 @@ def make_report(
         systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=outcome.accepted,
         decision=outcome.decision,
-        changes=changes,
+        changes=changes_between(learned, start, measure),
         chosen=outcome.chosen,
         seconds=seconds,
         rivals=(SystemResult.of("RM3", rm3),),
         details=details,
+        declined=None if outcome.accepted else SystemResult.of("learned", learned),
     )
 
 

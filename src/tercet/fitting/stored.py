@@ -27,6 +27,7 @@ from tercet.measure import Evaluation, evaluate
 from tercet.measure.held_out import HeldOut, HeldOutPreferences
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
 from tercet.report import Report, SystemResult, changes_between
+from tercet.report.value import Change
 from tercet.text.vectors import Vectors
 from tercet.weights import Identity, Weights
 
@@ -111,7 +112,7 @@ def fit_vectors(
     decision = _decide(task, start, learner.weights_, name)
     weights = learner.weights_ if decision.accepted or start is None else start
     chosen = {"vectors": name, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))}
-    report = _report(task, start, weights, decision, name, chosen, time.perf_counter() - began)
+    report = _report(task, start, learner.weights_, decision, name, chosen, time.perf_counter() - began)
     return TextModel(vectors.query_vectoriser, vectors.doc_vectoriser, weights, report)
 
 
@@ -349,29 +350,35 @@ def _decide(task: StoredTask, start: Weights | None, learned: Weights, name: str
 def _report(
     task: StoredTask,
     start: Weights | None,
-    weights: Weights,
+    learned: Weights,
     decision: Decision,
     name: str,
     chosen: dict[str, Any],
     seconds: float,
 ) -> Report:
-    """Plain matching and the model on the test queries; no system where there are none."""
+    """Plain matching and what was learned on the test queries; no system where there are none."""
     held_out = task.test
     measured = held_out or task.validation
     measure = "nDCG@10" if measured is None else str(measured.measure)
     systems: dict[str, Evaluation] = {}
     notes: tuple[str, ...] = ()
+    declined: SystemResult | None = None
+    changes: dict[str, Change] = {}
     if held_out is None:
         notes = ("nothing was held out to report on, so nothing tells how it does on other queries.",)
     else:
         measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP"]))
         if start is not None:
             systems[name] = held_out.evaluate(start, measures)
+        evaluation = held_out.evaluate(learned, measures)
         if start is None or decision.accepted:
-            systems["learned"] = held_out.evaluate(weights, measures)
+            systems["learned"] = evaluation
+        else:
+            declined = SystemResult.of("learned", evaluation)
+        if start is not None:
+            changes = changes_between(evaluation, systems[name], measure)
         if measure != PAIR_ACCURACY:
             notes = (f"the best {DEPTH:,} documents of each query count.",)
-    changes = changes_between(systems["learned"], systems[name], measure) if len(systems) == 2 else {}
     return Report(
         measure=measure,
         n_train=task.n_train,
@@ -385,6 +392,7 @@ def _report(
         chosen=chosen,
         seconds=seconds,
         notes=notes,
+        declined=declined,
     )
 
 

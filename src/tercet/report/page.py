@@ -6,6 +6,7 @@ from math import isnan
 from os import PathLike
 from typing import Any
 
+from tercet.choose import ThreeWay
 from tercet.data.lines import write_atomically
 from tercet.measure.names import parse_measure
 from tercet.report.charts import bars, curves, intervals
@@ -24,6 +25,7 @@ from tercet.report.value import (
 )
 
 PAGE_NAME = "report.html"  # beside a saved model
+_TONES: dict[ThreeWay | None, str] = {"better": "good", "worse": "bad"}
 RULE = (
     "Learning is accepted only when it beats its start on the validation queries by more than one standard error of "
     "the paired difference. Otherwise the model is the start itself."
@@ -65,7 +67,6 @@ def make_report_page(report: Report) -> str:
 
 
 def _header(report: Report, name: str) -> Html:
-    verdict = ("good", "learning accepted") if report.accepted else ("bad", "learning declined")
     measure = report.measure
     queries = shown_count(report.n_test, "untouched query", "untouched queries")
     if not report.systems:
@@ -73,18 +74,32 @@ def _header(report: Report, name: str) -> Html:
     elif report.accepted and len(report.systems) > 1:
         start, model = report.systems[-2:]
         value = model.values[measure][0]
-        lead = f"{measure} went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on {queries}."
+        lead = f"{measure} went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on {queries}"
+        lead += f"{_interval_note(report)}."
     else:
         model = report.systems[-1]
         value = model.values[measure][0]
         lead = f"The model is {model.name}, with {measure} of {value:.3f} on {queries}."
+        if report.declined is not None:
+            lead += f" What was learned has {report.declined.values[measure][0]:.3f} there{_interval_note(report)}"
+            lead += "." if report.verdict is None else f": {report.verdict}."
+    badge, tone = "learning declined", "soft"
+    if report.accepted:
+        badge, tone = report.verdict or "not compared", _TONES.get(report.verdict, "soft")
     return element(
         "header",
         element("p", "Tercet fit report", class_="kicker"),
         element("h1", name),
-        element("p", element("span", verdict[1], class_=f"badge {verdict[0]}"), lead, class_="lead"),
+        element("p", element("span", badge, class_=f"badge {tone}"), lead, class_="lead"),
         element("dl", *_tiles(report), class_="tiles"),
     )
+
+
+def _interval_note(report: Report) -> str:
+    if report.change is None:
+        return ""
+    _, low, high, _ = report.change
+    return f" (95 % interval of the difference {low:+.3f} to {high:+.3f})"
 
 
 def _tiles(report: Report) -> list[Html]:
@@ -94,10 +109,12 @@ def _tiles(report: Report) -> list[Html]:
         mean, low, high = model.values[report.measure]
         ends = None if isnan(low) else f"{low:.3f} to {high:.3f}"
         tiles.append(_tile(f"{report.measure}, {model.name}", f"{mean:.3f}", ends))
-    if report.change is not None:
+    if report.change is not None and report.compared is not None:
         difference, low, high, p_value = report.change
         under = f"{low:+.3f} to {high:+.3f}, " + shown_p(p_value).replace(" ", "\N{NO-BREAK SPACE}")
-        tiles.append(_tile(f"against {report.systems[-2].name}", f"{difference:+.3f}", under))
+        learned, start = report.compared
+        against = f"against {start.name}" if report.accepted else f"declined: {learned.name} against {start.name}"
+        tiles.append(_tile(against, f"{difference:+.3f}", under))
     if details is not None and details.by_query is not None:
         changed = details.by_query
         figure = f"{changed.n_better:,} : {changed.n_worse:,}"

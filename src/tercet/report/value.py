@@ -5,13 +5,15 @@ The fields of the details are the saved format.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields
 from math import isnan, nan
 from typing import Annotated, Any, Literal, NamedTuple
 
-from tercet.choose import Rule
+from tercet.choose import Rule, ThreeWay, verdict_of
 from tercet.errors import InputError
 from tercet.measure import Evaluation, PairedTest, paired_test
+from tercet.measure.names import parse_measure
 from tercet.report.table import Cell, Table
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Via
@@ -250,13 +252,15 @@ class Report:
     systems : the starts that learning could have had, the chosen one last of them, and then what was learned, where
         that was accepted; empty where nothing could be held out to report on
     accepted, decision : whether what was learned is the model, and why
-    changes : measure -> the difference between the last two systems on the same queries; empty for one query
+    changes : measure -> the difference between what was learned and its start on the same queries, whether accepted or
+        not; empty for one query
     chosen : the settings taken
     seconds : for everything
     rivals : other systems, such as RM3
     details : of texts, what `tercet.report.page` shows besides; reports of earlier versions have none
     features : of feature vectors, what was learned and the path it was chosen from
     notes : what the reader should know about the data
+    declined : what was learned, where it was not accepted and was measured all the same
     """
 
     measure: str
@@ -274,11 +278,31 @@ class Report:
     details: Details | None = None
     features: FeatureDetails | None = None
     notes: tuple[str, ...] = ()
+    declined: SystemResult | None = None
 
     @property
     def change(self) -> Change | None:
         """The difference in the measure of the choice."""
         return self.changes.get(self.measure)
+
+    @property
+    def compared(self) -> tuple[SystemResult, SystemResult] | None:
+        """The two systems that ``changes`` are between: what was learned, and its start."""
+        if self.declined is not None:
+            return self.declined, self.systems[-1]
+        return (self.systems[-1], self.systems[-2]) if len(self.systems) > 1 and self.changes else None
+
+    @property
+    def verdict(self) -> ThreeWay | None:
+        """What the untouched queries say of what was learned: "better", "no difference seen" or "worse".
+
+        By the 95 % interval of the difference to its start. It is not what decided, which was done on validation; and
+        where learning was declined it is the verdict on what was declined. None where there is no interval.
+        """
+        if self.change is None:
+            return None
+        _, low, high, _ = self.change
+        return verdict_of(low, high, higher_is_better=parse_measure(self.measure).higher_is_better)
 
     # -- as text ----------------------------------------------------------------------------------------------------
 
@@ -306,11 +330,20 @@ class Report:
             lines.append(self.table().as_text(details="beside", ruled=False, narrowest=22))
         if self.features is not None and self.systems:
             lines += [f"Means over {self.features.reported_on}, with 95 % intervals.", ""]
-        elif self.change is not None:
-            model, start = self.systems[-1].name, self.systems[-2].name
+        elif self.change is not None and self.compared is not None:
+            learned, start = self.compared
             difference, interval = shown_change(self.change, ", paired t-test ")
-            lines.append(f"{model} against {start}, untouched queries, {self.measure}: {difference} {interval}")
+            name = learned.name if self.declined is None else f"{learned.name}, which was declined,"
+            lines.append(f"{name} against {start.name}, untouched queries, {self.measure}: {difference} {interval}")
+        if self.verdict is not None:
+            lines.append(f"Verdict: {self.shown_verdict}")
         return "\n".join([*lines, self.decision, *(f"Note: {note}" for note in self.notes)])
+
+    @property
+    def shown_verdict(self) -> str:
+        """The verdict in the words of a sentence, with what was done."""
+        said = "the difference cannot be told from one query" if self.verdict is None else self.verdict
+        return said if self.accepted else f"{said}, and declined; the model is {self.systems[-1].name}"
 
     def path_table(self) -> str:
         """Of features: penalty, features used and value of each point of the path, the chosen one marked."""
@@ -324,6 +357,11 @@ class Report:
         return "\n".join(lines)
 
     # -- saving -----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """Everything that is saved, and the verdict, which follows from it."""
+        meta, _ = self.to_state()
+        return json.dumps({"verdict": self.verdict, **meta}, ensure_ascii=False, indent=1, allow_nan=False)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """JSON values, and no arrays; ``from_state`` gives the report back."""
@@ -369,11 +407,13 @@ class _SavedTextReport:
     rivals: Annotated[tuple[SystemResult, ...], OMIT_DEFAULT] = ()
     details: Annotated[Details | None, OMIT_DEFAULT] = None
     notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    declined: Annotated[SystemResult | None, OMIT_DEFAULT] = None
 
     def __post_init__(self) -> None:
-        if not self.systems and (self.rivals or self.details is not None):
-            raise InputError("a report with rivals or details must have systems")
-        _check_measures(self.measure, (*self.systems, *self.rivals))
+        if not self.systems and (self.rivals or self.details is not None or self.declined is not None):
+            raise InputError("a report with rivals, details or what was declined must have systems")
+        declined = () if self.declined is None else (self.declined,)
+        _check_measures(self.measure, (*self.systems, *self.rivals, *declined))
 
     def report(self) -> Report:
         shared = {name: value for name, value in vars(self).items() if name != "change"}

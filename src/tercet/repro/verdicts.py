@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tercet.choose import ThreeWay, verdict_of
 from tercet.measure import PairedTest
 from tercet.report.table import Tone
 from tercet.repro.plan import PaperMeasure, Target
@@ -18,6 +19,13 @@ NOT_COMPARED = "not compared"
 class Verdict:
     text: str
     tone: Tone
+
+
+_CLAIMS: dict[ThreeWay, Verdict] = {
+    "better": Verdict("holds", "good"),
+    "no difference seen": Verdict("not decided", "plain"),
+    "worse": Verdict("the opposite holds", "bad"),
+}
 
 
 def compare(ours: float, printed: float, measure: PaperMeasure) -> Verdict:
@@ -49,10 +57,7 @@ def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure)
 
 def judge_claim(test: PairedTest, measure: PaperMeasure) -> Verdict:
     """It holds when the whole interval is on its side."""
-    low, high = (test.low, test.high) if measure.higher_is_better else (-test.high, -test.low)
-    if low > 0:
-        return Verdict("holds", "good")
-    return Verdict("the opposite holds", "bad") if high < 0 else Verdict("not decided", "plain")
+    return _CLAIMS[verdict_of(test.low, test.high, higher_is_better=measure.higher_is_better)]
 
 
 def judge_folds(gains: Sequence[float]) -> Verdict:
