@@ -190,13 +190,26 @@ class TermPairRanker(Ranker):
         self.n_doc_features_ = D.shape[1]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SgdRanker(TermPairRanker):
     """A term-pair ranker that learns by stochastic gradient descent on the margin rank loss.
 
-    Subclasses set ``_state_class`` and ``_start``.
+    Subclasses set ``_state_class`` and ``_start``. The fields are the parameters: a subclass adds its own, and gives
+    those that have no default here one.
     """
 
+    rate: float
+    schedule: str
+    margin: float = 1.0
+    epochs: int = 1
+    shuffle: bool = False
+    validate_every: int | None = None
+    patience: int | None = 3
+    random_state: int = 0
+    verbose: bool | None = None
+
     _state_class: ClassVar[type[State]]
+    _run_class: ClassVar[type[Run]] = Run
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "rate": [POSITIVE],
         "schedule": [StrOptions(set(SCHEDULES))],
@@ -251,15 +264,16 @@ class SgdRanker(TermPairRanker):
         source: Source,
         validation: Callable[[Weights], float] | None,
         callbacks: Sequence[Callback],
+        rounds: int = 1,
     ) -> None:
-        """All epochs of the source."""
+        """All epochs of the source, in each of the rounds."""
         if source.n_steps is None and self.epochs > 1:
             raise ParameterError(
                 f"epochs={self.epochs} needs to know where a pass ends, and this source does not tell; give it n_steps"
             )
-        total = None if source.n_steps is None else source.n_steps * self.epochs
+        total = None if source.n_steps is None else source.n_steps * self.epochs * rounds
         every = self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1))
-        run = Run(
+        run = self._run_class(
             state,
             source,
             Q,

@@ -157,6 +157,7 @@ def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, identity_weight: flo
     return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CorrelatedRanker(TermPairRanker):
     """Any ranker behind a map of all words to frequent ones, next to the identity of the words themselves.
 
@@ -200,6 +201,12 @@ class CorrelatedRanker(TermPairRanker):
     Weights(4 × 4: 1·Identity + 1·Mapped(LowRank))
     """
 
+    words: CorrelatedWords | None = None
+    ranker: TermPairRanker | None = None
+    identity_weight: float = 1.0
+    variant: str = "mean"
+    only_rare: bool = False
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "words": [CorrelatedWords, None],
         "ranker": [TermPairRanker, None],
@@ -207,21 +214,6 @@ class CorrelatedRanker(TermPairRanker):
         "variant": [StrOptions({"mean", "by-bin", "first"})],
         "only_rare": ["boolean"],
     }
-
-    def __init__(
-        self,
-        *,
-        words: CorrelatedWords | None = None,
-        ranker: TermPairRanker | None = None,
-        identity_weight: float = 1.0,
-        variant: str = "mean",
-        only_rare: bool = False,
-    ) -> None:
-        self.words = words
-        self.ranker = ranker
-        self.identity_weight = identity_weight
-        self.variant = variant
-        self.only_rare = only_rare
 
     def __sklearn_clone__(self) -> CorrelatedRanker:
         """Not fitted, but with fitted words: they are no result of this ranker's ``fit``."""

@@ -67,6 +67,7 @@ class DenseState(State):
             raise InputError("the diagonal, which is held at zero, has another one, or none")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DenseRanker(SgdRanker):
     """Every pair of words has a weight, learned by SGD on the margin rank loss from W = I.
 
@@ -99,6 +100,11 @@ class DenseRanker(SgdRanker):
     [[-1.0, 2.0], [0.0, 1.0]]
     """
 
+    rate: float = 200.0
+    schedule: str = "inverse-sqrt"
+    diagonal: str = "learned"
+    max_memory: int | None = None
+
     _state_class = DenseState
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
@@ -106,33 +112,6 @@ class DenseRanker(SgdRanker):
         "max_memory": [COUNT, None],
     }
     _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned"}
-
-    def __init__(
-        self,
-        *,
-        rate: float = 200.0,
-        schedule: str = "inverse-sqrt",
-        diagonal: str = "learned",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        max_memory: int | None = None,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rate = rate
-        self.schedule = schedule
-        self.diagonal = diagonal
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.max_memory = max_memory
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _start(self, Q: Texts, D: Texts) -> DenseState:
         needed = 4 * Q.shape[1] * D.shape[1]

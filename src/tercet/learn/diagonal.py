@@ -43,6 +43,7 @@ class DiagonalState(State):
         return Weights([Diagonal(weights=self.weights)])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DiagonalRanker(SgdRanker):
     """A learned weight for each word; words are never paired with other words (Bai et al. 2010, section 2.2.1).
 
@@ -62,31 +63,11 @@ class DiagonalRanker(SgdRanker):
     [1.5, 0.5]
     """
 
+    rate: float = 100.0
+    schedule: str = "inverse-sqrt"
+
     _state_class = DiagonalState
     _learns_in_rounds = True
-
-    def __init__(
-        self,
-        *,
-        rate: float = 100.0,
-        schedule: str = "inverse-sqrt",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _start(self, Q: Texts, D: Texts) -> DiagonalState:
         if Q.shape[1] != D.shape[1]:

@@ -117,6 +117,7 @@ class HashedState(State):
             raise InputError(f"W of shape {self.shape} has {n_buckets} buckets and {n_amounts} amounts of the identity")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HashedRanker(SgdRanker):
     """Every pair of words has a weight, which it shares with all pairs that hash to the same bucket of a table.
 
@@ -149,6 +150,12 @@ class HashedRanker(SgdRanker):
     0.75
     """
 
+    n_buckets: int = 1 << 22
+    identity: str | float | None = "learned"
+    multiplier: int = MULTIPLIER
+    rate: float = 200.0
+    schedule: str = "inverse-sqrt"
+
     _state_class = HashedState
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
@@ -156,35 +163,6 @@ class HashedRanker(SgdRanker):
         "identity": [StrOptions({"learned"}), NOT_NEGATIVE, None],
         "multiplier": [Interval(Integral, 1, _LARGEST_MULTIPLIER, closed="both")],
     }
-
-    def __init__(
-        self,
-        *,
-        n_buckets: int = 1 << 22,
-        identity: str | float | None = "learned",
-        multiplier: int = MULTIPLIER,
-        rate: float = 200.0,
-        schedule: str = "inverse-sqrt",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_buckets = n_buckets
-        self.identity = identity
-        self.multiplier = multiplier
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
 
     @property
     def identity_(self) -> float:

@@ -193,7 +193,6 @@ class Run:
         total: int | None,
         validation: Callable[[Weights], float] | None = None,
         stopping: Stopping | None = None,
-        executor: Executor | None = None,
     ) -> None:
         self.state = state
         self.source = source
@@ -202,7 +201,7 @@ class Run:
         self.total = total
         self.validation = validation
         self.stopping = stopping or Stopping(every=1, patience=None)
-        self.executor = executor or current_executor()
+        self.executor = current_executor()
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False

@@ -169,6 +169,7 @@ class LowRankState(State):
                 raise InputError("a word that is marked as rare has factors other than zero")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LowRankRanker(SgdRanker):
     """``W = U'V + w I``: a latent space learned for ranking, next to plain word matching.
 
@@ -211,6 +212,18 @@ class LowRankRanker(SgdRanker):
     True
     """
 
+    n_components: int = 100
+    tied: bool = False
+    diagonal: str | None = "identity"
+    identity_weight: float = 1.0
+    start: str = "random"
+    spread: float = 0.1
+    scale_documents: bool = False
+    n_frequent: int | None = None
+    averaged: bool = False
+    rate: float = 0.1
+    schedule: str = "constant"
+
     _state_class: ClassVar[type[State]] = LowRankState
     _learns_in_rounds = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -226,47 +239,6 @@ class LowRankRanker(SgdRanker):
         "averaged": ["boolean"],
     }
     _added_parameters: ClassVar[dict[str, Any]] = {"n_frequent": None, "averaged": False}
-
-    def __init__(
-        self,
-        *,
-        n_components: int = 100,
-        tied: bool = False,
-        diagonal: str | None = "identity",
-        identity_weight: float = 1.0,
-        start: str = "random",
-        spread: float = 0.1,
-        scale_documents: bool = False,
-        n_frequent: int | None = None,
-        averaged: bool = False,
-        rate: float = 0.1,
-        schedule: str = "constant",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.tied = tied
-        self.diagonal = diagonal
-        self.identity_weight = identity_weight
-        self.start = start
-        self.spread = spread
-        self.scale_documents = scale_documents
-        self.n_frequent = n_frequent
-        self.averaged = averaged
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _start(self, Q: Texts, D: Texts) -> LowRankState:
         n, m = Q.shape[1], D.shape[1]

@@ -34,6 +34,7 @@ _PREFERENCES_AT_ONCE = 1024
 _LATENT_BYTES = 512 * 2**20  # of latent vectors that are kept at a time
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LSIRanker(TermPairRanker):
     """Cosine of query and document in the space of the documents' leading directions; alone, or blended with tf-idf.
 
@@ -77,18 +78,15 @@ class LSIRanker(TermPairRanker):
     [0, 1]
     """
 
+    n_components: int | str = 100
+    alpha: float | str | None = None
+    random_state: int = 0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [COUNT, StrOptions({"auto"})],
         "alpha": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"}), None],
         "random_state": [SEED],
     }
-
-    def __init__(
-        self, *, n_components: int | str = 100, alpha: float | str | None = None, random_state: int = 0
-    ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.random_state = random_state
 
     def fit(
         self, Q: Any, prefs: Preferences | None = None, D: Any = None, validation: Any = None, callbacks: Any = ()

@@ -159,6 +159,7 @@ class MultiTaskState(LowRankState):
         super().check()
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskRanker(SgdRanker):
     """``q_F'U_F'V_E d_E``, regularised by a second task over the same documents with queries in their language.
 
@@ -189,6 +190,14 @@ class MultiTaskRanker(SgdRanker):
     True
     """
 
+    shared: str = "both"
+    n_components: int = 100
+    spread: float = 0.1
+    n_frequent: int | None = None
+    averaged: bool = False
+    rate: float = 0.1
+    schedule: str = "constant"
+
     _state_class = MultiTaskState
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
@@ -198,39 +207,6 @@ class MultiTaskRanker(SgdRanker):
         "n_frequent": [COUNT, None],
         "averaged": ["boolean"],
     }
-
-    def __init__(
-        self,
-        *,
-        shared: str = "both",
-        n_components: int = 100,
-        spread: float = 0.1,
-        n_frequent: int | None = None,
-        averaged: bool = False,
-        rate: float = 0.1,
-        schedule: str = "constant",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.shared = shared
-        self.n_components = n_components
-        self.spread = spread
-        self.n_frequent = n_frequent
-        self.averaged = averaged
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(
         self,

@@ -20,10 +20,10 @@ from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_r
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, SgdRanker
 from tercet.learn.dense import DenseState
-from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
+from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
-from tercet.learn.sources import ArraySource, Source, as_source
+from tercet.learn.sources import Source
 from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
@@ -187,6 +187,7 @@ class PrunedRun(Run):
         return super()._validate() if self.state.is_pruned else None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrunedRanker(SgdRanker):
     """Every pair of words has a weight at first; then the smallest of each row are dropped, round after round.
 
@@ -205,7 +206,8 @@ class PrunedRanker(SgdRanker):
     drop : int, optional
         k, weights to drop from each row in a round (Bai et al.), as many rounds as it takes, instead of ``n_rounds``.
     max_memory : bytes W may take, before and after its first pruning; default half the machine's memory
-    validate_every, patience : validation watches the last round only, where ``n_kept`` weights are left
+    validate_every, patience : validation watches the last round only, where ``n_kept`` weights are left. Callbacks are
+        told of every round; one that ends the training leaves W as it is then, pruned or not
     rate, schedule, margin, epochs, shuffle, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -222,7 +224,15 @@ class PrunedRanker(SgdRanker):
     2
     """
 
+    n_kept: int = 100
+    n_rounds: int = 5
+    drop: int | None = None
+    rate: float = 200.0
+    schedule: str = "inverse-sqrt"
+    max_memory: int | None = None
+
     _state_class = PrunedState
+    _run_class = PrunedRun
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SgdRanker._parameter_constraints,
         "n_kept": [COUNT],
@@ -231,82 +241,26 @@ class PrunedRanker(SgdRanker):
         "max_memory": [COUNT, None],
     }
 
-    def __init__(
+    def _train(
         self,
-        *,
-        n_kept: int = 100,
-        n_rounds: int = 5,
-        drop: int | None = None,
-        rate: float = 200.0,
-        schedule: str = "inverse-sqrt",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        max_memory: int | None = None,
-        random_state: int = 0,
-        verbose: bool | None = None,
+        state: State,
+        Q: Texts,
+        D: Texts,
+        source: Source,
+        validation: Callable[[Weights], float] | None,
+        callbacks: Sequence[Callback],
+        rounds: int = 1,
     ) -> None:
-        self.n_kept = n_kept
-        self.n_rounds = n_rounds
-        self.drop = drop
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.max_memory = max_memory
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def fit(
-        self,
-        Q: Any,
-        prefs: Preferences | Source,
-        D: Any = None,
-        validation: Callable[[Weights], float] | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> Self:
-        """Learn all of W, then prune it and learn on, round after round; see ``DenseRanker.fit``.
-
-        Callbacks are told of every round, validation watches the last. A callback that ends the training leaves W as
-        it is then, pruned or not.
-        """
-        self._check_params()
-        current_executor().check(self)
-        self._forget()
-        queries, docs = self._check_pair(Q, D)
-        source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
-        if isinstance(source, ArraySource):
-            source.prefs.check_rows(queries.shape[0], docs.shape[0])
+        assert isinstance(state, PrunedState)
         if source.n_steps is None:
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
         a_round = source.n_steps * self.epochs
-        state = self._start(queries, docs)
         dense, left = self._bytes_needed(*state.shape)
         ProgressBar(type(self).__name__, None, 0, self.verbose).say(
             f"W takes {dense / 1e9:,.2f} GB" + (f" until it is pruned, then {left / 1e9:,.2f} GB" if left else "")
         )
-        state.cuts = tuple((a_round * k, kept) for k, kept in enumerate(self._entries_left(docs.shape[1]), start=1))
-        run = PrunedRun(
-            state,
-            source,
-            queries,
-            docs,
-            self._sgd(),
-            total=a_round * (len(state.cuts) + 1),
-            validation=validation,
-            stopping=Stopping(
-                every=self.validate_every or max(1, source.n_steps // (10 if self.epochs == 1 else 1)),
-                patience=self.patience,
-            ),
-        )
-        self.history_: list[Event] = []
-        self._keep(run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose), queries, docs)
-        return self
+        state.cuts = tuple((a_round * k, kept) for k, kept in enumerate(self._entries_left(D.shape[1]), start=1))
+        super()._train(state, Q, D, source, validation, callbacks, rounds=len(state.cuts) + 1)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         """Learn the weights of the support on, one step per preference, in their order.

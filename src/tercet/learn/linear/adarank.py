@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from tercet.learn.linear.queries import Queries
 _PERFECT = 1e-12  # what a feature may miss and still count as right on every query
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaRankRanker(LinearRanker):
     """A linear ranker put together from single features, each chosen for the queries the others rank badly.
 
@@ -55,6 +57,11 @@ class AdaRankRanker(LinearRanker):
     array([1.363, 1.436])
     """
 
+    at: int | None = 10
+    max_iter: int = 100
+    both_ways: bool = True
+    repeat: bool = False
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "at": [COUNT, None],
         "max_iter": [COUNT],
@@ -62,14 +69,6 @@ class AdaRankRanker(LinearRanker):
         "repeat": ["boolean"],
     }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "ndcg": float}
-
-    def __init__(
-        self, *, at: int | None = 10, max_iter: int = 100, both_ways: bool = True, repeat: bool = False
-    ) -> None:
-        self.at = at
-        self.max_iter = max_iter
-        self.both_ways = both_ways
-        self.repeat = repeat
 
     def _learn(self, X: Any, queries: Queries) -> None:
         ranked = _Ranked(X, queries.by_gain(), self.at)

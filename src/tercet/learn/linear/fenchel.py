@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from tercet.learn.linear.proximal import ProximalRanker
 from tercet.learn.linear.queries import Queries
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FenchelRanker(SparseLinearRanker):
     """A sparse linear ranker: the best one whose weights sum up to at most ``radius`` in size.
 
@@ -52,6 +54,13 @@ class FenchelRanker(SparseLinearRanker):
     array([0.5, 0. ])
     """
 
+    radius: float = 1.0
+    tolerance: float = 1e-3
+    max_iter: int = 10_000
+    pairwise: bool = True
+    normalise_pairs: bool = False
+    margin: float = 1.0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "radius": [POSITIVE],
         "tolerance": [POSITIVE],
@@ -63,23 +72,6 @@ class FenchelRanker(SparseLinearRanker):
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
     _penalty_name = "radius"
     _fewer_when_larger = False
-
-    def __init__(
-        self,
-        *,
-        radius: float = 1.0,
-        tolerance: float = 1e-3,
-        max_iter: int = 10_000,
-        pairwise: bool = True,
-        normalise_pairs: bool = False,
-        margin: float = 1.0,
-    ) -> None:
-        self.radius = radius
-        self.tolerance = tolerance
-        self.max_iter = max_iter
-        self.pairwise = pairwise
-        self.normalise_pairs = normalise_pairs
-        self.margin = margin
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)

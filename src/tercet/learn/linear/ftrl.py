@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
 PAIR_WEIGHTS = {None: 0, "ndcg": BY_PRESENT_ORDER, "ideal-ndcg": BY_BEST_ORDER}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FTRLRanker(SparseLinearRanker):
     """A sparse linear ranker learned in one pass: MinBatSRank.
 
@@ -77,6 +79,19 @@ class FTRLRanker(SparseLinearRanker):
     array([0.986, 0.   ])
     """
 
+    l1: float = 1.0
+    rate: float = 0.125
+    rho: float = 1.0
+    per_feature: bool = True
+    batch_size: int | None = None
+    epochs: int = 1
+    loss: str = "hinge2"
+    normalise_pairs: bool = False
+    margin: float = 1.0
+    weight_pairs: str | None = None
+    shuffle: bool = False
+    random_state: int = 0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l1": [NOT_NEGATIVE],
         "rate": [POSITIVE],
@@ -92,36 +107,7 @@ class FTRLRanker(SparseLinearRanker):
         "random_state": [SEED],
     }
     _learns_in_rounds = True
-    _state: FTRLState
-
-    def __init__(
-        self,
-        *,
-        l1: float = 1.0,
-        rate: float = 0.125,
-        rho: float = 1.0,
-        per_feature: bool = True,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        loss: str = "hinge2",
-        normalise_pairs: bool = False,
-        margin: float = 1.0,
-        weight_pairs: str | None = None,
-        shuffle: bool = False,
-        random_state: int = 0,
-    ) -> None:
-        self.l1 = l1
-        self.rate = rate
-        self.rho = rho
-        self.per_feature = per_feature
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.loss = loss
-        self.normalise_pairs = normalise_pairs
-        self.margin = margin
-        self.weight_pairs = weight_pairs
-        self.shuffle = shuffle
-        self.random_state = random_state
+    _state: FTRLState = field(init=False)
 
     def _check_params(self) -> None:
         super()._check_params()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from tercet.learn.linear.queries import Queries
 _NEAR = 0.01  # of the largest derivative without weights
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ListNetRanker(LinearRanker):
     """A dense linear ranker that learns from whole lists.
 
@@ -50,17 +52,16 @@ class ListNetRanker(LinearRanker):
     array([0.69, 0.08])
     """
 
+    l2: float = 1e-4
+    tolerance: float = 1e-5
+    max_iter: int = 1000
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l2": [NOT_NEGATIVE],
         "tolerance": [POSITIVE],
         "max_iter": [COUNT],
     }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "loss": float}
-
-    def __init__(self, *, l2: float = 1e-4, tolerance: float = 1e-5, max_iter: int = 1000) -> None:
-        self.l2 = l2
-        self.tolerance = tolerance
-        self.max_iter = max_iter
 
     def _learn(self, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, 0.0, normalise_pairs=False, loss=LISTNET)

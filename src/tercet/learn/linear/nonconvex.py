@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -15,6 +16,7 @@ from tercet.learn.linear.proximal import Iterate, beginning, descend, warn_of_vi
 from tercet.learn.linear.queries import Queries
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NonconvexRanker(SparseLinearRanker):
     """A sparse linear ranker: the mean squared hinge over all pairs within queries plus a penalty that eases off.
 
@@ -56,6 +58,15 @@ class NonconvexRanker(SparseLinearRanker):
     array([1.111, 0.   ])
     """
 
+    l1: float = 0.01
+    penalty: str = "mcp"
+    reach: float = 1.0
+    p: float = 0.5
+    tolerance: float = 1e-4
+    max_iter: int = 10_000
+    normalise_pairs: bool = False
+    margin: float = 1.0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l1": [NOT_NEGATIVE],
         "penalty": [StrOptions({"mcp", "lp"})],
@@ -67,27 +78,6 @@ class NonconvexRanker(SparseLinearRanker):
         "margin": [POSITIVE],
     }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "n_rounds": int, "violation": float, "loss": float}
-
-    def __init__(
-        self,
-        *,
-        l1: float = 0.01,
-        penalty: str = "mcp",
-        reach: float = 1.0,
-        p: float = 0.5,
-        tolerance: float = 1e-4,
-        max_iter: int = 10_000,
-        normalise_pairs: bool = False,
-        margin: float = 1.0,
-    ) -> None:
-        self.l1 = l1
-        self.penalty = penalty
-        self.reach = reach
-        self.p = p
-        self.tolerance = tolerance
-        self.max_iter = max_iter
-        self.normalise_pairs = normalise_pairs
-        self.margin = margin
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ProximalRanker(SparseLinearRanker):
     """A sparse linear ranker: the least mean squared hinge over all pairs within queries plus ``l1 |w|₁``.
 
@@ -54,6 +55,14 @@ class ProximalRanker(SparseLinearRanker):
     array([0.976, 0.   ])
     """
 
+    l1: float = 0.01
+    lipschitz: float | None = None
+    accelerate: bool = True
+    tolerance: float = 1e-4
+    max_iter: int = 10_000
+    normalise_pairs: bool = False
+    margin: float = 1.0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l1": [NOT_NEGATIVE],
         "lipschitz": [POSITIVE, None],
@@ -64,26 +73,7 @@ class ProximalRanker(SparseLinearRanker):
         "margin": [POSITIVE],
     }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "lipschitz": float, "violation": float, "loss": float}
-    lipschitz_: float
-
-    def __init__(
-        self,
-        *,
-        l1: float = 0.01,
-        lipschitz: float | None = None,
-        accelerate: bool = True,
-        tolerance: float = 1e-4,
-        max_iter: int = 10_000,
-        normalise_pairs: bool = False,
-        margin: float = 1.0,
-    ) -> None:
-        self.l1 = l1
-        self.lipschitz = lipschitz
-        self.accelerate = accelerate
-        self.tolerance = tolerance
-        self.max_iter = max_iter
-        self.normalise_pairs = normalise_pairs
-        self.margin = margin
+    lipschitz_: float = field(init=False)
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)

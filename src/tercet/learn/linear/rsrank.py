@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from tercet.learn.linear.queries import Queries
 _LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RSRanker(LinearRanker):
     """A sparse linear ranker by truncated gradient steps over pairs that count by their importance for NDCG.
 
@@ -59,6 +61,16 @@ class RSRanker(LinearRanker):
     array([1.088, 0.   ])
     """
 
+    l1: float = 0.01
+    rate: float = 0.3
+    epochs: int = 50
+    truncate_every: int = 1
+    threshold: float | None = None
+    loss: str = "hinge2"
+    margin: float = 1.0
+    shuffle: bool = True
+    random_state: int = 0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l1": [NOT_NEGATIVE],
         "rate": [POSITIVE],
@@ -71,29 +83,6 @@ class RSRanker(LinearRanker):
         "random_state": [SEED],
     }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_steps": int, "loss": float}
-
-    def __init__(
-        self,
-        *,
-        l1: float = 0.01,
-        rate: float = 0.3,
-        epochs: int = 50,
-        truncate_every: int = 1,
-        threshold: float | None = None,
-        loss: str = "hinge2",
-        margin: float = 1.0,
-        shuffle: bool = True,
-        random_state: int = 0,
-    ) -> None:
-        self.l1 = l1
-        self.rate = rate
-        self.epochs = epochs
-        self.truncate_every = truncate_every
-        self.threshold = threshold
-        self.loss = loss
-        self.margin = margin
-        self.shuffle = shuffle
-        self.random_state = random_state
 
     def _learn(self, X: Any, queries: Queries) -> None:
         rng, queries = np.random.default_rng(self.random_state), queries.by_gain()

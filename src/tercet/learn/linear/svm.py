@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ _TOWARDS_MODEL = 0.1
 _ROUNDING = 1e-13  # of a sum, as a share of the sum of its terms' sizes
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RankSVMRanker(LinearRanker):
     """A dense linear ranker: the least mean hinge over all pairs within queries plus ``l2 |w|² / 2``.
 
@@ -58,6 +60,12 @@ class RankSVMRanker(LinearRanker):
     array([0.9, 0.1])
     """
 
+    l2: float = 1e-3
+    tolerance: float = 1e-3
+    max_iter: int = 1000
+    normalise_pairs: bool = False
+    margin: float = 1.0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l2": [POSITIVE],
         "tolerance": [POSITIVE],
@@ -66,21 +74,6 @@ class RankSVMRanker(LinearRanker):
         "margin": [POSITIVE],
     }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
-
-    def __init__(
-        self,
-        *,
-        l2: float = 1e-3,
-        tolerance: float = 1e-3,
-        max_iter: int = 1000,
-        normalise_pairs: bool = False,
-        margin: float = 1.0,
-    ) -> None:
-        self.l2 = l2
-        self.tolerance = tolerance
-        self.max_iter = max_iter
-        self.normalise_pairs = normalise_pairs
-        self.margin = margin
 
     def _learn(self, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs, loss=HINGE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -44,8 +44,18 @@ class Training:
     query: Places | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelLeastSquares(FeatureRanker):
     """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted."""
+
+    kernel: Any = "linear"
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 1.0
+    l2: float = 1.0
+    n_basis: Any = None
+    basis: str = "random"
+    random_state: int = 0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [StrOptions(set(NAMES)), callable],
@@ -58,29 +68,8 @@ class KernelLeastSquares(FeatureRanker):
         "random_state": [SEED],
     }
 
-    coef_: NDArray[np.float64]
-    dual_coef_: NDArray[np.float64]
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "linear",
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 1.0,
-        l2: float = 1.0,
-        n_basis: Any = None,
-        basis: str = "random",
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.l2 = l2
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
+    coef_: NDArray[np.float64] = field(init=False)
+    dual_coef_: NDArray[np.float64] = field(init=False)
 
     # -- learning -----------------------------------------------------------------------------------------------
 
