@@ -212,6 +212,7 @@ def line_reached(model: Path) -> int:
     return tc.store.read_bundle(folder).meta["line"] if (folder / "manifest.json").exists() else 0
 
 
+@pytest.mark.slow
 def test_a_follower_learns_what_comes_and_ends_well_when_told_to(model, data, clicks, tmp_path):
     ok("learn", model, clicks, "--docs", data, "-o", tmp_path / "whole")
     whole = clicks.read_text()

@@ -412,6 +412,7 @@ def test_wrong_arguments_are_refused(tmp_path):
 # -- killed, and in bounded memory ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["p.tsv", "p.jsonl.gz"])
 def test_a_killed_run_ends_with_the_bits_of_one_that_was_not(name, tmp_path):
     path = write(tmp_path / name, some(20_000))

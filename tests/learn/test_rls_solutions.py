@@ -180,6 +180,7 @@ def test_the_size_of_blocks_changes_nothing(bytes_at_once, monkeypatch):
         np.testing.assert_allclose(full.predict(X), again.predict(X), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_wide_sparse_rows_are_never_made_dense():
     rng = np.random.default_rng(0)
     X = sparse.random_array((600, 200_000), density=5e-5, rng=rng, format="csr")
@@ -195,6 +196,7 @@ def test_wide_sparse_rows_are_never_made_dense():
     np.testing.assert_allclose(RankRLS().fit(X, y, qid=qid).coef_, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", ["random", "leverage"])
 def test_of_the_kernel_of_all_rows_with_the_basis_only_blocks_are_held(basis, monkeypatch):
     monkeypatch.setattr(comparisons, "BYTES_AT_ONCE", 2**18)

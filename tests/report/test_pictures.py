@@ -184,6 +184,7 @@ def test_words_are_never_read_as_formulas_and_long_ones_are_cut(tmp_path):
     assert "w" * 13 + "…" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
 def test_the_name_says_the_format_and_the_same_model_gives_the_same_bytes(tmp_path, name, start):
     weights, _ = some_weights(1)
@@ -195,6 +196,7 @@ def test_the_name_says_the_format_and_the_same_model_gives_the_same_bytes(tmp_pa
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.slow
 def test_a_ranker_is_drawn_and_a_model_without_pairs_too(tmp_path, checkerboard):
     X, y = checkerboard
     ranker = tc.SparseRanker(l1=1e-4, rate=1.0).fit(X, tc.Preferences.from_labels(y, 2000, random_state=0))

@@ -376,6 +376,7 @@ def test_a_quick_run_compares_nothing(home, plan_file, tmp_path):
 # -- going on -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_gives_the_same(whole, home, plan_file, tmp_path, monkeypatch):
     plan = read_plan(plan_file)
     with pytest.raises(KeyboardInterrupt):

@@ -246,6 +246,7 @@ def test_places_that_hold_something_else(tmp_path: Path) -> None:
         Index.open(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_documents_that_come_one_by_one_end_up_in_few_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, path, n = small_model(SOME, latent=True), tmp_path / "index", 150
     docs = {f"d{i}": f"w{i % 12} w{i % 7}" for i in range(n)}

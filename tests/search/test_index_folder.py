@@ -55,6 +55,7 @@ def damaged(data: bytes, rng: np.random.Generator):
     yield data + b"\0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(8))
 def test_every_change_of_a_byte_and_every_truncation_is_noticed(small: Path, at: int, rng: np.random.Generator) -> None:
     files = index_files(small)
@@ -257,6 +258,7 @@ KILLED: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
 def test_a_kill_at_any_step_leaves_what_was_committed(tmp_path: Path, name: str) -> None:
     path = tmp_path / "index"
