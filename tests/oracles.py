@@ -622,3 +622,31 @@ def online_steps(preferences, scores, rule, unit):
         if step % 100 == 0:
             W, pending = np.sign(W) * np.maximum(np.abs(W) - rule.l1 * pending, 0), 0.0
     return W
+
+
+def joint_sgd(U, V, identity, preferences, features, rates, prior, l1, feature_rate, rho, chunk_size, margin=1.0):
+    """``q'(U'V + identity I)d + w · phi``, chunk by chunk; U and V as in `sgd_lowrank`, ``features`` are phi+ - phi-.
+
+    W steps (Bai et al. 2010) where both together miss the margin, w being that of before the chunk. Then w steps (Cheng
+    et al. 2018, FTRL with L1 on w - prior and the hinge loss) where both together miss it, W's part of the margin being
+    what it was at that preference's step.
+    """
+    U, V, n = U.copy(), V.copy(), len(prior)
+    z, G, u = np.zeros(n), np.zeros(n), np.zeros(n)
+    for start in range(0, len(preferences), chunk_size):
+        chunk = range(start, min(start + chunk_size, len(preferences)))
+        w, margins = prior + u, {}
+        for s in chunk:
+            q, better, worse = preferences[s]
+            delta = better - worse
+            margins[s] = q @ (U.T @ V + identity * np.eye(len(q))) @ delta
+            if margins[s] + w @ features[s] < margin:
+                U, V = U + rates[s] * np.outer(V @ delta, q), V + rates[s] * np.outer(U @ q, delta)
+        for s in chunk:
+            if margins[s] + (prior + u) @ features[s] < margin:
+                g = -features[s]
+                before, G = np.sqrt(rho + G) / feature_rate, G + g**2
+                inverse_rate = np.sqrt(rho + G) / feature_rate
+                z = z + g - (inverse_rate - before) * u
+                u = np.where(np.abs(z) <= l1, 0.0, -(z - np.sign(z) * l1) / inverse_rate)
+    return U, V, prior + u

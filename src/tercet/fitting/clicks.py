@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.clicks import Impression, Skipped, click_preferences, impression_problem
+from tercet.data.documents import Documents
 from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
@@ -81,6 +82,8 @@ class _NumberedRows(_RowLookup):
 
 def _text_rows(model: TextModel, docs: Mapping[str, str] | Iterable[tuple[str, str]]) -> _NumberedRows:
     """Documents in memory as a model's rows; only some thousand of the texts are held at a time."""
+    if isinstance(docs, Documents):
+        return _NumberedRows(model.docs(docs), {doc_id: row for row, doc_id in enumerate(docs)})
     pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
     numbers: dict[str, int] = {}
     blocks = []
@@ -201,7 +204,7 @@ class ClickLearner:
         self._docs = _rows_of(model, docs)
         self._queries = _QueryRows(model, docs if queries is None and isinstance(docs, Vectors) else queries)
         self.skipped = skipped
-        self.online = OnlineLearner(model.weights, rule)
+        self.online = OnlineLearner(model.weights, rule, n_words=model.n_words)
         self.tally = ClickTally()
 
     @property

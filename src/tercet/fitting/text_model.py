@@ -11,6 +11,8 @@ from typing import Annotated
 import numpy as np
 from scipy import sparse
 
+from tercet.data.documents import as_documents
+from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
 from tercet.store import Bundle, write_bundle
@@ -18,7 +20,8 @@ from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, SameAs
 from tercet.text import CorrelatedWords, Vectoriser
-from tercet.weights import Weights
+from tercet.text.fielded import ANY_QUERY, FieldedVectoriser, docs_for
+from tercet.weights import Explanation, Weights
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,7 @@ class TextExplanation:
         """The score and the k largest contributions, the others added up, one line each."""
         lines = [f"{self.score:+.4f}  score"]
         for query_word, doc_word, contribution in self.pairs[:k]:
-            name = query_word if query_word == doc_word else f"{query_word} → {doc_word}"
-            lines.append(f"{contribution:+.4f}  {name}")
+            lines.append(f"{contribution:+.4f}  {pair_name(query_word, doc_word)}")
         if rest := self.pairs[k:]:
             lines.append(f"{sum(c for _, _, c in rest):+.4f}  {len(rest)} more pairs")
         if self.unknown:
@@ -43,6 +45,18 @@ class TextExplanation:
 
     def __str__(self) -> str:
         return self.table()
+
+
+def pair_name(query_word: str, doc_word: str) -> str:
+    """A pair in words; a word that matches itself, in a field or not, and what counts for any query, by one name.
+
+    Examples
+    --------
+    >>> pair_name("avocado", "guacamole"), pair_name("avocado", "title: avocado"), pair_name("any query", "price 2")
+    ('avocado → guacamole', 'title: avocado', 'price 2')
+    """
+    own = query_word in (doc_word, ANY_QUERY) or doc_word.endswith(f": {query_word}")
+    return doc_word if own else f"{query_word} → {doc_word}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,30 +85,48 @@ class TextModel:
         """Query rows of texts."""
         return self.query_vectoriser.transform_queries(texts)
 
-    def docs(self, texts: Sequence[str]) -> sparse.csr_array:
-        """Document rows of texts."""
-        return self.doc_vectoriser.transform_docs(texts)
+    def docs(self, docs: Sequence[str] | Mapping[str, str]) -> sparse.csr_array:
+        """Document rows of texts, or of documents by id; `Documents` where the model has fields or numbers."""
+        return self.doc_vectoriser.transform_docs(
+            docs_for(self.doc_vectoriser, docs) if isinstance(docs, Mapping) else docs
+        )
+
+    @property
+    def n_words(self) -> int | None:
+        """How many columns are words, where those of fields and numbers stand behind them; None where all are words."""
+        words = self.doc_vectoriser
+        return words.layout_.n_words if isinstance(words, FieldedVectoriser) else None
+
+    def check_words_only(self, what: str) -> None:
+        """Refuse, for what can do nothing with them, a model that has fields or numbers."""
+        if isinstance(self.doc_vectoriser, FieldedVectoriser):
+            raise InputError(f"{what} is of words alone, and the model has fields or numbers of documents besides")
 
     def rank(self, queries: Mapping[str, str], docs: Mapping[str, str], k: int = 100) -> dict[str, dict[str, float]]:
         """A run: the k best documents of each query, best first, as qid -> doc_id -> score."""
         if not queries or not docs:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
-        doc_rows, scores = self.weights.rank(self.queries(list(queries.values())), self.docs(list(docs.values())), k)
+        doc_rows, scores = self.weights.rank(self.queries(list(queries.values())), self.docs(docs), k)
         return {
             qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}
             for qid, row, best in zip(queries, doc_rows, scores, strict=True)
         }
 
-    def explain(self, query: str, doc: str) -> TextExplanation:
-        """The word pairs behind the score of a document text for a query text."""
-        why = self.weights.explain(self.queries([query]), self.docs([doc]))
-        query_words, doc_words = self.query_vectoriser.words_, self.doc_vectoriser.words_
-        return TextExplanation(
-            why.score,
-            tuple((query_words[a], doc_words[b], c) for a, b, c in why),
-            tuple(self.query_vectoriser.unknown_words(query)),
-        )
+    def explain(self, query: str, doc: str | Mapping[str, Value]) -> TextExplanation:
+        """The word pairs behind the score of a document for a query text; a record where it has fields or numbers."""
+        row = self.docs([doc] if isinstance(doc, str) else as_documents({"document": doc}))
+        unknown = tuple(self.query_vectoriser.unknown_words(query))
+        return self.worded(self.weights.explain(self.queries([query]), row), unknown, row)
+
+    def worded(
+        self, why: Explanation, unknown: tuple[str, ...] = (), doc: sparse.csr_array | None = None
+    ) -> TextExplanation:
+        """An explanation in words; with the document's row, numbers are told as the document has them."""
+        value_of = {} if doc is None else dict(zip(doc.indices.tolist(), doc.data.tolist(), strict=True))
+        query_words, describe = self.query_vectoriser.words_, self.doc_vectoriser.described
+        pairs = tuple((query_words[a], describe(b, value_of.get(b)), contribution) for a, b, contribution in why)
+        return TextExplanation(why.score, pairs, unknown)
 
     def related(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The k document words that count most for a query word, by size of weight, sign kept."""
@@ -111,9 +143,10 @@ class TextModel:
         if column is None:
             # Cut it as a query would be cut: "Hockey" and a stemmed model's "running" are known that way.
             row = self.queries([word])
-            if row.nnz != 1:
+            known = row.indices[row.indices < len(self.query_vectoriser.index_)]
+            if known.size != 1:
                 raise InputError(f"the model does not know the word {word!r}")
-            column = int(row.indices[0])
+            column = int(known[0])
         return column
 
     def strongest_pairs(self, k: int = 20, *, min_docs: int = 10, per_word: int = 1) -> list[tuple[str, str, float]]:

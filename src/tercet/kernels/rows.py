@@ -48,8 +48,12 @@ class Scratch(NamedTuple):
 def violates(z, margin, tally):
     """Whether the score difference z misses the margin: then ``tally`` gains a violation and its hinge loss.
 
-    NaN counts as a violation and shows in the loss.
+    NaN counts as a violation and shows in the loss. A tally with room for it, (3 + n,), has in its third place how many
+    preferences there were so far and behind it the z of each.
     """
+    if tally.size > 2:
+        tally[2] += 1
+        tally[2 + int(tally[2])] = z
     if not z >= margin:
         tally[0] += 1
         tally[1] += margin - z

@@ -133,6 +133,7 @@ class OnlineLearner:
     base : what is learned on from; it never changes
     rule : how far steps go
     max_memory : bytes that the learned part may take while learning
+    n_words : columns from the left that are learned; others count in scores of the base alone. None learns all
 
     Notes
     -----
@@ -153,8 +154,16 @@ class OnlineLearner:
      [ 0.    0.    0.  ]]
     """
 
-    def __init__(self, base: Weights, rule: OnlineRule | None = None, *, max_memory: int = 2**30) -> None:
+    def __init__(
+        self,
+        base: Weights,
+        rule: OnlineRule | None = None,
+        *,
+        max_memory: int = 2**30,
+        n_words: int | None = None,
+    ) -> None:
         self.base = base
+        self._n_words = n_words
         self.rule = OnlineRule() if rule is None else rule
         self.unit = unit_of(base)
         self.n_steps = 0
@@ -221,7 +230,7 @@ class OnlineLearner:
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]
     ) -> None:
         chunk = (prefs.query, prefs.better, prefs.worse, *self._plan(Q, prefs, D))
-        queries, docs = kernel_rows(Q), kernel_rows(D)
+        queries, docs = kernel_rows(self._learned(Q)), kernel_rows(self._learned(D))
         n_words = 2 * int(np.diff(docs[0]).max(initial=0))
         n_pairs = n_words * int(np.diff(queries[0]).max(initial=0))
         scratch = (np.empty(n_words, np.int32), np.empty(n_words, np.float32), *_step_room(n_pairs))
@@ -254,6 +263,7 @@ class OnlineLearner:
         """For each preference the base's margin, the one to reach, how much of that a step may add, and its length."""
         q, better, worse = Q[prefs.query], D[prefs.better], D[prefs.worse]
         first, second = self.base.score_rows(q, better), self.base.score_rows(q, worse)
+        q, better, worse = self._learned(q), self._learned(better), self._learned(worse)
         q_length, difference = _lengths(q), _lengths(better - worse)
         longer = np.maximum(_lengths(better), _lengths(worse))
         target = np.maximum(
@@ -268,6 +278,10 @@ class OnlineLearner:
         if prefs.weight is not None:
             reach *= prefs.weight
         return first - second, target, reach, length
+
+    def _learned(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """The columns that are learned."""
+        return rows if self._n_words is None else sparse.csr_array(rows[:, : self._n_words])
 
     def _make_room(self, n_pairs: int) -> None:
         """A table with room for so many pairs more, without those that have no weight any more."""
@@ -287,7 +301,7 @@ class OnlineLearner:
         """What steps need to know of a query and two documents, from one-row matrices."""
         both = sparse.csr_array(sparse.vstack([first, second], format="csr"))
         margin, target, _, _ = self._plan(sparse.csr_array(q), Preferences([0], [0], [1]), both)
-        difference = sparse.csr_array(first - second)
+        q, difference = self._learned(q), self._learned(sparse.csr_array(first - second))
         difference.sort_indices()
         difference.eliminate_zeros()
         _, query_terms, query_values = kernel_rows(q)

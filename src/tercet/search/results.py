@@ -132,7 +132,8 @@ class SearchedQuery:
         return self.view.scorer.weights.explain(self.query, self.view.matrix(row))
 
     def why(self, row: int) -> TextExplanation:
-        return self._worded(self.pairs(row))
+        doc = self.view.matrix(row)
+        return self._worded(self.view.scorer.weights.explain(self.query, doc), doc)
 
     def versus(self, row: int, other: int) -> TextExplanation:
         """What one document has over another: the pairs add up to the difference of their scores."""
@@ -147,9 +148,7 @@ class SearchedQuery:
         pairs = (merged.query_term[kept], merged.doc_term[kept], merged.contribution[kept])
         return self._worded(Explanation(mine.score - theirs.score, *pairs))
 
-    def _worded(self, why: Explanation) -> TextExplanation:
+    def _worded(self, why: Explanation, doc: sparse.csr_array | None = None) -> TextExplanation:
         if self.model is None:
             raise InputError("the index has weights without words; explain_row gives the pairs as columns")
-        query_words, doc_words = self.model.query_vectoriser.words_, self.model.doc_vectoriser.words_
-        pairs = tuple((query_words[a], doc_words[b], c) for a, b, c in why)
-        return TextExplanation(why.score, pairs, self.unknown)
+        return self.model.worded(why, self.unknown, doc)

@@ -45,7 +45,7 @@ class Replay:
     def __init__(self, index: BaseIndex, bounds: LearningBounds) -> None:
         self.model = text_model(index)
         self.bounds = bounds
-        self.overlay = OnlineLearner(self.model.weights, bounds)
+        self.overlay = OnlineLearner(self.model.weights, bounds, n_words=self.model.n_words)
         self.allowances = Allowances(bounds.client * self.overlay.unit)
         self.active: dict[int, bool] = {}
         self.steps: list[TakenStep] = []

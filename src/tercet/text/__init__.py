@@ -2,6 +2,7 @@
 
 from tercet.text.analyser import CUTS, Analyser
 from tercet.text.correlated import CorrelatedWords
+from tercet.text.fielded import FieldedVectoriser
 from tercet.text.mentions import find_mentions
 from tercet.text.unknown import UnknownWords, unknown_words
 from tercet.text.vectoriser import Vectoriser
@@ -11,6 +12,7 @@ __all__ = [
     "CUTS",
     "Analyser",
     "CorrelatedWords",
+    "FieldedVectoriser",
     "UnknownWords",
     "Vectoriser",
     "Vectors",

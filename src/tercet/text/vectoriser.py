@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise, repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -93,6 +93,9 @@ class Vectoriser(BaseEstimator):
     array([[0.89, 0.  ]], dtype=float32)
     """
 
+    # What reads documents with columns: `FieldedVectoriser`, a vectoriser itself, which puts itself here.
+    _of_columns: ClassVar[type[Vectoriser]]
+
     words_: list[str]
     index_: dict[str, int]
     n_docs_: int
@@ -152,6 +155,10 @@ class Vectoriser(BaseEstimator):
         [words] = self.analysed([text])
         return [word for word in dict.fromkeys(words) if word not in self.index_]
 
+    def described(self, column: int, value: float | None = None) -> str:
+        """The word of a column; ``value``, what a document has in it, tells no more."""
+        return self.words_[column]
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays.
 
@@ -178,6 +185,8 @@ class Vectoriser(BaseEstimator):
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Vectoriser:
         """The vectoriser that `to_state` described; anything else raises `DamagedBundleError`."""
+        if cls is Vectoriser and "numbers" in meta:
+            return cls._of_columns.from_state(meta, arrays)
         saved = decode(_SavedVectoriser, meta, arrays, where="vectoriser")
         try:
             vectoriser = cls(analyser=saved.analyser, **{name: getattr(saved, name) for name in _PARAMETERS})
@@ -185,7 +194,7 @@ class Vectoriser(BaseEstimator):
             raise DamagedBundleError(f"saved vectoriser: {error}") from error
         words = _saved_words(PackedStrings(saved.words, saved.word_offsets))
         frequency = saved.document_frequency.copy()
-        vectoriser._remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale)
+        vectoriser.remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale)
         return vectoriser
 
     def _learn(self, texts: Iterable[str], queries: Iterable[str]) -> WordCounts:
@@ -228,7 +237,7 @@ class Vectoriser(BaseEstimator):
         _check_encodable(chosen)
         column = dict(zip(chosen, range(len(chosen)), strict=True))
         frequencies = np.array([frequency_of[word] for word in chosen], dtype=np.int64)
-        self._remember(chosen, frequencies, collector.n_texts, collector.n_words / collector.n_texts, 1.0)
+        self.remember(chosen, frequencies, collector.n_texts, collector.n_words / collector.n_texts, 1.0)
         return np.array([column.get(word, -1) for word in numbers], dtype=np.int64)
 
     def settle_scale(self, counts: Iterable[WordCounts]) -> None:
@@ -254,7 +263,7 @@ class Vectoriser(BaseEstimator):
             kept = np.sort(kept[(-totals[kept]).argsort()[: self.max_features]])
         return kept
 
-    def _remember(
+    def remember(
         self,
         words: list[str],
         frequency: NDArray[np.int64],
@@ -262,6 +271,7 @@ class Vectoriser(BaseEstimator):
         mean_length: float,
         doc_scale: float,
     ) -> None:
+        """Take words and their statistics as learned."""
         self.words_ = words
         self.index_ = dict(zip(words, range(len(words)), strict=True))
         self.document_frequency_ = frequency

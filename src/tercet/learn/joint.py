@@ -1,0 +1,414 @@
+"""Words and features in one model: ``score = q'Wd + w · phi(q, d)``, both learned from the same preferences.
+
+``phi`` are the matches of fields and the numbers of documents, as `FieldedVectoriser` lays them out behind the words.
+W learns as its ranker does, by the margin that features leave to it; w by FTRL-proximal with L1 (Cheng et al. 2018), by
+the margin that W leaves to it. Both are one bilinear form over all columns: a field is a diagonal block of it, a number
+an entry in the row of the column that all queries have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from tercet.data.preferences import Preferences
+from tercet.data.shards import StoredRows
+from tercet.errors import InputError, ParameterError
+from tercet.kernels.ftrl import Rules, Sums
+from tercet.kernels.joint import feature_differences, ftrl_preferences
+from tercet.kernels.rows import Chunk
+from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker, TermPairRanker
+from tercet.learn.dense import DenseRanker
+from tercet.learn.diagonal import DiagonalRanker
+from tercet.learn.hashed import HashedRanker
+from tercet.learn.loop import Callback
+from tercet.learn.lowrank import LowRankRanker
+from tercet.learn.matrices import KernelInput, Texts, check_texts
+from tercet.learn.sources import Source
+from tercet.learn.state import Sgd, State, Steps
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
+from tercet.text.fielded import ColumnLayout
+from tercet.weights import Diagonal, Identity, Mapped, Part, Sparse, Weights
+
+# Rankers whose steps are taken side by side with those of w; W of any other is learned first, and then w.
+STEP_BY_STEP: tuple[type[SgdRanker], ...] = (LowRankRanker, DiagonalRanker, DenseRanker, HashedRanker)
+
+_NO_SLOPES = np.empty(0)
+
+
+# -- one bilinear form ------------------------------------------------------------------------------------------------
+
+
+def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weights:
+    """``q'Wd + w · phi(q, d)`` as one W over all columns.
+
+    Examples
+    --------
+    >>> W = joined(Weights([Identity(n_terms=2)]), np.array([0.5, 0.25]), ColumnLayout(2, 1, 1))
+    >>> W.rows(np.arange(W.shape[0])).tolist()[0], W.rows(np.array([5])).tolist()
+    ([1.0, 0.0, 0.5, 0.0, 0.0, 0.0], [[0.0, 0.0, 0.0, 0.0, 0.25, 0.0]])
+    """
+    parts = [_over_all(part, layout) for part in words.parts]
+    n, n_columns = layout.n_words, layout.n_columns
+    row = np.concatenate([np.tile(np.arange(n), layout.n_fields), np.full(layout.n_numbers, layout.any_query)])
+    column = np.arange(n, layout.any_query)
+    value = np.concatenate([np.repeat(w[: layout.n_fields], n), w[layout.n_fields :]]).astype(np.float32)
+    kept = value != 0
+    if kept.any():
+        shape = (n_columns, n_columns)
+        parts.append(Sparse(weights=sparse.csr_array((value[kept], (row[kept], column[kept])), shape=shape)))
+    return Weights(parts)
+
+
+def _over_all(part: Part, layout: ColumnLayout) -> Part:
+    """A part between words as one between all columns, with nothing on the others."""
+    n, n_columns = layout.n_words, layout.n_columns
+    if isinstance(part, Identity):
+        # No document has the column that queries have beyond words, and no query those of documents.
+        return Identity(n_terms=n_columns, scale=part.scale)
+    if isinstance(part, Diagonal):
+        return Diagonal(weights=np.pad(part.weights, (0, n_columns - n)), scale=part.scale)
+    if isinstance(part, Sparse):
+        W = part.weights
+        indptr = np.pad(W.indptr, (0, n_columns - n), mode="edge")
+        return Sparse(
+            weights=sparse.csr_array((W.data, W.indices, indptr), shape=(n_columns, n_columns)), scale=part.scale
+        )
+    of_words = sparse.csr_array(sparse.eye_array(n, n_columns, format="csr", dtype=np.float32))
+    return Mapped(A=of_words, B=of_words, part=part)
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class FixedState(State):
+    """A W that does not learn."""
+
+    kernels = ()
+
+    weights: Weights
+    step: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.weights.shape
+
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+        return KernelInput.of(Q, D)
+
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        n, m = self.shape
+        Q, D = (
+            sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.indptr.size - 1, width))
+            for rows, width in ((inputs.Q, n), (inputs.D, m))
+        )
+        queries = Q[chunk.query]
+        better, worse = (self.weights.score_rows(queries, D[rows]) for rows in (chunk.better, chunk.worse))
+        missed = chunk.margin - (better - worse)
+        tally[0] += np.count_nonzero(missed > 0)
+        tally[1] += missed[missed > 0].sum()
+        tally[2] = len(chunk.query)
+        tally[3:] = better - worse
+
+    def snapshot(self) -> Weights:
+        return self.weights
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        meta, arrays = self.weights.to_state()
+        return {"step": self.step, "weights": meta}, arrays
+
+    @classmethod
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        stored = decode(StoredFixed, meta, where=where)
+        return cls(Weights.from_state(stored.weights, dict(arrays)), stored.step)
+
+    def copy(self) -> Self:
+        return replace(self)
+
+
+@dataclass(frozen=True)
+class StoredFixed:
+    """A W that does not learn, beside its arrays."""
+
+    step: Steps
+    weights: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class JointInput(KernelInput):
+    """All columns, and the words by themselves as the learner of W wants them."""
+
+    words: KernelInput
+
+
+@dataclass(eq=False)
+class FeatureState:
+    """What FTRL carries: sums of slopes, and the weights that follow from them, as differences from the prior."""
+
+    layout: ColumnLayout
+    rules: Rules
+    prior: Annotated[NDArray[np.float64], Shape("n_features")]
+    z: Annotated[NDArray[np.float64], Shape("n_features")]
+    G: Annotated[NDArray[np.float64], Shape("n_features", bounds=Bounds(least=0))]
+    change: Annotated[NDArray[np.float64], Shape("n_features")]
+    largest: float = 0.0  # |z| so far: the smallest l1 that would have left every weight at its prior
+
+    @property
+    def w(self) -> NDArray[np.float64]:
+        return self.prior + self.change
+
+    def copy(self) -> FeatureState:
+        return replace(self, z=self.z.copy(), G=self.G.copy(), change=self.change.copy())
+
+
+class JointState(State):
+    """The state of W's learner, and that of FTRL.
+
+    Preferences are taken ``chunk_size`` at a time. First W takes its steps over them, by the margins that the features'
+    weights of before leave to it. Then w takes its own over the same preferences, each by the margin that W gave to it
+    when its turn came. With one at a time both steps are those of the gradient at the same point.
+    """
+
+    def __init__(self, inner: State, features: FeatureState, chunk_size: int, step: int = 0) -> None:
+        self.inner, self.features, self.chunk_size, self.step = inner, features, chunk_size, step
+        self._words = np.zeros(features.layout.n_words, dtype=np.float32)
+
+    @property
+    def kernels(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return (*self.inner.kernels, feature_differences, ftrl_preferences)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.features.layout.n_columns, self.features.layout.n_columns
+
+    def observe(self, Q: Texts, D: Texts) -> None:
+        self.inner.observe(*words_of(self.features.layout, Q, D))
+
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> JointInput:
+        every = KernelInput.of(Q, D)
+        words = self.inner.kernel_input(*words_of(self.features.layout, Q, D))
+        return JointInput(every.Q, every.D, every.scratch, words)
+
+    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        assert isinstance(inputs, JointInput)
+        n = len(chunk.query)
+        size = n if isinstance(self.inner, FixedState) else self.chunk_size
+        for start in range(0, max(n, 1), max(size, 1)):  # an empty chunk compiles
+            self._run(inputs, chunk.part(start, min(start + size, n)), tally)
+
+    def _run(self, inputs: JointInput, part: Chunk, tally: NDArray[np.float64]) -> None:
+        features, layout = self.features, self.features.layout
+        n = len(part.query)
+        differences = np.empty((n, layout.n_features))
+        columns = (layout.n_words, layout.n_fields, layout.n_numbers)
+        feature_differences(inputs.Q, inputs.D, columns, part, self._words, differences)
+        left_to_words = (part.margin - differences @ features.w).astype(np.float32)
+        left_to_words.flags.writeable = False  # as given ones are: a kernel is compiled for each kind of array
+        noted = np.zeros(3 + n)
+        self.inner.run(inputs.words, part._replace(margin=left_to_words), noted)
+        first_step = self.inner.step
+        self.inner.step += n
+        tally += noted[:2]
+        weight = np.divide(part.step_size, part.rate, out=np.ones(n, np.float32), where=part.rate > 0)
+        sums = Sums(features.z, features.G, features.change, _NO_SLOPES)
+        largest = ftrl_preferences(
+            differences, noted[3:], part.margin, weight, features.prior, features.rules, sums, first_step
+        )
+        features.largest = max(features.largest, float(largest))
+        if not np.isfinite(features.change).all():
+            tally[1] = np.nan  # the loop says that it diverged
+
+    def snapshot(self) -> Weights:
+        return joined(self.inner.snapshot(), self.features.w, self.features.layout)
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        inner, arrays = self.inner.to_state()
+        features, own = encode(self.features)
+        meta, _ = encode(StoredJoint(type(self.inner).__name__, inner, features, self.chunk_size, self.step))
+        return meta, {f"inner.{name}": array for name, array in arrays.items()} | {
+            f"features.{name}": array for name, array in own.items()
+        }
+
+    @classmethod
+    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        stored = decode(StoredJoint, meta, where=where)
+        classes: list[type[State]] = [FixedState, *(ranker._state_class for ranker in STEP_BY_STEP)]
+        states = {state.__name__: state for state in classes}
+        inner_arrays, own = (
+            {name.removeprefix(before): array for name, array in arrays.items() if name.startswith(before)}
+            for before in ("inner.", "features.")
+        )
+        inner = states[stored.inner_class].from_state(stored.inner, inner_arrays, f"{where} inner")
+        features = decode(FeatureState, stored.features, own, where=f"{where} features", copy=True)
+        return cls.checked(cls(inner, features, stored.chunk_size, stored.step), where)
+
+    def copy(self) -> Self:
+        return type(self)(self.inner.copy(), self.features.copy(), self.chunk_size, self.step)
+
+    def check(self) -> None:
+        layout = self.features.layout
+        if self.inner.shape != (layout.n_words, layout.n_words):
+            raise InputError(f"W has shape {self.inner.shape}, and there are {layout.n_words} words")
+
+
+@dataclass(frozen=True)
+class StoredJoint:
+    """A joint state beside its arrays."""
+
+    inner_class: str
+    inner: dict[str, Any]
+    features: dict[str, Any]
+    chunk_size: Annotated[int, Bounds(least=1)]
+    step: Steps
+
+
+def words_of(layout: ColumnLayout, *matrices: Texts) -> tuple[sparse.csr_array, ...]:
+    """The columns of words of each matrix."""
+    if any(isinstance(matrix, StoredRows) for matrix in matrices):
+        raise InputError("fields and numbers are learned from matrices in memory, not from stored vectors")
+    return tuple(sparse.csr_array(matrix[:, : layout.n_words]) for matrix in matrices)  # type: ignore[index]
+
+
+# -- ranker -----------------------------------------------------------------------------------------------------------
+
+
+class JointRanker(SgdRanker):
+    """``q'Wd + w · phi(q, d)``: any ranker's W on words, and a weight for each field and each number of documents.
+
+    Q and D are as `FieldedVectoriser` makes them. W of the rankers of `STEP_BY_STEP` is learned side by side with w:
+    the margin of a preference is that of both together, and one that misses it gives its step to both. W of another
+    ranker is learned first, by itself, and w then on top of it.
+
+    w is learned by FTRL-proximal, with a rate for each feature; L1 leaves a weight at its prior exactly unless the
+    preferences say enough against it.
+
+    Parameters
+    ----------
+    layout : what the columns are
+    ranker : learns W; None keeps words matching themselves, with ``identity_weight``, and learns w alone
+    prior : the weight of each feature to start from and to shrink towards, fields first; 0 where left out
+    l1 : the penalty, as a share of ``l1_max``
+    l1_max : the smallest penalty that leaves every weight at its prior; `sparse_end` finds it
+    feature_rate, rho : of FTRL, ``rate / sqrt(rho + sum of squared slopes)``
+    chunk_size : preferences that W learns from before w does, see `JointState`
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : the ranker's
+
+    Examples
+    --------
+    >>> Q = sparse.csr_array(np.array([[1, 0, 0, 1]], dtype=np.float32))  # a word, another, a number, any query
+    >>> D = sparse.csr_array(np.array([[1, 0, 1, 0], [1, 0, -1, 0]], dtype=np.float32))
+    >>> ranker = JointRanker(layout=ColumnLayout(2, 0, 1)).fit(Q, Preferences([0] * 9, [0] * 9, [1] * 9), D)
+    >>> bool(ranker.feature_weights_[0] > 0)
+    True
+    """
+
+    _state_class: ClassVar[type[State]] = JointState
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "layout": [ColumnLayout],
+        "ranker": [TermPairRanker, None],
+        "prior": ["array-like", None],
+        "identity_weight": [POSITIVE],
+        "l1": [NOT_NEGATIVE],
+        "l1_max": [NOT_NEGATIVE],
+        "feature_rate": [POSITIVE],
+        "rho": [NOT_NEGATIVE],
+        "chunk_size": [COUNT],
+    }
+
+    def __init__(
+        self,
+        *,
+        layout: ColumnLayout,
+        ranker: TermPairRanker | None = None,
+        prior: Sequence[float] | None = None,
+        identity_weight: float = 5.0,
+        l1: float = 0.0,
+        l1_max: float = 0.0,
+        feature_rate: float = 0.5,
+        rho: float = 1.0,
+        chunk_size: int = 64,
+    ) -> None:
+        self.layout = layout
+        self.ranker = ranker
+        self.prior = prior
+        self.identity_weight = identity_weight
+        self.l1 = l1
+        self.l1_max = l1_max
+        self.feature_rate = feature_rate
+        self.rho = rho
+        self.chunk_size = chunk_size
+
+    def __getattr__(self, name: str) -> Any:
+        """How to step is the ranker's to say."""
+        if name in SgdRanker._parameter_constraints:
+            stepping = self.ranker if isinstance(self.ranker, SgdRanker) else DiagonalRanker()
+            return getattr(stepping, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def fit(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        validation: Callable[[Weights], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        self._check_params()
+        self._fixed: Weights | None = None
+        if self.ranker is None:
+            self._fixed = Weights([Identity(n_terms=self.layout.n_words, scale=self.identity_weight)])
+        elif not isinstance(self.ranker, STEP_BY_STEP):
+            queries = check_texts(Q, "Q")
+            docs = queries if D is None else check_texts(D, "D")
+            words = words_of(self.layout, queries, docs)
+            self._fixed = clone(self.ranker).fit(words[0], prefs, words[1]).weights_
+        return super().fit(Q, prefs, D, validation, callbacks)
+
+    def _start(self, Q: Texts, D: Texts) -> JointState:
+        layout = self.layout
+        if not Q.shape[1] == D.shape[1] == layout.n_columns:
+            raise InputError(f"Q and D have {Q.shape[1]} and {D.shape[1]} columns; the layout has {layout.n_columns}")
+        prior = np.zeros(layout.n_features)
+        if self.prior is not None:
+            if np.shape(self.prior) != prior.shape or not np.isfinite(self.prior).all():
+                raise ParameterError(f"prior must be {layout.n_features} finite numbers; got {self.prior!r}")
+            prior[:] = self.prior
+        rules = Rules(float(self.l1 * self.l1_max), float(self.feature_rate), float(self.rho), True)
+        z, G, change = np.zeros((3, layout.n_features))
+        features = FeatureState(layout, rules, prior, z, G, change)
+        if self._fixed is not None:
+            inner: State = FixedState(self._fixed)
+        else:
+            assert isinstance(self.ranker, SgdRanker)
+            self.ranker._check_params()
+            inner = self.ranker._start(*words_of(layout, Q, D))
+        return JointState(inner, features, int(self.chunk_size))
+
+    def _sgd(self) -> Sgd:
+        return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
+
+    @property
+    def feature_weights_(self) -> NDArray[np.float64]:
+        """w (n_features,), fields first."""
+        assert isinstance(self._state, JointState)
+        return self._state.features.w
+
+    def sparse_end(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> float:
+        """The smallest penalty at which w alone, beside words that match themselves, stays at its prior throughout."""
+        alone = clone(self).set_params(ranker=None, l1=1.0, l1_max=np.finfo(np.float64).max)
+        state = alone.fit(Q, prefs, D)._state
+        assert isinstance(state, JointState)
+        return state.features.largest
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        raise InputError("a JointRanker is not saved; a TextModel with its weights_ is, and a Checkpoint")

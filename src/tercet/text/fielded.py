@@ -1,0 +1,314 @@
+"""Documents with columns as vectors: words of the whole text, words of fields, and numbers, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Annotated, Any, Final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from tercet.data.documents import Documents
+from tercet.data.values import Value
+from tercet.errors import DamagedBundleError, InputError
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
+from tercet.text.analyser import Analyser
+from tercet.text.counting import count_words
+from tercet.text.numbers import NumberColumn, parse_number
+from tercet.text.vectoriser import Vectoriser
+
+ANY_QUERY: Final = "any query"  # what the column is called that all queries have
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """What the columns are, from left to right: words, the words of each field, numbers, and what all queries have.
+
+    Queries have words and the last one, documents all but the last one. A feature is a field, whose value for a query
+    and a document is the inner product of their words in it, or a number, whose value is that of the document.
+    """
+
+    n_words: Annotated[int, Bounds(least=1)]
+    n_fields: Annotated[int, Bounds(least=0)]
+    n_numbers: Annotated[int, Bounds(least=0)]
+
+    @property
+    def n_features(self) -> int:
+        return self.n_fields + self.n_numbers
+
+    @property
+    def first_number(self) -> int:
+        return self.n_words * (1 + self.n_fields)
+
+    @property
+    def any_query(self) -> int:
+        return self.first_number + self.n_numbers
+
+    @property
+    def n_columns(self) -> int:
+        return self.any_query + 1
+
+
+@dataclass(frozen=True, eq=False)
+class _SavedField:
+    """What is saved of a field: the statistics of the documents that have it."""
+
+    name: str
+    n_docs: Annotated[int, Bounds(least=1)]
+    mean_length: Annotated[float, Bounds(above=0)]
+    doc_scale: Annotated[float, Bounds(above=0)]
+    document_frequency: Annotated[NDArray[np.int64], Shape(None, bounds=Bounds(least=0))]
+
+
+@dataclass(frozen=True, eq=False)
+class _SavedFielded:
+    words: Vectoriser
+    fields: tuple[_SavedField, ...]
+    numbers: tuple[NumberColumn, ...]
+
+
+class FieldedVectoriser(Vectoriser):
+    """Turns documents with columns into rows: words of the whole text, words of each field, and numbers.
+
+    A field is weighted as the whole text is, by statistics of its own: in how many documents' titles a word is, how
+    long titles are. The query's share of a word's idf is that of the whole text. Numbers are transformed and
+    standardised (`NumberColumn`) and have a column that marks documents without one. So with a weight for each field
+    and for each number a score is an inner product like any other, and is searched, explained and saved as one.
+
+    Parameters
+    ----------
+    fields : columns of text with a match of their own
+    features : columns of numbers, each as it is or by a transform: ``"price"``, ``"log:downloads"``
+    analyser, weighting : as in `Vectoriser`
+
+    Attributes
+    ----------
+    plain_ : the vectoriser of the whole text
+    fields_ : the vectoriser of each field, over the same words
+    numbers_ : the columns of numbers
+    layout_ : what the columns are
+    words_ : a name for each column; ``index_`` and the statistics are of words of the whole text only
+
+    Examples
+    --------
+    >>> from tercet.data.documents import as_documents
+    >>> docs = as_documents({"a": {"title": "Avocado", "text": "green fruit", "price": 2}, "b": {"title": "Kiwi",
+    ...                      "text": "green fruit", "price": 1}})
+    >>> vectoriser = FieldedVectoriser(fields=["title"], features=["price"]).fit(docs)
+    >>> D, Q = vectoriser.transform_docs(docs), vectoriser.transform_queries(["avocado"])
+    >>> [vectoriser.described(int(j), x) for j, x in zip(D.indices[:5], D.data[:5])]
+    ['avocado', 'fruit', 'green', 'title: avocado', 'price 2']
+    >>> [vectoriser.words_[j] for j in Q.indices]
+    ['avocado', 'any query']
+    """
+
+    plain_: Vectoriser
+    fields_: dict[str, Vectoriser]
+    numbers_: tuple[NumberColumn, ...]
+    layout_: ColumnLayout
+
+    def __init__(
+        self,
+        *,
+        fields: Sequence[str] = (),
+        features: Sequence[str] = (),
+        analyser: Analyser | None = None,
+        weighting: str = "bm25",
+    ) -> None:
+        super().__init__(analyser=analyser, weighting=weighting)
+        self.fields = fields
+        self.features = features
+        check_names(fields, features)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> FieldedVectoriser:
+        """Learn words, their weights and what numbers are like, from `Documents`."""
+        self.fit_transform_docs(texts, queries=queries)
+        return self
+
+    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_array:
+        docs = self._documents(texts)
+        columns = {name: _texts_of(docs, name) for name in self.fields}
+        plain = Vectoriser(analyser=self.analyser, weighting=self.weighting)
+        # Words of a field that is no part of the text get a column, too.
+        apart = [column for name, column in columns.items() if name not in docs.text_columns]
+        rows = plain.fit_transform_docs(list(docs.values()), queries=chain(queries, *apart))
+        fields, blocks = {}, []
+        for name, column in columns.items():
+            fields[name], block = _learned_field(plain, name, column)
+            blocks.append(block)
+        ids = list(docs)
+        numbers = tuple(
+            NumberColumn.learned(name, _column_of(docs, parse_number(name)[0]), ids) for name in self.features
+        )
+        self._put_together(plain, fields, numbers)
+        return self._joined([rows, *blocks], docs)
+
+    def _put_together(
+        self, plain: Vectoriser, fields: dict[str, Vectoriser], numbers: tuple[NumberColumn, ...]
+    ) -> None:
+        self.plain_, self.fields_, self.numbers_ = plain, fields, numbers
+        layout = self.layout_ = ColumnLayout(len(plain.words_), len(fields), 2 * len(numbers))
+        names = list(plain.words_)
+        for name in fields:
+            names += [f"{name}: {word}" for word in plain.words_]
+        for number in numbers:
+            names += [number.name, f"{number.column} missing"]
+        frequency = np.zeros(layout.n_columns, dtype=np.int64)
+        frequency[: layout.n_words] = plain.document_frequency_
+        self.words_ = [*names, ANY_QUERY]
+        self.index_ = plain.index_
+        self.document_frequency_ = frequency
+        self.n_docs_, self.mean_length_, self.doc_scale_ = plain.n_docs_, plain.mean_length_, plain.doc_scale_
+        self.n_features_in_ = layout.n_columns
+
+    # -- vectors ------------------------------------------------------------------------------------------------
+
+    def transform_docs(self, texts: Iterable[str]) -> sp.csr_array:
+        """Rows for `Documents`, CSR float32 (n_docs, n_columns)."""
+        check_is_fitted(self, "words_")
+        docs = self._documents(texts)
+        blocks = [self.plain_.transform_docs(list(docs.values()))]
+        blocks += [field.transform_docs(_texts_of(docs, name)) for name, field in self.fields_.items()]
+        return self._joined(blocks, docs)
+
+    def _joined(self, blocks: list[sp.csr_array], docs: Documents) -> sp.csr_array:
+        ids = list(docs)
+        values = np.zeros((len(ids), self.layout_.n_numbers + 1), dtype=np.float32)
+        for i, number in enumerate(self.numbers_):
+            standardised, missing = number.standardised(_column_of(docs, number.column), ids)
+            values[:, 2 * i], values[:, 2 * i + 1] = standardised, missing
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            name = self.numbers_[column // 2].name
+            raise InputError(f"{name} of document {ids[row]!r} is beyond what a number of an index can be")
+        return sp.csr_array(sp.hstack([*blocks, sp.csr_array(values)], format="csr", dtype=np.float32))
+
+    def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
+        """Rows for queries: their words, and the column that all of them have; empty for one without known words."""
+        check_is_fitted(self, "words_")
+        words = self.plain_.transform_queries(texts)
+        known = (np.diff(words.indptr) > 0).astype(np.float32)[:, None]
+        between = sp.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
+        return sp.csr_array(sp.hstack([words, between, sp.csr_array(known)], format="csr", dtype=np.float32))
+
+    def described(self, column: int, value: float | None = None) -> str:
+        """The name of a column; with a document's value in it, a number as the document has it."""
+        number = column - self.layout_.first_number
+        if value is None or not 0 <= number < self.layout_.n_numbers or number % 2:
+            return self.words_[column]
+        return f"{self.words_[column]} {self.numbers_[number // 2].shown(value)}"
+
+    def _documents(self, docs: Any) -> Documents:
+        if not isinstance(docs, Documents):
+            columns = [*self.fields, *(parse_number(name)[0] for name in self.features)]
+            raise InputError(
+                f"documents are scored by {_listed(columns)} besides their texts; they must come with these columns, "
+                f"as tc.as_documents gives them, and not as {type(docs).__name__}"
+            )
+        return docs
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All that was learned, as JSON values and as arrays."""
+        check_is_fitted(self, "words_")
+        fields = tuple(
+            _SavedField(name, field.n_docs_, field.mean_length_, field.doc_scale_, field.document_frequency_)
+            for name, field in self.fields_.items()
+        )
+        return encode(_SavedFielded(self.plain_, fields, self.numbers_))
+
+    @classmethod
+    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FieldedVectoriser:
+        """The vectoriser that `to_state` described; anything else raises `DamagedBundleError`."""
+        saved = decode(_SavedFielded, meta, arrays, where="vectoriser")
+        plain = saved.words
+        for field in saved.fields:
+            if field.document_frequency.shape != plain.document_frequency_.shape:
+                raise DamagedBundleError(f"vectoriser: the field {field.name!r} has other words than the text")
+        vectoriser = cls(
+            fields=[field.name for field in saved.fields],
+            features=[number.name for number in saved.numbers],
+            analyser=plain.analyser,
+            weighting=plain.weighting,
+        )
+        fields = {
+            field.name: _field(plain, field.document_frequency.copy(), field.n_docs, field.mean_length, field.doc_scale)
+            for field in saved.fields
+        }
+        vectoriser._put_together(plain, fields, saved.numbers)
+        return vectoriser
+
+
+Vectoriser._of_columns = FieldedVectoriser
+
+
+def docs_for(vectoriser: Vectoriser, docs: Mapping[str, str]) -> Iterable[str]:
+    """Documents as a vectoriser takes them: with their columns where it reads those, else their texts."""
+    return docs if isinstance(vectoriser, FieldedVectoriser) else list(docs.values())
+
+
+def check_names(fields: Iterable[str], features: Iterable[str]) -> None:
+    """Refuse fields and features that are no names of columns, or are there twice."""
+    for what, names in (("fields", fields), ("features", features)):
+        if isinstance(names, str):
+            raise InputError(f"{what} is a list of columns; got the string {names!r}, pass [{names!r}]")
+        seen = set()
+        for name in names:
+            if what == "features":
+                parse_number(name)
+            elif not isinstance(name, str) or not name:
+                raise InputError(f"a field is the name of a column of text; got {name!r}")
+            if name in seen:
+                raise InputError(f"{name!r} is twice among the {what}")
+            seen.add(name)
+
+
+def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[Vectoriser, sp.csr_array]:
+    """A field's own statistics over the words of the whole text, and its rows."""
+    column_of = plain.index_.get
+    counts = count_words(plain.analysed(texts), lambda words: map(column_of, words, repeat(-1)))
+    n_docs = int(np.count_nonzero(counts.n_words))
+    if not n_docs:
+        raise InputError(f"the field {name!r} has no word in any of the {len(texts)} documents")
+    known = counts.column[counts.column >= 0]
+    frequency = np.bincount(known, minlength=len(plain.words_))
+    field = _field(plain, frequency, n_docs, float(counts.n_words.sum() / n_docs), 1.0)
+    field.settle_scale([counts])
+    return field, field.doc_rows(counts)
+
+
+def _field(
+    plain: Vectoriser, frequency: NDArray[np.int64], n_docs: int, mean_length: float, scale: float
+) -> Vectoriser:
+    field = Vectoriser(analyser=plain.analyser, weighting=plain.weighting)
+    field.remember(plain.words_, frequency, n_docs, mean_length, scale)
+    return field
+
+
+def _texts_of(docs: Documents, name: str) -> list[str]:
+    """The texts of a column; "" where there is none."""
+    texts = []
+    for doc_id, value in zip(docs, _column_of(docs, name), strict=True):
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"document {doc_id!r} has {value!r} for the field {name!r}; expected a text, or nothing")
+        texts.append(value or "")
+    return texts
+
+
+def _column_of(docs: Documents, name: str) -> Sequence[Value]:
+    if name not in docs.columns:
+        there = _listed(list(docs.columns)) or "no column"
+        raise InputError(f"documents have no column {name!r}; they have {there}")
+    return docs.columns[name]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(map(repr, names[:-1])), repr(names[-1])] if len(names) > 1 else map(repr, names))
