@@ -85,7 +85,7 @@ def read_ohsumed(data_home: Path | None) -> tuple[LetorFold, ...]:
 
 def ndcg(scores: NDArray[Any], data: LetorData) -> NDArray[np.float64]:
     """Of each query."""
-    return np.asarray(measure_rows(scores, data.y, data.qid, NDCG).values).ravel()
+    return np.asarray(measure_rows(data.y, scores, data.qid, NDCG).values).ravel()
 
 
 def seconds_of(work: Callable[[], Any], at_least: float = 0.0) -> float:

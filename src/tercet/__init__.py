@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tercet.data import Documents as Documents
     from tercet.data import Preferences as Preferences
     from tercet.data import as_documents as as_documents
+    from tercet.data import query_folds as query_folds
     from tercet.data import read_letor as read_letor
     from tercet.data import read_table as read_table
     from tercet.fitting import TextModel as TextModel
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from tercet.measure import blend as blend
     from tercet.measure import compare as compare
     from tercet.measure import evaluate as evaluate
+    from tercet.measure import measure_rows as measure_rows
+    from tercet.measure import scorer as scorer
     from tercet.pictures import picture as picture
     from tercet.scale import Cluster as Cluster
     from tercet.search import Index as Index
@@ -57,7 +60,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.data": ("Documents", "Preferences", "as_documents", "read_letor", "read_table"),
+            "tercet.data": ("Documents", "Preferences", "as_documents", "query_folds", "read_letor", "read_table"),
             "tercet.fitting": ("TextModel", "fit", "fit_labelled", "fit_letor", "fit_linked", "fit_vectors"),
             "tercet.learn": (
                 "Checkpoint",
@@ -73,7 +76,7 @@ else:
             "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "ProximalRanker"),
             "tercet.learn.rls": ("RLSRegressor", "RankRLS"),
             "tercet.loading": ("load",),
-            "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate"),
+            "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate", "measure_rows", "scorer"),
             "tercet.pictures": ("picture",),
             "tercet.scale": ("Cluster",),
             "tercet.search": ("Index",),

@@ -218,9 +218,9 @@ def test_eval_measures_as_measure_rows_does(files, model):
     result = run("letor", "eval", files / "test.txt", "--model", model)
     assert result.exit_code == 0, result.output
     names = [f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)] + ["AP"]
-    assert table_of(result) == expected_table(measure_rows(scores, data.y, data.qid, names))
+    assert table_of(result) == expected_table(measure_rows(data.y, scores, data.qid, names))
     result = run("letor", "eval", files / "test.txt", "--model", model, "-m", "AP(rel=2)", "-m", "P@5")
-    assert table_of(result) == expected_table(measure_rows(scores, data.y, data.qid, ["AP(rel=2)", "P@5"]))
+    assert table_of(result) == expected_table(measure_rows(data.y, scores, data.qid, ["AP(rel=2)", "P@5"]))
 
 
 def table_of(result: Result) -> dict[str, str]:

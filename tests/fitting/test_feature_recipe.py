@@ -138,7 +138,7 @@ def test_the_known_answer_is_found(model, held):
 def test_the_table_is_what_measuring_gives(model, held):
     baseline, learned = model.report.systems
     evaluation = model.evaluate(held)
-    single = measure_rows(held.X[:, 1], held.y, held.qid, evaluation.measures)
+    single = measure_rows(held.y, held.X[:, 1], held.qid, evaluation.measures)
     for place, measure in enumerate(evaluation.measures):
         assert learned.values[str(measure)] == (evaluation.mean(measure), *evaluation.interval(measure))
         assert baseline.values[str(measure)] == (single.mean(measure), *single.interval(measure))
@@ -149,7 +149,7 @@ def test_the_table_is_what_measuring_gives(model, held):
 
 def test_validation_chooses_the_best_of_the_path(model, train, vali):
     path = l1_path(train.X, train.y, train.qid)
-    means = [measure_rows(s, vali.y, vali.qid, MEASURE).mean(MEASURE) for s in path.predict(vali.X).T]
+    means = [measure_rows(vali.y, s, vali.qid, MEASURE).mean(MEASURE) for s in path.predict(vali.X).T]
     assert [point.l1 for point in model.report.features.path] == path.l1s.tolist()
     assert [point.n_used for point in model.report.features.path] == path.n_used.tolist()
     # Only where all weights are zero do the rows' places matter, and there the two may differ.
@@ -201,7 +201,7 @@ def test_cross_validation_by_query_then_all_rows(train):
         own = l1_path(train.X[learned], train.y[learned], train.qid[learned], l1s=whole.l1s * share)
         scores[left] = own.predict(train.X[left])
     best = max(
-        (measure_rows(scores[:, i], train.y, train.qid, MEASURE).mean(MEASURE), -int(whole.n_used[i]), -i)
+        (measure_rows(train.y, scores[:, i], train.qid, MEASURE).mean(MEASURE), -int(whole.n_used[i]), -i)
         for i in range(1, len(whole))
     )
     assert model.report.features.chosen == -best[2]
@@ -313,7 +313,7 @@ def test_every_fold_chooses_the_penalty_of_a_kernel_ranker_for_itself(train):
     for learned, left in query_folds(train.qid, 3):
         rows = train.X[learned], train.y[learned], train.qid[learned]
         scores[left] = choose_rls(*rows, l2s=L2S, ranker=pattern).ranker.predict(train.X[left])
-    expected = measure_rows(scores, train.y, train.qid, MEASURE).mean(MEASURE)
+    expected = measure_rows(train.y, scores, train.qid, MEASURE).mean(MEASURE)
     assert model.report.systems[1].values[MEASURE][0] == pytest.approx(expected)
     assert model.ranker.l2 == choose_rls(train.X, train.y, train.qid, l2s=L2S, ranker=pattern).ranker.l2
     folds = made_folds(made_up(5, 24))
@@ -392,7 +392,7 @@ def test_rows_of_another_width_are_cut_or_filled(train, width, is_sparse):
     dense = other.X.toarray() if is_sparse else other.X
     by_hand = np.zeros((len(other), 10))
     by_hand[:, : min(width, 10)] = dense[:, :10]
-    expected = measure_rows(by_hand @ model.ranker.coef_, other.y, other.qid, MEASURE).mean(MEASURE)
+    expected = measure_rows(other.y, by_hand @ model.ranker.coef_, other.qid, MEASURE).mean(MEASURE)
     assert model.report.systems[1].values[MEASURE][0] == pytest.approx(expected)
     assert model.evaluate(other).mean(MEASURE) == pytest.approx(expected)
     what = "the others are left out" if width > 10 else "the missing ones are taken as 0"
@@ -461,7 +461,7 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
     assert (found.scores(data.X) == found.sign * dense[:, found.column]).all()
     rows = mixed_rows(np.repeat(np.arange(4), 6), 0)
     values = {
-        (column, sign): measure_rows(sign * dense[rows, column], data.y[rows], data.qid[rows], MEASURE).mean(MEASURE)
+        (column, sign): measure_rows(data.y[rows], sign * dense[rows, column], data.qid[rows], MEASURE).mean(MEASURE)
         for column in range(n_features)
         for sign in (1, -1)
         if dense[:, column].any()
@@ -475,7 +475,7 @@ def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
     seen = []
     monkeypatch.setattr(
         "tercet.fitting.row_candidates.measure_rows",
-        lambda s, y, qid, m: seen.append(len(set(qid))) or measure_rows(s, y, qid, m),
+        lambda y, s, qid, m: seen.append(len(set(qid))) or measure_rows(y, s, qid, m),
     )
     assert RowCandidates.checked(MEASURE, None, None, "best", 0, False).best_feature(train).column in RELEVANT
     assert set(seen) == {8}
@@ -531,11 +531,11 @@ def test_folds_are_learned_each_for_itself_and_the_model_on_all_rows(is_sparse):
         own = l1_path(fold.train.X, fold.train.y, fold.train.qid, l1s=whole.l1s * fold.train.n_queries / 24)
         mixed = mixed_rows(np.array([f"{fold.name}/{qid}" for qid in fold.vali.qid]), 0)
         table = [
-            measure_rows(s[mixed], fold.vali.y[mixed], fold.vali.qid[mixed], MEASURE)[MEASURE]
+            measure_rows(fold.vali.y[mixed], s[mixed], fold.vali.qid[mixed], MEASURE)[MEASURE]
             for s in own.predict(fold.vali.X).T
         ]
         place = own.best(np.stack(table))
-        values.append(measure_rows(own.predict(fold.test.X)[:, place], fold.test.y, fold.test.qid, MEASURE)[MEASURE])
+        values.append(measure_rows(fold.test.y, own.predict(fold.test.X)[:, place], fold.test.qid, MEASURE)[MEASURE])
     assert report.systems[1].values[MEASURE][0] == pytest.approx(np.concatenate(values).mean())
     assert report.n_train == 24
     assert len(report.features.used_by_fold) == 3

@@ -45,13 +45,13 @@ def test_agrees_with_ir_measures(rows):
     scores, y, qid = columns(rows)
     same = ["AP", "AP(rel=2)", "AP@3", "P@1", "P(rel=2)@5", "nDCG@5", "nDCG", "RR", "R(rel=3)@4", "Success@2"]
     qrels, run = as_run(rows)
-    result = measure_rows(scores, y, qid, same)
+    result = measure_rows(y, scores, qid, same)
     assert result.qids == tuple(qrels)
     for metric in ir_measures.iter_calc([ir_measures.parse_measure(name) for name in same], qrels, run):
         ours = result[str(metric.measure)][result.qids.index(metric.query_id)]
         assert ours == pytest.approx(metric.value, abs=1e-9), metric
     # trec_eval has no gains of 2**grade - 1, but takes any gains in the place of grades.
-    ours = measure_rows(scores, y, qid, ["nDCG(dcg='exp-log2')@5", "nDCG(dcg='exp-log2')"])
+    ours = measure_rows(y, scores, qid, ["nDCG(dcg='exp-log2')@5", "nDCG(dcg='exp-log2')"])
     theirs = [ir_measures.nDCG(gains=GAINS) @ 5, ir_measures.nDCG(gains=GAINS)]
     for metric in ir_measures.iter_calc(theirs, qrels, run):
         column = theirs.index(metric.measure)
@@ -81,7 +81,7 @@ def slow_ndcg(labels, k, form):
 @QUICK
 def test_both_exponential_forms_follow_their_definition(rows, k, form):
     scores, y, qid = columns(rows)
-    result = measure_rows(scores, y - 1, qid, f"nDCG(dcg='{form}')@{k}")
+    result = measure_rows(y - 1, scores, qid, f"nDCG(dcg='{form}')@{k}")
     for name, value in zip(result.qids, result.values[:, 0], strict=True):
         mine = [(score, grade) for score, grade, one in zip(scores, y - 1, qid, strict=True) if one == name]
         labels = [int(grade) for _, grade in sorted(mine, key=lambda pair: -pair[0])]  # stable: ties by row
@@ -90,7 +90,7 @@ def test_both_exponential_forms_follow_their_definition(rows, k, form):
 
 def test_known_values():
     y, scores = [0, 2, 1, 0], [4.0, 3.0, 2.0, 1.0]
-    got = measure_rows(scores, y, [1, 1, 1, 1], ["nDCG(dcg='letor')@3", "nDCG(dcg='exp-log2')@3", "nDCG@3"])
+    got = measure_rows(y, scores, [1, 1, 1, 1], ["nDCG(dcg='letor')@3", "nDCG(dcg='exp-log2')@3", "nDCG@3"])
     # Ranked 0, 2, 1; best 2, 1, 0.
     assert got.values[0, 0] == pytest.approx((3 + 1 / math.log2(3)) / (3 + 1))
     assert got.values[0, 1] == pytest.approx((3 / math.log2(3) + 1 / 2) / (3 + 1 / math.log2(3)))
@@ -105,42 +105,42 @@ def test_queries_need_not_stand_together(rows):
     # Sorting by query without changing the order inside any of them changes nothing.
     scores, y, qid = columns(rows)
     together = np.argsort(qid, kind="stable")
-    a = measure_rows(scores, y, qid, ["AP", "nDCG(dcg='letor')@3"])
-    b = measure_rows(scores[together], y[together], qid[together], ["AP", "nDCG(dcg='letor')@3"])
+    a = measure_rows(y, scores, qid, ["AP", "nDCG(dcg='letor')@3"])
+    b = measure_rows(y[together], scores[together], qid[together], ["AP", "nDCG(dcg='letor')@3"])
     assert sorted(zip(a.qids, a.values.tolist(), strict=True)) == sorted(zip(b.qids, b.values.tolist(), strict=True))
 
 
 def test_equal_scores_rank_in_row_order():
-    assert measure_rows([1, 1, 1], [0, 0, 1], [1, 1, 1], "RR").mean("RR") == pytest.approx(1 / 3)
-    assert measure_rows([1, 1, 1], [1, 0, 0], [1, 1, 1], "RR").mean("RR") == 1.0
+    assert measure_rows([0, 0, 1], [1, 1, 1], [1, 1, 1], "RR").mean("RR") == pytest.approx(1 / 3)
+    assert measure_rows([1, 0, 0], [1, 1, 1], [1, 1, 1], "RR").mean("RR") == 1.0
     # Unlike a run of ids, rows are compared in the precision they have.
-    assert measure_rows([1.0, 1 + 1e-12], [1, 0], [1, 1], "RR").mean("RR") == 0.5
+    assert measure_rows([1, 0], [1.0, 1 + 1e-12], [1, 1], "RR").mean("RR") == 0.5
 
 
 def test_integer_ids_are_named_as_they_print():
-    assert measure_rows([1.0, 2.0], [1, 0], [7, 8], "AP").qids == ("7", "8")
+    assert measure_rows([1, 0], [1.0, 2.0], [7, 8], "AP").qids == ("7", "8")
 
 
 def test_queries_without_a_relevant_document_count_or_not():
     scores, y, qid = [1.0, 0.0, 1.0, 0.0, 1.0], [2, 0, 1, 0, 0], ["a", "a", "b", "b", "c"]
-    counted = measure_rows(scores, y, qid, ["AP", "AP(rel=2)"])
+    counted = measure_rows(y, scores, qid, ["AP", "AP(rel=2)"])
     assert (counted.qids, counted["AP"].tolist(), counted["AP(rel=2)"].tolist()) == (
         ("a", "b", "c"), [1, 1, 0], [1, 0, 0],
     )  # fmt: skip
     assert counted.irrelevant == 0
-    one = measure_rows(scores, y, qid, "AP", no_relevant="leave-out")
+    one = measure_rows(y, scores, qid, "AP", no_relevant="leave-out")
     assert (one.qids, one.values.tolist(), one.irrelevant) == (("a", "b"), [[1], [1]], 1)
     assert "2 queries, 1 without a relevant document left out" in str(one)
-    both = measure_rows(scores, y, qid, ["AP", "AP(rel=2)"], no_relevant="leave-out")
+    both = measure_rows(y, scores, qid, ["AP", "AP(rel=2)"], no_relevant="leave-out")
     assert (both.qids, both.irrelevant) == (("a",), 2)
     qrels = {"a": {"x": 2, "y": 0}, "b": {"x": 1}, "c": {"x": 0}}
     run = {"a": {"x": 1.0, "y": 0.0}, "c": {"x": 1.0}}
     kept = evaluate(qrels, run, "AP", no_relevant="leave-out")
     assert (kept.qids, kept.values.tolist(), kept.missing, kept.irrelevant) == (("a", "b"), [[1], [0]], 1, 1)
     with pytest.raises(InputError, match=r"None of the 3 queries has a relevant document for AP\(rel=5\)"):
-        measure_rows(scores, y, qid, "AP(rel=5)", no_relevant="leave-out")
+        measure_rows(y, scores, qid, "AP(rel=5)", no_relevant="leave-out")
     with pytest.raises(InputError, match=r"must be 'zero' or 'leave-out'\. Got 'drop'"):
-        measure_rows(scores, y, qid, "AP", no_relevant="drop")
+        measure_rows(y, scores, qid, "AP", no_relevant="drop")
 
 
 @pytest.mark.parametrize(

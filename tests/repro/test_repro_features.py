@@ -295,13 +295,13 @@ def test_our_numbers_are_those_of_the_chosen_ranker(whole, home):
         for rate in (0.5, 0.05):
             for l1 in (64.0, 4.0, 0.25):
                 ranker = FTRLRanker(rate=rate, l1=l1).fit(fold.train.X, fold.train.y, qid=fold.train.qid)
-                found = measure_rows(ranker.predict(fold.vali.X), fold.vali.y, fold.vali.qid, [N10]).mean(N10)
+                found = measure_rows(fold.vali.y, ranker.predict(fold.vali.X), fold.vali.qid, [N10]).mean(N10)
                 key = (found, -np.count_nonzero(ranker.coef_))
                 if key > best:
                     best, kept, setting = key, ranker, {"rate": rate, "l1": l1}
         assert cell["facts"]["chosen"] == setting
         assert cell["facts"]["n_used"] == np.count_nonzero(kept.coef_)
-        test = measure_rows(kept.predict(fold.test.X), fold.test.y, fold.test.qid, [N10])
+        test = measure_rows(fold.test.y, kept.predict(fold.test.X), fold.test.qid, [N10])
         assert cell["by_query"]["ftrl"]["ndcg10"] == pytest.approx(test[N10].tolist())
         means.append(test.mean(N10))
     record = next(r for r in results_in(whole[0])["tables"]["everything"] if r["model"] == "Ftrl")

@@ -102,7 +102,7 @@ class FeatureModel:
         if not isinstance(data, LetorData):
             raise InputError(f"data must be LetorData, as read_letor gives it; got {type(data).__name__}")
         rows, _ = fit_width(data, self.n_features, "data")
-        return measure_rows(self.predict(rows.X), rows.y, rows.qid, measures)
+        return measure_rows(rows.y, self.predict(rows.X), rows.qid, measures)
 
     # -- saving -------------------------------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ class RowCandidates:
             return 0, ()
         mixed = mixed_rows(held.qid, self.random_state)
         y, qid = held.y[mixed], held.qid[mixed]
-        columns = (measure_rows(held.scores[mixed, i], y, qid, self.measure) for i in range(len(path)))
+        columns = (measure_rows(y, held.scores[mixed, i], qid, self.measure) for i in range(len(path)))
         table = np.stack([column.values[:, 0] for column in columns])  # (n, n_queries)
         sizes = [np.inf if n_used is None else n_used for n_used in path.n_used]
         trials = [Trial({"l1": l1}, row, size) for l1, row, size in zip(path.l1s.tolist(), table, sizes, strict=True)]
@@ -259,7 +259,7 @@ class RowCandidates:
         for column in _columns_to_look_at(X):
             values = _column(X, column)
             for sign in (1, -1):
-                value = measure_rows(sign * values, y, query, self.measure).mean(self.measure)
+                value = measure_rows(y, sign * values, query, self.measure).mean(self.measure)
                 value = value if self.measure.higher_is_better else -value
                 if value > most:
                     best, most = SingleFeature(column, sign), value
@@ -268,8 +268,8 @@ class RowCandidates:
     def measured(self, held: HeldOutRows, ranker: int) -> tuple[Evaluation, Evaluation]:
         """The single feature and the ranker, every measure of the table."""
         return (
-            measure_rows(held.feature, held.y, held.qid, self.measures),
-            measure_rows(held.scores[:, ranker], held.y, held.qid, self.measures),
+            measure_rows(held.y, held.feature, held.qid, self.measures),
+            measure_rows(held.y, held.scores[:, ranker], held.qid, self.measures),
         )
 
 

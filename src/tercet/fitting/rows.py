@@ -373,7 +373,7 @@ def _measured(
         scores.append(model.predict(rows.X))
         grades.append(rows.y)
         qids.append(rows.qid)
-    return measure_rows(np.concatenate(scores), np.concatenate(grades), np.concatenate(qids), measures)
+    return measure_rows(np.concatenate(grades), np.concatenate(scores), np.concatenate(qids), measures)
 
 
 # -- the data -------------------------------------------------------------------------------------------------------

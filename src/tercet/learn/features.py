@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tercet.data.row_queries import queries_of, without_query_column
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import Ranker, SavedRanker
 from tercet.store.codec import decode
@@ -22,13 +23,36 @@ class FeatureRanker(Ranker):
     Subclasses say which arrays are their weights (``_weights``, ``_take_weights``) and what else they have learned.
     """
 
+    # What scikit-learn routes to these methods without being told.
+    __metadata_request__fit: ClassVar[dict[str, bool | str]] = {"qid": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool | str]] = {"qid": True}
+    # A pipeline hands its own sample_weight=None on; that it is known is all that is said of it here.
+    __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": True, "sample_weight": None}
+
     _learned_scalars: ClassVar[dict[str, type]] = {}  # beside the weights: name without "_", int or float
+    _learned_by_query: bool  # whether there were query ids when it was fitted; never saved
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
+
+    @abstractmethod
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The score of each row; within a query, the highest stands first."""
+
+    def score(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> float:
+        """The mean nDCG@10 of the queries, ranked by ``predict``; `tc.scorer` has every other measure.
+
+        Parameters
+        ----------
+        X, qid, group : as in ``fit``
+        y : one grade per row, whole numbers
+        """
+        from tercet.measure import scorer  # not before it is needed: it loads much
+
+        return scorer()(self, X, y, qid=qid, group=group)
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -92,10 +116,17 @@ class FeatureRanker(Ranker):
             if hasattr(other, name):
                 setattr(self, name, getattr(other, name))
 
-    def _validated(self, *arrays: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
+    def _noted_queries(self, X: Any, qid: Any, group: Any) -> Any:
+        """The query of each row, by whichever of these it is given."""
+        ids = queries_of(X, qid, group)
+        self._learned_by_query = ids is not None
+        return ids
+
+    def _validated(self, X: Any, *y: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
         """X, or X and y, checked as scikit-learn does: a C-ordered array or a CSR matrix of that type."""
         try:
-            checked = validate_data(self, *arrays, accept_sparse="csr", dtype=dtype, order="C", **how)
+            rows = without_query_column(X)
+            checked = validate_data(self, rows, *y, accept_sparse="csr", dtype=dtype, order="C", **how)
         except InputError:
             raise
         except ValueError as error:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tercet.measure.held_out import HeldOutPreferences as HeldOutPreferences
     from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
     from tercet.measure.held_out import average_precision_of_classes as average_precision_of_classes
+    from tercet.measure.letor import RowScorer as RowScorer
     from tercet.measure.letor import measure_rows as measure_rows
+    from tercet.measure.letor import scorer as scorer
     from tercet.measure.names import Measure as Measure
     from tercet.measure.names import parse_measure as parse_measure
     from tercet.measure.names import parse_measures as parse_measures
@@ -43,7 +45,7 @@ else:
                 "HeldOutQueries",
                 "average_precision_of_classes",
             ),
-            "tercet.measure.letor": ("measure_rows",),
+            "tercet.measure.letor": ("RowScorer", "measure_rows", "scorer"),
             "tercet.measure.names": ("Measure", "parse_measure", "parse_measures"),
             "tercet.measure.orders": ("Orders", "compare_orders"),
             "tercet.measure.significance": ("PairedTest", "bonferroni", "holm", "paired_test"),

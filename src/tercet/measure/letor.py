@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from tercet.data.letor import gathered, whole_grades
+from tercet.data.row_queries import queries_of, query_numbers
 from tercet.errors import InputError
 from tercet.measure.evaluation import Evaluation, NoRelevant, values_of
 from tercet.measure.formulas import find_standing
-from tercet.measure.names import Measure, parse_measures
+from tercet.measure.names import Measure, parse_measure, parse_measures
 
 
 def measure_rows(
-    scores: ArrayLike,
     y: ArrayLike,
+    scores: ArrayLike,
     qid: ArrayLike,
     measures: str | Measure | Iterable[str | Measure] = ("nDCG(dcg='exp-log2')@10", "AP"),
     no_relevant: NoRelevant = "zero",
@@ -25,9 +29,9 @@ def measure_rows(
 
     Parameters
     ----------
-    scores : (n_rows,) higher is better
     y : (n_rows,) grades, whole numbers; 1 or more is relevant unless a measure says otherwise, as in
         ``"AP(rel=2)"``
+    scores : (n_rows,) higher is better
     qid : (n_rows,) query ids, strings or integers; rows of a query need not stand together
     measures : names as in ``"nDCG(dcg='letor')@10"``, or one name
     no_relevant : what a query without a relevant document counts: ``"zero"``, as in ir_measures and in LETOR's
@@ -43,7 +47,7 @@ def measure_rows(
 
     Examples
     --------
-    >>> result = measure_rows([0.2, 0.7, 0.1], [2, 0, 1], [7, 7, 7], ["AP", "AP(rel=2)", "nDCG(dcg='letor')@3"])
+    >>> result = measure_rows([2, 0, 1], [0.2, 0.7, 0.1], [7, 7, 7], ["AP", "AP(rel=2)", "nDCG(dcg='letor')@3"])
     >>> print(result)
     measure               mean  s.e.  95% interval
     AP                  0.5833     -             -
@@ -69,6 +73,73 @@ def measure_rows(
     measured, kept = values_of(standing, parsed, no_relevant)
     names = tuple(str(name) for name in ids[starts[kept]].tolist())
     return Evaluation(parsed, names, measured, irrelevant=int((~kept).sum()))
+
+
+@dataclass(frozen=True)
+class RowScorer:
+    """What scikit-learn calls a scorer: the mean of a measure over the queries, higher is better; see `scorer`."""
+
+    measure: Measure
+
+    def __call__(self, estimator: Any, X: Any, y: ArrayLike, qid: Any = None, group: Any = None) -> float:
+        """The measure of the estimator's ``predict(X)``; a measure of which less is better is taken with a minus."""
+        ids = queries_of(X, qid, group)
+        if ids is None and _learned_by_query(estimator):
+            raise InputError(
+                "rows were learned from by query, so they are measured by query: give qid=. In cross_val_score, "
+                "GridSearchCV and their like scikit-learn passes it on after "
+                "sklearn.set_config(enable_metadata_routing=True); a frame X with a column qid needs no switch"
+            )
+        scores = estimator.predict(X)
+        numbers, _ = query_numbers(ids, len(scores))
+        mean = measure_rows(y, scores, numbers, self.measure).mean(self.measure)
+        return mean if self.measure.higher_is_better else -mean
+
+    def __repr__(self) -> str:
+        return f"scorer({str(self.measure)!r})"
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """That qid is wanted, for scikit-learn."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="qid", alias=True)
+        return request
+
+
+def scorer(measure: str | Measure = "nDCG@10") -> RowScorer:
+    """A measure as ``scoring=`` of scikit-learn's ``cross_val_score``, ``GridSearchCV`` and their like.
+
+    Parameters
+    ----------
+    measure : a name as in ``"nDCG(dcg='exp-log2')@10"`` or ``"AP"``
+
+    Notes
+    -----
+    It asks for ``qid`` by itself, so ``params={"qid": qid}`` reaches it once metadata routing is on. Any estimator
+    that predicts a score for each row can be scored.
+
+    Examples
+    --------
+    >>> import sklearn
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from tercet.data import query_folds
+    >>> from tercet.learn.linear import FTRLRanker
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.random((60, 4)), np.repeat(np.arange(12), 5)
+    >>> y = (X[:, 2] > 0.5).astype(int)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     folds = query_folds(qid, 3)
+    ...     values = cross_val_score(FTRLRanker(), X, y, cv=folds, scoring=scorer("AP"), params={"qid": qid})
+    >>> bool(values.min() > 0.9)
+    True
+    """
+    return RowScorer(parse_measure(measure))
+
+
+def _learned_by_query(estimator: Any) -> bool:
+    """Whether the ranker, or the last step of a pipeline, was given queries when it was fitted."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    steps = getattr(estimator, "steps", None)
+    return bool(getattr(steps[-1][1] if steps else estimator, "_learned_by_query", False))
 
 
 def checked_scores(scores: ArrayLike) -> NDArray[np.floating]:

@@ -107,7 +107,7 @@ def measure_by_query(scores: NDArray[Any], data: QueryRows, names: Iterable[str]
     ranked = [name for name in listed if name not in OF_PAIRS]
     values: dict[str, NDArray[np.float64]] = {}
     if ranked:
-        evaluation = measure_rows(scores, data.y, data.qid, ranked)
+        evaluation = measure_rows(data.y, scores, data.qid, ranked)
         values = {name: evaluation[name] for name in ranked}
     if len(ranked) < len(listed):
         orders = compare_orders(scores, data.y, data.qid)

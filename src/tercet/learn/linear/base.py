@@ -29,19 +29,21 @@ class LinearRanker(FeatureRanker):
 
     coef_: NDArray[np.float64]
 
-    def fit(self, X: Any, y: Any, qid: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Learn from the start.
 
         Parameters
         ----------
-        X : features, dense or CSR, one row per document of a query
+        X : features, dense or CSR, one row per document of a query. A frame's column ``qid`` is the query of each row
+            and no feature
         y : one grade per row; within a query, a higher one is better
         qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
+        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it
         """
         self._check_params()
         current_executor().check(self)
         self._forget()
-        self._learn(*self._rows_to_learn(X, y, qid))
+        self._learn(*self._rows_to_learn(X, y, qid, group))
         return self
 
     @abstractmethod
@@ -85,8 +87,8 @@ class LinearRanker(FeatureRanker):
 
     # -- checking -----------------------------------------------------------------------------------------------
 
-    def _rows_to_learn(self, X: Any, y: Any, qid: Any) -> tuple[Any, Queries]:
-        features, queries = self._check_rows(X, y, qid, reset=True)
+    def _rows_to_learn(self, X: Any, y: Any, qid: Any, group: Any = None) -> tuple[Any, Queries]:
+        features, queries = self._check_rows(X, y, qid, group, reset=True)
         if not len(queries):
             raise InputError(
                 "no query has two documents of different grades, so there is nothing to learn from "
@@ -94,9 +96,9 @@ class LinearRanker(FeatureRanker):
             )
         return features, queries
 
-    def _check_rows(self, X: Any, y: Any, qid: Any, *, reset: bool) -> tuple[Any, Queries]:
+    def _check_rows(self, X: Any, y: Any, qid: Any, group: Any = None, *, reset: bool) -> tuple[Any, Queries]:
         features, labels = self._validated(X, y, reset=reset, y_numeric=True)
-        return features, Queries.of(labels, qid)
+        return features, Queries.of(labels, self._noted_queries(X, qid, group))
 
 
 def scores(X: Any, coefs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -135,7 +135,7 @@ class FTRLRanker(SparseLinearRanker):
         self._state = FTRLState.start(X.shape[1], self._rules())
         self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
-    def partial_fit(self, X: Any, y: Any, qid: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Go on from where the ranker is, with one pass in the order of the rows.
 
         Two calls with whole queries give the same bits as one call with both. Parameters may have been changed in
@@ -144,7 +144,7 @@ class FTRLRanker(SparseLinearRanker):
         """
         self._check_params()
         is_new = not hasattr(self, "_state")
-        features, queries = self._check_rows(X, y, qid, reset=is_new)
+        features, queries = self._check_rows(X, y, qid, group, reset=is_new)
         if is_new:
             self._state = FTRLState.start(features.shape[1], self._rules())
         self._state.follow(self._rules())

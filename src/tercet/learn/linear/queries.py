@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import InputError
+from tercet.data.row_queries import query_numbers
 from tercet.kernels.pairs import QueryDocs
 
 _FEW_GRADES = 32
@@ -87,43 +86,6 @@ class Queries:
         return Queries(
             self.rows[order], self.starts, self.grades[order], self.labels[order], self.n_grades, self.n_pairs
         )
-
-
-def query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:
-    """Each row's query as a number from 0 up, in the order of first appearance, and how many there are."""
-    if qid is None:
-        return np.zeros(n_rows, dtype=np.int64), 1
-    ids = qid.to_numpy() if hasattr(qid, "to_numpy") else qid
-    if isinstance(ids, np.ndarray):
-        if ids.ndim != 1:
-            raise InputError(f"qid must have one id per row; got an array of shape {ids.shape}")
-    elif isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise InputError(f"qid must have one id per row; got {type(qid).__name__}")
-    else:
-        ids = ids if isinstance(ids, Sequence) else list(ids)
-    if len(ids) != n_rows:
-        raise InputError(f"qid has {len(ids)} ids, but there are {n_rows} rows; expected one id per row")
-    if not isinstance(ids, np.ndarray) or ids.dtype.kind == "O":
-        # Not made an array first: that would take 1 and "1" for the same id.
-        return _numbered(ids)
-    if ids.dtype.kind == "f" and np.isnan(ids).any():
-        raise InputError(f"qid[{int(np.isnan(ids).argmax())}] is nan; every row needs a query id")
-    first = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))  # of each run of equal ids
-    numbers, n_queries = _numbered(ids[first].tolist())
-    return np.repeat(numbers, np.diff(np.append(first, n_rows))), n_queries
-
-
-def _numbered(ids: Sequence[Hashable] | NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    numbers_of: dict[Hashable, int] = {}
-    numbers = np.empty(len(ids), dtype=np.int64)
-    for row, name in enumerate(ids):
-        if name is None or name != name:
-            raise InputError(f"qid[{row}] is {name}; every row needs a query id")
-        try:
-            numbers[row] = numbers_of.setdefault(name, len(numbers_of))
-        except TypeError:
-            raise InputError(f"qid[{row}] is a {type(name).__name__}, which cannot be an id: not hashable") from None
-    return numbers, len(numbers_of)
 
 
 def _grades(

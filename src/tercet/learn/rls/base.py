@@ -73,17 +73,19 @@ class KernelLeastSquares(FeatureRanker):
 
     # -- learning -----------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, qid: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Learn from graded rows.
 
         Parameters
         ----------
         X : features, dense or CSR, one row per document of a query. With ``kernel="precomputed"``, the kernel of all
-            rows with all rows; where ``n_basis`` gives rows, that of all rows with these is enough
+            rows with all rows; where ``n_basis`` gives rows, that of all rows with these is enough. A frame's column
+            ``qid`` is the query of each row and no feature
         y : one number per row
         qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
+        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it
         """
-        rows, _, comparisons, query = self._prepared(X, y, qid)
+        rows, _, comparisons, query = self._prepared(X, y, self._noted_queries(X, qid, group))
         self._learn(rows, comparisons, query)
         return self
 

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from tercet.choose import Trial, choose, settings_of
+from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.orders import disagreement, pair_counts
-from tercet.learn.linear.queries import query_numbers
 from tercet.learn.rls.base import KernelLeastSquares
 from tercet.learn.rls.columns import Shared
 from tercet.learn.rls.kernel import Matrix

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils.metadata_routing import UNUSED
 
 from tercet.data.preferences import Preferences
+from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError
-from tercet.learn.linear.queries import query_numbers
 from tercet.learn.rls.base import KernelLeastSquares
 from tercet.learn.rls.comparisons import Alone, ByEdge, Comparisons, PairsByQuery
 from tercet.learn.rls.inputs import Places
@@ -121,6 +122,9 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
     >>> RLSRegressor(l2=0.1).fit(X, [1, 0, 1, 0]).predict(X).round(1).tolist()
     [1.0, 0.0, 0.9, 0.1]
     """
+
+    # It is scored as a regressor, by R².
+    __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": UNUSED}
 
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
         every = np.arange(len(y))

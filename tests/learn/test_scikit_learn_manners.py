@@ -1,0 +1,162 @@
+"""Rankers of feature vectors among scikit-learn's tools: scoring, cross-validation, searches, pipelines, frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import polars
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import tercet as tc
+from support.letor_data import made_up
+from tercet.errors import InputError
+from tercet.learn.linear import LINEAR_RANKERS
+
+RANKERS = {**LINEAR_RANKERS, "RankRLS": tc.RankRLS}
+every_ranker = pytest.mark.parametrize("make", RANKERS.values(), ids=RANKERS.keys())
+
+
+@pytest.fixture(scope="module")
+def rows():
+    data = made_up(0)
+    return data.X, data.y, data.qid
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@every_ranker
+def test_score_is_ndcg_at_10_over_queries(make, rows):
+    X, y, qid = rows
+    ranker = make().fit(X, y, qid=qid)
+    expected = tc.measure_rows(y, ranker.predict(X), qid, "nDCG@10").mean("nDCG@10")
+    assert ranker.score(X, y, qid=qid) == expected > 0.5
+    assert tc.scorer("nDCG@10")(ranker, X, y, qid=qid) == expected
+    wrong = tc.measure_rows(y, ranker.predict(X), qid, "RankLoss").mean("RankLoss")
+    assert tc.scorer("RankLoss")(ranker, X, y, qid=qid) == -wrong, "for scikit-learn more is better"
+
+
+@every_ranker
+def test_cross_validation_routes_qid_by_default(make, rows, routing):
+    X, y, qid = rows
+    folds = list(tc.query_folds(qid, 3))
+    values = cross_val_score(make(), X, y, cv=tc.query_folds(qid, 3), params={"qid": qid}, error_score="raise")
+    expected = [
+        make().fit(X[train], y[train], qid=qid[train]).score(X[test], y[test], qid=qid[test]) for train, test in folds
+    ]
+    assert values.tolist() == expected
+
+
+def test_a_search_by_a_named_measure(rows, routing):
+    X, y, qid = rows
+    grid = {"l1": [0.1, 1e9]}
+    search = GridSearchCV(
+        tc.FTRLRanker(), grid, cv=tc.query_folds(qid, 3), scoring=tc.scorer("AP"), error_score="raise"
+    )
+    search.fit(X, y, qid=qid)
+    assert search.best_params_ == {"l1": 0.1}
+    assert search.score(X, y, qid=qid) == tc.scorer("AP")(search.best_estimator_, X, y, qid=qid)
+    several = {"AP": tc.scorer("AP"), "top": tc.scorer("nDCG(dcg='exp-log2')@3")}
+    result = cross_validate(
+        tc.FTRLRanker(), X, y, cv=tc.query_folds(qid, 3), scoring=several, params={"qid": qid}, error_score="raise"
+    )
+    assert result["test_AP"].shape == result["test_top"].shape == (3,)
+
+
+def test_a_pipeline_with_routing_and_without(rows, routing):
+    X, y, qid = rows
+    pipeline = make_pipeline(StandardScaler(), tc.FTRLRanker())
+    fitted = clone(pipeline).fit(X, y, qid=qid)
+    values = cross_val_score(pipeline, X, y, cv=tc.query_folds(qid, 3), params={"qid": qid}, error_score="raise")
+    assert values.shape == (3,)
+    by_hand = tc.measure_rows(y, fitted.predict(X), qid, "nDCG@10").mean("nDCG@10")
+    assert fitted.score(X, y, qid=qid) == tc.scorer()(fitted, X, y, qid=qid) == by_hand
+    with sklearn.config_context(enable_metadata_routing=False):
+        again = clone(pipeline).fit(X, y, ftrlranker__qid=qid)
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+        assert tc.scorer()(again, X, y, qid=qid) == by_hand
+
+
+def test_rows_learned_by_query_are_not_measured_as_one_list(rows):
+    X, y, qid = rows
+    ranker = tc.FTRLRanker().fit(X, y, qid=qid)
+    for learned in (ranker, make_pipeline(StandardScaler(), tc.FTRLRanker()).fit(X, y, ftrlranker__qid=qid)):
+        with pytest.raises(InputError, match=r"give qid=.*set_config\(enable_metadata_routing=True\)"):
+            tc.scorer()(learned, X, y)
+    one = qid == qid[0]
+    alone = tc.FTRLRanker().fit(X[one], y[one])
+    assert alone.score(X[one], y[one]) == alone.score(X[one], y[one], qid=qid[one])
+    with pytest.warns(UserWarning, match="enable_metadata_routing"):
+        cross_val_score(tc.FTRLRanker(), X, y, cv=tc.query_folds(qid, 3), params={"qid": qid})
+
+
+@pytest.mark.parametrize("frame_of", [pandas.DataFrame, polars.DataFrame], ids=["pandas", "polars"])
+@every_ranker
+def test_a_frame_with_a_column_of_queries_needs_no_routing(make, frame_of, rows):
+    X, y, qid = rows
+    names = [f"f{j}" for j in range(X.shape[1])]
+    frame = frame_of({"qid": qid, **{name: X[:, j] for j, name in enumerate(names)}})
+    ranker = make().fit(frame, y)
+    assert ranker.feature_names_in_.tolist() == names
+    np.testing.assert_allclose(ranker.predict(frame), make().fit(X, y, qid=qid).predict(X), rtol=1e-9)
+    np.testing.assert_array_equal(ranker.predict(frame[names]), ranker.predict(frame))
+    assert ranker.score(frame, y) == ranker.score(frame, y, qid=qid)
+    values = cross_val_score(make(), frame, y, cv=tc.query_folds(qid, 3), error_score="raise")
+    assert values.shape == (3,)
+
+
+@every_ranker
+def test_sizes_of_groups_stand_for_ids(make, rows):
+    X, y, qid = rows
+    sizes = np.unique(qid, return_counts=True)[1]
+    by_id, by_size = make().fit(X, y, qid=qid), make().fit(X, y, group=sizes)
+    np.testing.assert_array_equal(by_id.predict(X), by_size.predict(X))
+    assert by_id.score(X, y, qid=qid) == by_size.score(X, y, group=sizes.tolist())
+
+
+def test_a_stream_of_chunks_takes_sizes_of_groups_too(rows):
+    X, y, qid = rows
+    sizes = np.unique(qid, return_counts=True)[1]
+    by_id, by_size = (tc.FTRLRanker(l1=1.0).partial_fit(X, y, **how) for how in ({"qid": qid}, {"group": sizes}))
+    np.testing.assert_array_equal(by_id.coef_, by_size.coef_)
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({"group": [1, 2]}, r"sum up to 3, but there are 360 rows"),
+        ({"group": [-1, 361]}, "whole numbers"),
+        ({"group": [180.0, 180.0]}, "whole numbers"),
+        ({"group": [360], "qid": ["a"] * 360}, "not both"),
+    ],
+)
+def test_sizes_that_do_not_fit(how, complaint, rows):
+    X, y, _ = rows
+    assert len(y) == 360
+    with pytest.raises(InputError, match=complaint):
+        tc.FTRLRanker().fit(X, y, **how)
+
+
+def test_a_regressor_is_scored_as_one(rows, routing):
+    X, y, qid = rows
+    values = cross_val_score(tc.RLSRegressor(), X, y, cv=tc.query_folds(qid, 3), params={"qid": qid})
+    assert values.max() < 1
+    assert tc.RLSRegressor().fit(X, y, qid=qid).score(X, y) < 1
+    by_query = cross_val_score(
+        tc.RLSRegressor(), X, y, cv=tc.query_folds(qid, 3), params={"qid": qid}, scoring=tc.scorer()
+    )
+    assert by_query.min() > 0.5
+
+
+def test_measure_rows_has_the_truth_first():
+    assert tc.measure_rows([1, 0, 0], [0.9, 0.5, 0.1], ["a", "a", "a"], "AP").mean("AP") == 1.0
+    with pytest.raises(InputError, match=r"y\[0\] is 0.9; grades are whole numbers"):
+        tc.measure_rows([0.9, 0.5, 0.1], [1, 0, 0], ["a", "a", "a"], "AP")
