@@ -82,7 +82,7 @@ def test_one_step_at_a_time_is_the_same_and_goes_back_to_the_bit(name, rule):
     for bits, step in zip(reversed(before), reversed(steps), strict=True):
         single.go_back(step)
         assert sparse_bits(single.weights) == bits
-    assert single.n_weights == 0
+    assert single.matrix().nnz == 0
 
 
 @given(
@@ -127,11 +127,11 @@ def test_preferences_that_hold_change_nothing_and_old_weights_fade():
     X = sparse.csr_array(np.eye(3, dtype=np.float32))
     learner = OnlineLearner(Weights([Identity(n_terms=3)]), OnlineRule(l1=1e-3, rate=0.5))
     assert learner.learn(X, Preferences([0], [0], [1]), X).n_violations == 0
-    assert learner.n_weights == 0
+    assert learner.matrix().nnz == 0
     learner.learn(X, Preferences([2], [1], [0]), X)
-    assert learner.n_weights == 2
+    assert learner.matrix().nnz == 2
     learner.learn(X, Preferences([0] * 3000, [0] * 3000, [1] * 3000), X)
-    assert learner.n_weights == 0
+    assert learner.matrix().nnz == 0
 
 
 def test_texts_without_words_and_weights_of_preferences():
@@ -139,7 +139,7 @@ def test_texts_without_words_and_weights_of_preferences():
     learner = OnlineLearner(Weights([Identity(n_terms=2)]), OnlineRule(l1=0.0, rate=0.1))
     assert learner.learn(X, Preferences([2, 2], [0, 1], [1, 0]), X).n_violations == 0
     assert learner.learn(X, Preferences([], [], []), X).n_preferences == 0
-    assert learner.n_weights == 0
+    assert learner.matrix().nnz == 0
     learner.learn(X, Preferences([0], [1], [0], weight=[2.0]), X)
     other = OnlineLearner(Weights([Identity(n_terms=2)]), OnlineRule(l1=0.0, rate=0.2))
     other.learn(X, Preferences([0], [1], [0]), X)

@@ -43,4 +43,4 @@ def test_html_is_escaped_and_marked():
 
 
 def test_a_table_of_texts():
-    assert Table.of_texts(["a", "b"], [["1", "x"]]).as_text(ruled=False) == "a  b\n1  x"
+    assert Table("", ["a", "b"], [[Cell("1"), Cell("x")]]).as_text(ruled=False) == "a  b\n1  x"

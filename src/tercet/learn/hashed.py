@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,52 +18,34 @@ from tercet.kernels.rows import Chunk
 from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
 from tercet.learn.matrices import KernelInput
 from tercet.learn.state import State, Steps, physical_memory
-from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Shape
+from tercet.store.schema import LENGTH, Bounds, Shape
 from tercet.weights import Hashed, Identity, Part, Weights
 
 MULTIPLIER = 1_327_217_909  # a prime; not next to a power of two, where rows of W would be the same but for a shift
 _LARGEST_MULTIPLIER = 2**31  # times a column number, it fits 64 bits
 
 
-@dataclass(frozen=True, eq=False)
-class StoredHashed:
-    """A `HashedState` as it is saved."""
-
-    table: Annotated[NDArray[np.float32], Shape("n_buckets")]
-    identity: Annotated[NDArray[np.float64], Shape(None)]
-    shape: tuple[Annotated[int, Bounds(least=1, below=2**31)], Annotated[int, Bounds(least=1, below=2**31)]]
-    multiplier: Annotated[int, Bounds(least=1, most=_LARGEST_MULTIPLIER)]
-    learn_identity: bool
-    step: Steps
-
-
+@dataclass(eq=False)
 class HashedState(State):
     """The table, and the amount of the identity beside it: an array of one, empty when there is none."""
 
     kernels = (hashed_advance,)
+    shape_lengths: ClassVar[tuple[str, str]] = ("n_query_terms", "n_doc_terms")
 
-    def __init__(
-        self,
-        table: NDArray[np.float32],
-        identity: NDArray[np.float64],
-        shape: tuple[int, int],
-        *,
-        multiplier: int,
-        learn_identity: bool,
-        step: int = 0,
-    ) -> None:
-        self.table = table
-        self.identity = identity
-        self._shape = shape
-        self.multiplier = multiplier
-        self.learn_identity = learn_identity
-        self.step = step
+    table: Annotated[NDArray[np.float32], Shape("n_buckets")]
+    identity: Annotated[NDArray[np.float64], Shape(None)]
+    n_query_terms: Annotated[int, LENGTH]
+    n_doc_terms: Annotated[int, LENGTH]
+    multiplier: Annotated[int, Bounds(least=1, most=_LARGEST_MULTIPLIER)]
+    learn_identity: bool
+    step: Steps = 0
+
+    def __post_init__(self) -> None:
         self._firsts = np.empty(0, dtype=np.int64)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self._shape
+        return self.n_query_terms, self.n_doc_terms
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         self._firsts = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
@@ -93,27 +74,16 @@ class HashedState(State):
             parts.append(Identity(n_terms=n, scale=float(self.identity[0])))
         return Weights(parts)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        stored = StoredHashed(self.table, self.identity, self.shape, self.multiplier, self.learn_identity, self.step)
-        return encode(stored)
-
-    @classmethod
-    def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
-        stored = decode(StoredHashed, meta, arrays, where=where, copy=True)
-        state = cls(
-            stored.table,
-            stored.identity,
-            stored.shape,
-            multiplier=stored.multiplier,
-            learn_identity=stored.learn_identity,
-            step=stored.step,
-        )
-        return cls.checked(state, where)
-
     def check(self) -> None:
         n_buckets, n_amounts = self.table.size, self.identity.size
         is_square = self.shape[0] == self.shape[1]
-        if not n_buckets or n_amounts > 1 or (n_amounts and not is_square) or self.learn_identity > n_amounts:
+        if (
+            not n_buckets
+            or 0 in self.shape
+            or n_amounts > 1
+            or (n_amounts and not is_square)
+            or self.learn_identity > n_amounts
+        ):
             raise InputError(f"W of shape {self.shape} has {n_buckets} buckets and {n_amounts} amounts of the identity")
 
 
@@ -185,7 +155,8 @@ class HashedRanker(SgdRanker):
         return HashedState(
             np.zeros(self.n_buckets, dtype=np.float32),
             np.array(amount, dtype=np.float64),
-            (n, m),
+            n,
+            m,
             multiplier=int(self.multiplier),
             learn_identity=learned,
         )

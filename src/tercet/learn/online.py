@@ -185,12 +185,6 @@ class OnlineLearner:
         order = np.argsort(keys[live])
         return keys[live][order], levels[live][order]
 
-    @property
-    def n_weights(self) -> int:
-        """Pairs of words that have a learned weight now."""
-        keys, levels = self._table
-        return int(np.count_nonzero((keys != FREE) & (np.abs(levels) > self._cum)))
-
     def matrix(self) -> sparse.csr_array:
         """The learned weights as a part holds them: CSR float32."""
         keys, levels = self._live()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,11 +66,6 @@ class Table:
     marked: int | None = None
     section: str = ""
     has_numbers: bool = True
-
-    @classmethod
-    def of_texts(cls, head: Sequence[str], rows: Iterable[Sequence[str]], n_labels: int | None = None) -> Table:
-        """A table of plain texts."""
-        return cls("", list(head), [[Cell(text) for text in row] for row in rows], n_labels=n_labels)
 
     def transposed(self) -> Table:
         """The same with a row for each column: the first column is the head."""

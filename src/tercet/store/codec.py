@@ -308,9 +308,9 @@ class _Reader:
             raise self.error(f"{_key(where, name)} is missing; expected {_expected(hint, self.kinds)}")
         return self.read(hint, markers, meta[name], _key(where, name), f"{prefix}{name}.")
 
-    def _take(self, name: str, dtypes: Any, shape: Any, where: str, finite: bool = True) -> npt.NDArray[Any]:
+    def _take(self, name: str, dtypes: Any, shape: Any, where: str) -> npt.NDArray[Any]:
         self.taken.add(name)
-        array = take_array(self.arrays, name, dtypes, shape, where=where or "it", finite=finite)
+        array = take_array(self.arrays, name, dtypes, shape, where=where or "it")
         return array.copy() if self.copy else array
 
     def _read_array(
@@ -320,7 +320,7 @@ class _Reader:
         if name not in self.arrays and field.may_be_none:
             return None
         wanted = tuple(lengths.get(length) if isinstance(length, str) else length for length in shape.lengths)
-        array = self._take(name, field.dtypes(), wanted, where, shape.finite)
+        array = self._take(name, field.dtypes(), wanted, where)
         for length, real in zip(shape.lengths, array.shape, strict=True):
             if isinstance(length, str):
                 lengths[length] = real

@@ -19,8 +19,6 @@ class Shape:
     Parameters
     ----------
     lengths : one for each dimension; a name may be that of an int field
-    dtype : what it may be of, where the hint says ``NDArray[Any]``
-    finite : refuse floats that are not finite
     bounds : of its values
     name : what the array is called on disk, if not like the field
     """
@@ -28,14 +26,10 @@ class Shape:
     def __init__(
         self,
         *lengths: int | str | None,
-        dtype: tuple[Any, ...] = (),
-        finite: bool = True,
         bounds: Bounds | None = None,
         name: str | None = None,
     ) -> None:
         self.lengths = lengths
-        self.dtype = dtype
-        self.finite = finite
         self.bounds = bounds
         self.name = name
 
@@ -91,18 +85,8 @@ class Via:
     read: Callable[[Any], Any]
 
 
-class _Marker:
-    """Something said of a field that needs no more words."""
-
-    def __init__(self, meaning: str) -> None:
-        self.meaning = meaning
-
-    def __repr__(self) -> str:
-        return self.meaning
-
-
-LENGTH: Final = _Marker("an int that is not stored: it is the length of its name in the shapes of arrays")
-OMIT_DEFAULT: Final = _Marker("a field that is stored only where it is not the default")
+LENGTH: Final = "an int that is not stored: it is the length of its name in the shapes of arrays"
+OMIT_DEFAULT: Final = "a field that is stored only where it is not the default"
 
 # -- the dataclass as a format ----------------------------------------------------------------------------------------
 
@@ -144,8 +128,6 @@ class StoredField:
         return self.shape().name or self.name
 
     def dtypes(self) -> tuple[Any, ...]:
-        if self.shape().dtype:
-            return self.shape().dtype
         return tuple(
             get_args(get_args(member)[1])[0] for member in members_of(self.hint) if get_origin(member) is np.ndarray
         )
