@@ -117,7 +117,8 @@ def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp
     assert f"RankRLS, gaussian, l2={expected.l2:g}: no weights of features." in result.output
     monkeypatch.setattr(letor_fit, "MANY_ROWS", 359)
     monkeypatch.setattr(letor_fit, "N_BASIS", 50)
-    assert run(*arguments, "-o", tmp_path / "m").exit_code == 0
+    assert run(*arguments, "-o", tmp_path / "m").exit_code == 1  # a model is there
+    assert run(*arguments, "-o", tmp_path / "m", "--replace").exit_code == 0
     assert tc.load(tmp_path / "m").ranker.basis_.shape == (50, 10)
     result = run("letor", "rank", files / "test.txt", "--model", tmp_path / "m")
     assert len(result.stdout.splitlines()) == 300
@@ -142,7 +143,7 @@ def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
         archive.add(tmp_path / "set", "set")
     outputs = []
     for name in ("set", "set.tar.gz"):
-        result = run("letor", "fit", tmp_path / name, "-o", tmp_path / "m")
+        result = run("letor", "fit", tmp_path / name, "-o", tmp_path / "m", "--replace")
         assert result.exit_code == 0, result.output
         assert f"{tmp_path / name}: a LETOR set of 3 folds, 10 features" in result.output
         outputs.append(tc.load(tmp_path / "m"))
@@ -181,7 +182,9 @@ def test_rank_writes_a_run(files, model, tmp_path):
     assert {len(docs) for docs in few.values()} == {2}
     best = np.argsort(-scores[:12], kind="stable")[:2]
     assert list(few["q200"]) == [f"d{row}" for row in best]
-    result = run("letor", "rank", files / "vali.txt", "--model", model, "--format", "trec", "-o", tmp_path / "run.trec")
+    again = ("letor", "rank", files / "vali.txt", "--model", model, "--format", "trec", "-o", tmp_path / "run.trec")
+    assert "run.trec is there already; nothing was written" in run(*again).output
+    result = run(*again, "--replace")
     assert "rows counted from 1 as ids" in result.output
     assert "13" in read_run(tmp_path / "run.trec")["q101"]
 

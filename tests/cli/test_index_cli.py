@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tercet as tc
 from support.commands import ok, run
 from support.indexes import DOCS, small_model
 from tercet.data import read_run, write_beir
@@ -88,7 +89,7 @@ def test_documents_come_and_go(index: Path, tmp_path: Path) -> None:
     again = run("index", "--corpus", more, "-o", index, "--add")
     assert again.exit_code == 1
     assert "'x' is in the index already" in again.output
-    ok("index", "--corpus", corpus(tmp_path / "new.jsonl", {"x": "eyes"}), "-o", index, "--replace")
+    ok("index", "--corpus", corpus(tmp_path / "new.jsonl", {"x": "eyes"}), "-o", index, "--update")
     assert Index.open(index).text("x") == "eyes"
     (tmp_path / "ids.txt").write_text("y\n\nx\n")
     assert "6 documents before, 3 now" in ok(
@@ -100,10 +101,12 @@ def test_documents_come_and_go(index: Path, tmp_path: Path) -> None:
 def test_wrong_usage(index: Path, model: Path, data: Path, tmp_path: Path) -> None:
     for arguments in (
         ("index", "--model", model, "-o", tmp_path / "new"),
-        ("index", data, "-o", tmp_path / "new"),
         ("index", data, "--model", model),
         ("index", data, "--model", model, "-o", index, "--add"),
+        ("index", data, "-o", index, "--add", "--update"),
         ("index", data, "-o", index, "--add", "--replace"),
+        ("index", data, "-o", index, "--update", "--stem", "english"),
+        ("index", data, "-o", tmp_path / "new", "--model", model, "--stem", "english"),
         ("index", data, "-o", index, "--merge"),
         ("search", index),
         ("search", index, "green", "--queries", data / "queries.jsonl"),
@@ -114,7 +117,7 @@ def test_wrong_usage(index: Path, model: Path, data: Path, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
     refused = run("index", data, "--model", model, "-o", model)
     assert refused.exit_code == 1
-    assert "expected 'index'" in refused.output
+    assert "'text-model'; expected 'index'" in refused.output
     no_texts = tmp_path / "no-texts"
     ok("index", data, "--model", model, "-o", no_texts, "--no-texts")
     assert "green avocado" not in ok("search", no_texts, "avocado")
@@ -134,10 +137,60 @@ def test_a_long_build_says_how_far_it_is(
     command = ("index", data, "--model", model, "-o", tmp_path / "index")
     assert "so far" not in run(*command).stderr
     monkeypatch.setattr(importlib.import_module("tercet.cli.progress"), "SAY_EVERY_SECONDS", 0.0)
-    assert run(*command).stderr == "4 documents so far\n"
-    assert run(*command, "--quiet").stderr == ""
+    assert run(*command, "--replace").stderr == "4 documents so far\n"
+    assert run(*command, "--replace", "--quiet").stderr == ""
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
     assert run("index", "--corpus", more, "-o", tmp_path / "index", "--add").stderr == "2 documents so far\n"
+
+
+def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
+    said = ok("index", data, "-o", tmp_path / "bm25")
+    assert "4 documents" in said
+    assert "BM25 without English stop words, words as they are written (--stem cuts them)" in said
+    own = tc.TextModel.bm25(TEXTS.values())
+    opened = Index.open(tmp_path / "bm25")
+    query = {"q": "green avocado"}
+    assert opened.search_many(query, 3) == Index.build(TEXTS, own).search_many(query, 3)
+    assert "green avocado" in ok("search", tmp_path / "bm25", "avocado", "--why")
+    assert "avocado" in ok("explain", tmp_path / "bm25", "avocado", "a")
+    assert "nothing found" in ok("search", tmp_path / "bm25", "avocados")
+    stemmed = ok("index", data, "-o", tmp_path / "stems", "--stem", "english")
+    assert "words cut to their english stems" in stemmed
+    assert "green avocado" in ok("search", tmp_path / "stems", "avocados")
+    ok("rank", data, "--model", tmp_path / "bm25", "-o", tmp_path / "run")  # an index stands for its model
+    assert "avocado +1.000" in ok("related", tmp_path / "bm25", "avocado")
+
+
+def test_clicks_are_learned_from_a_bm25_index(data: Path, tmp_path: Path) -> None:
+    ok("index", data, "-o", tmp_path / "bm25")
+    shown = [hit.doc_id for hit in Index.open(tmp_path / "bm25").search("green")]
+    clicks = tmp_path / "clicks.jsonl"
+    clicks.write_text((json.dumps({"query": "green", "shown": shown, "clicked": shown[1:2]}) + "\n") * 20)
+    assert "name -o" in run("learn", tmp_path / "bm25", clicks).output
+    ok("learn", tmp_path / "bm25", clicks, "-o", tmp_path / "learned")
+    best = Index.open(tmp_path / "bm25", tc.load(tmp_path / "learned")).search("green")[0]
+    assert best.doc_id == shown[1]
+    ok("learn", tmp_path / "bm25", clicks, "-o", tmp_path / "learned")  # goes on where it was
+
+
+def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Path) -> None:
+    command = ("index", data, "-o", index)
+    refused = run(*command)
+    assert refused.exit_code == 1
+    assert "holds a saved index already; --replace puts the new one in its place" in refused.output
+    assert list(Index.open(index)) == list(TEXTS)
+    (tmp_path / "index.journal").mkdir()
+    (tmp_path / "index.journal" / "journal.jsonl").touch()
+    assert "journal.jsonl stays" in ok(*command, "--replace")
+    broken = corpus(tmp_path / "broken.jsonl", {"x": "green sky"})
+    broken.write_text(broken.read_text() + "{")
+    before = Index.open(index).search("green")
+    assert run("index", "--corpus", broken, "--model", model, "-o", index, "--replace").exit_code == 1
+    assert Index.open(index).search("green") == before  # the old one is there until the new one is complete
+    for other in (("index", data, "-o", model, "--replace"), ("fit", data, "-o", index, "--replace")):
+        refused = run(*other)
+        assert refused.exit_code == 1, other
+        assert "nothing was written" in refused.output
 
 
 def test_ids_are_taken_as_they_are(index: Path, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_changes(tmp_path: Path) -> None:
     more = corpus(folder / "more.jsonl", {"x": "green green", "y": "sky"})
     assert "4 documents before, 6 now\n" in ok("index", "--corpus", more, "-o", folder / "index", "--add")
     corpus(more, {"x": "blue sky"})
-    told = ok("index", "--corpus", more, "-o", folder / "index", "--replace", "--remove", "a")
+    told = ok("index", "--corpus", more, "-o", folder / "index", "--update", "--remove", "a")
     assert told == f"{folder / 'index'}: 6 documents before, 5 now\n"
     assert list(open_index(folder / "index")) == ["b", "c", "é", "y", "x"]
     result = run("index", "-o", folder / "index", "--merge")

@@ -6,6 +6,7 @@ import builtins
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tercet.errors import (
     VersionError,
 )
 from tercet.store import (
+    bundle_kind,
     check_destination,
     read_bundle,
     take_array,
@@ -50,7 +52,9 @@ array_names = st.text(min_size=1, max_size=20).filter(lambda name: name != "__me
     arrays=st.dictionaries(array_names, any_array, max_size=5),
 )
 def test_what_is_written_is_read(tmp_path: Path, kind: str, meta: Any, arrays: Any) -> None:
-    path = tmp_path / "model"  # every example replaces the one before
+    path = tmp_path / "model"
+    if bundle_kind(path) != kind:
+        shutil.rmtree(path, ignore_errors=True)  # else an example replaces the one before
     write_bundle(path, kind=kind, meta=meta, arrays=arrays)
     found = read_bundle(path, kind=kind)
     assert is_same(found, {"kind": kind, "meta": meta, "arrays": arrays})
@@ -252,6 +256,16 @@ def test_a_file_or_a_dead_link_is_not_replaced(tmp_path: Path) -> None:
             write_bundle(tmp_path / name, **OLD)
     assert names(tmp_path) == ["dead", "file"]
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_another_kind_is_not_replaced(saved: Path) -> None:
+    with pytest.raises(BundleError, match="holds a bundle of kind 'weights'; expected 'index', so nothing was written"):
+        write_bundle(saved, **{**NEW, "kind": "index"})
+    with pytest.raises(BundleError, match="expected 'index'"):
+        check_destination(saved, kind="index")
+    assert is_same(read_bundle(saved), OLD)
+    assert bundle_kind(saved) == "weights"
+    assert bundle_kind(saved / "nothing") is None
 
 
 def test_replacing_keeps_other_files_and_removes_leftovers(saved: Path) -> None:

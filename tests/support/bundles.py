@@ -31,7 +31,7 @@ OLD: dict[str, Any] = {
         "kept": np.array([True, False]),
     },
 }
-NEW: dict[str, Any] = {"kind": "index", "meta": {"k": 5}, "arrays": {"lengths": np.arange(7)}}
+NEW: dict[str, Any] = {"kind": "weights", "meta": {"k": 5}, "arrays": {"lengths": np.arange(7)}}
 
 
 def names(folder: Path) -> list[str]:

@@ -17,6 +17,7 @@ from tercet.cli.options import (
     data_options,
     learning_on,
     naming_flag,
+    output_options,
     quiet_option,
     refuse_given,
     seed_option,
@@ -31,6 +32,7 @@ from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store import check_destination
+from tercet.store.kinds import TEXT_MODEL
 from tercet.text import CUTS, Analyser
 from tercet.text.vectors import Vectors
 
@@ -84,7 +86,7 @@ vector_options = together(
 
 @click.command()
 @data_options
-@click.option("-o", "--output", type=NEW, required=True, help="Folder for the model.")
+@output_options("Folder for the model.", kind=TEXT_MODEL, required=True)
 @click.option(
     "--preferences",
     type=ANY,
@@ -117,7 +119,6 @@ def fit(
     Vectors, as tercet vectorise writes them, may be larger than memory. LETOR files have verbs of their own: tercet
     letor.
     """
-    check_destination(output)
     options |= {"seed": seed, "verbose": False if quiet else None}
     kind = "files" if data is None else kind_of(data)
     if data is not None and kind == "vectors":

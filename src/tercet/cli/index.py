@@ -8,21 +8,28 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import documents_of, open_model
-from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, check_output, quiet_option, refuse_given, replace_option
 from tercet.cli.progress import DocumentCount
+from tercet.cli.serve import journal_of
 from tercet.data.lines import open_lines
 from tercet.errors import InputError
+from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex
+from tercet.search.folder import UPLOAD
+from tercet.store.kinds import INDEX, QDRANT_INDEX
+from tercet.text import Analyser
 
 
 @click.command()
 @click.argument("data", type=DATA, required=False)
 @click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
-@click.option("--model", type=FOLDER, help="The text model to search with; for a new index.")
+@click.option("--model", type=FOLDER, help="A new index: the text model to search with.  [default: BM25]")
+@click.option("--stem", metavar="LANGUAGE", help="BM25: cut words to their stems, as in --stem english.")
 @click.option("-o", "--output", type=NEW, required=True, help="Folder of the index.")
+@replace_option
 @click.option("--add", is_flag=True, help="Add DATA's documents to the index that is there.")
-@click.option("--replace", is_flag=True, help="The same, in the place of documents with the same ids.")
+@click.option("--update", is_flag=True, help="The same, in the place of documents with the same ids.")
 @click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be given again and again.")
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
@@ -31,13 +38,16 @@ from tercet.search.backends.qdrant import QdrantIndex
 @click.option("--url", help="With qdrant: its URL, or edge:PATH.  [key of the server: env QDRANT_API_KEY]")
 @click.option("--collection", help="With qdrant: a new collection.  [default: tercet-OUTPUT]")
 @quiet_option
+@click.pass_context
 def index(
+    context: click.Context,
     data: Path | None,
     corpus: Path | None,
     model: Path | None,
+    stem: str | None,
     output: Path,
     add: bool,
-    replace: bool,
+    update: bool,
     remove: tuple[str, ...],
     remove_listed: Path | None,
     merge: bool,
@@ -47,23 +57,30 @@ def index(
     collection: str | None,
     quiet: bool,
 ) -> None:
-    """Index DATA's documents for a model, or change an index.
+    """Index DATA's documents for a model, or by BM25, or change an index.
 
-    Documents are read one by one, so DATA may be larger than memory. Removing comes first, then adding or replacing,
-    then merging; each of these happens as a whole or not at all. An upload to Qdrant that was interrupted goes on where
-    it was when the same command is given again.
+    With a model, documents are read one by one, so DATA may be larger than memory; BM25 reads them twice. Removing
+    comes first, then adding or updating, then merging; each of these happens as a whole or not at all. An upload to
+    Qdrant that was interrupted goes on where it was when the same command is given again.
     """
     progress = None if quiet else DocumentCount()
-    changes = add or replace or remove or remove_listed is not None or merge
-    if (data is None) == (corpus is None) and (add or replace or not changes):
+    changes = add or update or remove or remove_listed is not None or merge
+    if (data is None) == (corpus is None) and (add or update or not changes):
         raise click.UsageError("name DATA or --corpus")
     if not changes:
-        if model is None:
-            raise click.UsageError("Missing option '--model'.")
         if (backend == "qdrant") != (url is not None) or (collection is not None and url is None):
             raise click.UsageError("--backend qdrant and --url go together; --collection is for them")
-        text_model = open_model(model)
+        if model is not None and stem is not None:
+            raise click.UsageError("--stem is for BM25; --model has its own")
+        if not (output / UPLOAD).is_file():  # else an upload goes on
+            check_output(context, output, INDEX if url is None else QDRANT_INDEX)
+        text_model = None if model is None else open_model(model)
         docs, keep_texts = documents_of(data, corpus), not no_texts
+        if text_model is None:
+            analyser = Analyser(stop_words="english", stemmer=stem)
+            text_model = TextModel.bm25((text for _, text in docs), analyser)
+            if isinstance(docs, Iterator):  # of a file, which is read once more
+                docs = documents_of(data, corpus)
         built: BaseIndex
         if url is None:
             built = Index.build(docs, text_model, output, keep_texts=keep_texts, progress=progress)
@@ -71,16 +88,19 @@ def index(
             built = QdrantIndex.build(
                 docs, text_model, output, url=url, collection=collection, keep_texts=keep_texts, progress=progress
             )
-        click.echo(f"{output}: {len(built):,} documents, {text_model.weights.shape[1]:,} words")
+        how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
+        click.echo(f"{output}: {len(built):,} documents, {text_model.weights.shape[1]:,} words{how}")
+        _tell_journal(output)
         return
-    if model is not None or no_texts:
-        raise click.UsageError("--model and --no-texts are for a new index")
+    if model is not None or stem is not None or no_texts:
+        raise click.UsageError("--model, --stem and --no-texts are for a new index")
     if backend is not None or url is not None or collection is not None:
         raise click.UsageError("--backend, --url and --collection are for a new index; a folder knows its own")
-    if add and replace:
-        raise click.UsageError("--add refuses documents that are there and --replace takes their places; name one")
-    if (data is not None or corpus is not None) and not (add or replace):
-        raise click.UsageError("DATA is for --add and --replace")
+    refuse_given(context, ("replace",), "is for a new index; --update takes the places of documents with the same ids")
+    if add and update:
+        raise click.UsageError("--add refuses documents that are there and --update takes their places; name one")
+    if (data is not None or corpus is not None) and not (add or update):
+        raise click.UsageError("DATA is for --add and --update")
     opened = open_index(output)
     if merge and not isinstance(opened, Index):
         raise InputError(f"{output} has its documents in Qdrant, which merges by itself; --merge is not for it")
@@ -88,7 +108,7 @@ def index(
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:
         opened.remove(gone)
-    if add or replace:
+    if add or update:
         (opened.add if add else opened.replace)(documents_of(data, corpus), progress)
     summary = f"{output}: {before:,} documents before, {len(opened):,} now"
     if isinstance(opened, Index):
@@ -96,6 +116,19 @@ def index(
             opened.merge()
         summary += ", in 1 segment" if opened.n_segments == 1 else f", in {opened.n_segments:,} segments"
     click.echo(summary)
+
+
+def _stems(language: str | None) -> str:
+    return (
+        "words as they are written (--stem cuts them)" if language is None else f"words cut to their {language} stems"
+    )
+
+
+def _tell_journal(output: Path) -> None:
+    """What was taught to the index that was here before counts for the new one, too, and nobody is to be surprised."""
+    journal = journal_of(output)
+    if journal.exists():
+        click.echo(f"note: {journal} stays: tercet serve applies what was taught to the new index", err=True)
 
 
 def _listed(path: Path) -> Iterator[str]:

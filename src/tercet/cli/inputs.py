@@ -30,6 +30,7 @@ from tercet.data.quepid import is_quepid
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.loading import load
+from tercet.search import BaseIndex
 
 ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
@@ -147,9 +148,13 @@ def documents_of(data: Path | None, corpus: Path | None) -> Iterable[tuple[str, 
 
 
 def open_model(path: Path) -> TextModel:
-    model = load(path)
+    """The text model in a folder, or that of the index in it."""
+    saved = load(path)
+    model = saved.model if isinstance(saved, BaseIndex) else saved
     if not isinstance(model, TextModel):
-        raise BundleError(f"{path} holds a {type(model).__name__} without words; a text model is needed here")
+        raise BundleError(
+            f"{path} holds {type(model).__name__}, which knows no words; an index of texts or a text model is needed here"
+        )
     return model
 
 

@@ -13,7 +13,7 @@ import click
 
 from tercet.adapters.ir_datasets import read_ir_datasets
 from tercet.cli.inputs import documents_of, is_ir_datasets, open_model, read_data_pointer, write_data_pointer
-from tercet.cli.options import DATA, FILE, FOLDER, NEW, naming_flag, quiet_option
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, check_output, naming_flag, quiet_option, replace_option
 from tercet.cli.progress import SpacedLines
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
@@ -22,10 +22,11 @@ from tercet.errors import InputError
 from tercet.fitting.click_log import ClickEvent, learn_from_clicks, learning_folder
 from tercet.fitting.clicks import Docs, Queries
 from tercet.fitting.text_model import TextModel
+from tercet.loading import INDEX_KINDS
 from tercet.search import open_index
 from tercet.search.folder import check_fits, vectoriser_fingerprint
-from tercet.store import MANIFEST_NAME, read_bundle
-from tercet.store.kinds import VECTORS
+from tercet.store import MANIFEST_NAME, bundle_kind, read_bundle
+from tercet.store.kinds import TEXT_MODEL, VECTORS
 from tercet.text.vectors import Vectors
 
 SAY_EVERY_SECONDS = 10.0
@@ -39,6 +40,7 @@ SAY_EVERY_SECONDS = 10.0
 @click.option("--docs", type=DATA, help="An index, vectors, a BEIR folder or a corpus.  [default: the data of fit]")
 @click.option("--queries", type=FILE, help="Texts of queries that clicks name by id.  [default: those of the data]")
 @click.option("-o", "--output", type=NEW, help="Folder for what is learned.  [default: MODEL itself]")
+@replace_option
 @click.option("--checkpoint", type=NEW, help="Folder to go on from.  [default: OUTPUT.learning]")
 @click.option(
     "--every", default=10_000, show_default=True, type=click.IntRange(min=1), help="Impressions between writings."
@@ -54,7 +56,9 @@ SAY_EVERY_SECONDS = 10.0
     help="What a clicked document is better than: those not clicked above it, or all not clicked.",
 )
 @quiet_option
+@click.pass_context
 def learn(
+    context: click.Context,
     model: Path,
     clicks: Path,
     follow: bool,
@@ -71,11 +75,17 @@ def learn(
     """Learn a text model on from a click log, and write it again as it learns.
 
     A clicked document is better than those shown above it and skipped. Called again, it goes on where it was, after a
-    kill, too; so the log may grow between calls, or under --follow meanwhile.
+    kill, too; so the log may grow between calls, or under --follow meanwhile. MODEL may be an index: then its model is
+    learned on, and -o names where to.
     """
     if not follow and not clicks.exists():
         raise click.UsageError(f"there is no {clicks}; with --follow it is waited for")
+    if output is None and bundle_kind(model) in INDEX_KINDS:
+        raise click.UsageError(f"{model} is an index, whose model never changes; name -o for what is learned")
     out = output or model
+    state = checkpoint or learning_folder(out)
+    if out.resolve() != model.resolve() and not state.exists():  # else it goes on there
+        check_output(context, out, TEXT_MODEL)
     started = open_model(model)
     noted = read_data_pointer(model)
     documents = _documents(started, docs, noted, model)
@@ -88,7 +98,7 @@ def learn(
             documents,
             queries=texts,
             output=out,
-            checkpoint=checkpoint or learning_folder(out),
+            checkpoint=state,
             follow=follow,
             new_log=new_log,
             every=every,
@@ -108,6 +118,8 @@ def learn(
 def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], where: Path) -> Docs:
     """The documents that were named, or else those that the model was fitted to."""
     source = docs or noted.get("data") or noted.get("corpus")
+    if source is None and bundle_kind(where) in INDEX_KINDS:
+        source = where
     if source is None:
         raise InputError(
             f"{where} does not say where its documents are; name an index, vectors, a folder or a corpus: --docs"

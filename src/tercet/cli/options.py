@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
 from tercet.errors import FormatError, InputError
+from tercet.store import bundle_kind, check_destination
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -40,6 +41,72 @@ def together(*decorators: Decorator) -> Decorator:
         return command
 
     return decorate
+
+
+# -- outputs ----------------------------------------------------------------------------------------------------------
+
+_REPLACE = "tercet.replace"  # where a context keeps whether --replace was given
+
+
+def _remember_replace(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[_REPLACE] = value
+
+
+replace_option = click.option(
+    "--replace",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_remember_replace,
+    help="Write over what this verb wrote to OUTPUT before.",
+)
+
+
+def output_options(help: str, *, kind: str | None = None, required: bool = False) -> Decorator:
+    """``-o`` and ``--replace``; what stands at OUTPUT is refused before any work is done, see `check_output`.
+
+    Parameters
+    ----------
+    help : of ``-o``
+    kind : of the folder that the verb writes; None where it writes a file
+    required : whether the verb always writes
+    """
+
+    def checked(context: click.Context, parameter: click.Parameter, output: Path | None) -> Path | None:
+        if output is not None:
+            check_output(context, output, kind)
+        return output
+
+    option = click.option("-o", "--output", type=NEW, required=required, help=help, callback=checked)
+    return together(option, replace_option)
+
+
+def check_output(context: click.Context, output: Path, kind: str | None) -> None:
+    """Refuse to lose what stands at OUTPUT: only what is of the same kind is written over, and only with --replace.
+
+    The old one is there until the new one is complete.
+    """
+    replacing = context.meta.get(_REPLACE, False)
+    if kind is None:
+        if output.is_dir():
+            raise InputError(f"{output} is a folder; expected the name of a file")
+        if output.exists() and not replacing:
+            raise InputError(f"{output} is there already; nothing was written. --replace writes over it")
+        return
+    check_destination(output, kind=kind)
+    if bundle_kind(output) is None:
+        return
+    named = kind.replace("-", " ")
+    if not replacing:
+        raise InputError(
+            f"{output} holds a saved {named} already; nothing was written. --replace puts the new one in its place"
+        )
+    learning = output.with_name(f"{output.name}.learning")
+    if context.info_name != "learn" and learning.exists():
+        raise InputError(
+            f"{output} was learned on by tercet learn, whose state is in {learning}; nothing was written. Choose another "
+            "folder, or remove that state first"
+        )
 
 
 # DATA, or its parts as files.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.options import FOLDER, NEW
+from tercet.cli.options import FOLDER, output_options
 from tercet.errors import BundleError
 from tercet.fitting import FeatureModel
 from tercet.loading import load
@@ -15,7 +15,7 @@ from tercet.pictures import picture as draw
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.option("-o", "--output", type=NEW, required=True, help="Picture to write: .png, .svg or .pdf.")
+@output_options("Picture to write: .png, .svg or .pdf.", required=True)
 @click.option("--words", default=24, show_default=True, type=click.IntRange(min=1), help="Words to show on each side.")
 def picture(model: Path, output: Path, words: int) -> None:
     """Draw what a MODEL learned: the strongest pairs of words, their sizes, and how many each query word has."""

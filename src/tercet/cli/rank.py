@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import open_judged, open_model
-from tercet.cli.options import FOLDER, NEW, data_options
+from tercet.cli.options import FOLDER, data_options, output_options
 from tercet.cli.systems import tell_unknown
 from tercet.data import write_run
 
@@ -15,7 +15,7 @@ from tercet.data import write_run
 @click.command()
 @data_options
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
-@click.option("-o", "--output", type=NEW, required=True, help="File to write; .gz is packed.")
+@output_options("File to write; .gz is packed.", required=True)
 @click.option("-k", "depth", default=100, show_default=True, type=click.IntRange(min=1), help="Documents a query.")
 @click.option("--split", help="Only the queries judged in this split.")
 def rank(

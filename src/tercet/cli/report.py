@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FOLDER, NEW
+from tercet.cli.options import FOLDER, output_options
 from tercet.errors import InputError
 from tercet.report.page import write_report_page
 
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.option("-o", "--output", type=NEW, help="Page to write, as report.html; without it the report is printed.")
+@output_options("Page to write, as report.html; without it the report is printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with the verdict first.")
 def report(model: Path, output: Path | None, as_json: bool) -> None:
     """Print what fit said of a MODEL, or write it as a page.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FILE, FOLDER, NEW, verify_option
+from tercet.cli.options import FILE, FOLDER, output_options, verify_option
 from tercet.data import read_queries, write_run
 from tercet.search import open_index
 from tercet.search.results import Results
@@ -23,7 +23,7 @@ _TEXT_SHOWN = 76
 @click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
-@click.option("-o", "--output", type=NEW, help="The run to write; .gz is packed.")
+@output_options("The run to write; .gz is packed.")
 @verify_option
 def search(
     index: Path,

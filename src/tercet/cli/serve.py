@@ -13,6 +13,12 @@ from tercet.search import open_index
 from tercet.serve.bounds import Limits
 
 
+def journal_of(index: Path) -> Path:
+    """Where the journal of an index is unless another is named."""
+    folder = index.resolve()
+    return folder.with_name(f"{folder.name}.journal") / "journal.jsonl"
+
+
 @click.command()
 @click.argument("index", type=FOLDER)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
@@ -89,7 +95,7 @@ def serve(
         write_burst=write_burst,
     )
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
-    path = journal or index.resolve().with_name(index.resolve().name + ".journal") / "journal.jsonl"
+    path = journal or journal_of(index)
     service = Service(opened, path, limits)
     try:
         if service.journal.torn_bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Annotated
@@ -19,9 +19,9 @@ from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, SameAs
-from tercet.text import CorrelatedWords, Vectoriser
+from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.text.fielded import ANY_QUERY, FieldedVectoriser, docs_for
-from tercet.weights import Explanation, Weights
+from tercet.weights import Explanation, Identity, Weights
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,25 @@ class TextModel:
             raise InputError(f"weights have shape {self.weights.shape}, the vocabularies {shape}; they must agree")
         if self.words is not None and self.words.n_features_in_ != shape[0]:
             raise InputError(f"the word map has {self.words.n_features_in_} words, the vocabulary {shape[0]}")
+
+    @classmethod
+    def bm25(cls, texts: Iterable[str], analyser: Analyser | None = None) -> TextModel:
+        """BM25 over the words of documents: a start without judgements, from which others learn on.
+
+        Parameters
+        ----------
+        texts : the documents, read once; memory for one number per distinct word of each
+        analyser : how texts are cut into words; by default words of two letters or more without English stop words and
+            not stemmed, which is what `tc.fit` takes where judgements do not clearly say otherwise
+
+        Examples
+        --------
+        >>> docs = {"a": "green avocado", "b": "the green eyes"}
+        >>> TextModel.bm25(docs.values()).rank({"q": "the eyes"}, docs, k=1)["q"].keys()
+        dict_keys(['b'])
+        """
+        words = Vectoriser(analyser=analyser or Analyser(stop_words="english"), weighting="bm25").fit(texts)
+        return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_array:
         """Query rows of texts."""

@@ -228,12 +228,6 @@ def n_terms(model: TextModel | Weights) -> int:
     return weights_of(model).shape[1]
 
 
-def check_model(model: Any, allowed: Any) -> None:
-    if not isinstance(model, allowed):
-        expected = "a TextModel" if allowed is TextModel else "a TextModel or Weights"
-        raise InputError(f"model is of type {type(model).__name__}; expected {expected}")
-
-
 def _check_max_terms(max_terms: Any) -> None:
     if max_terms is not None:
         check_integer(max_terms, "max_terms")

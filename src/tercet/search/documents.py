@@ -2,43 +2,98 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
 
+from tercet.data.documents import Documents, as_documents
+from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
-from tercet.errors import InputError
+from tercet.data.values import Record, plain_record
+from tercet.errors import DamagedBundleError, FormatError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.search.segment import Segment
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
+from tercet.text import Analyser
 
-Docs = Mapping[str, str] | Iterable[tuple[str, str]]
+# Anything that `as_documents` takes, or (id, text) or (id, text, carried values) one after the other.
+Docs = Any
 Progress = Callable[[int], None]
 
+MOST_CARRIED: Final = 2**16  # bytes of JSON that a document may carry along
 _TEXTS_AT_ONCE = 8192
 _TIER = 8  # segments of documents up to one power of this are joined when they hold that many together
+
+
+def with_words(docs: Docs, model: TextModel | None, analyser: Analyser | None) -> tuple[Docs, TextModel]:
+    """Documents and what cuts them: the model that is given, or BM25 of the documents, read once more."""
+    if model is not None:
+        if analyser is not None:
+            raise InputError("the model cuts texts by an analyser of its own; give one or the other")
+        check_model(model, TextModel)
+        return docs, model
+    docs = list(docs) if isinstance(docs, Iterator) else in_columns(docs)
+    return docs, TextModel.bm25(_texts(listed_one_by_one(docs)), analyser)
+
+
+def _texts(entries: Iterator[Any]) -> Iterator[str]:
+    done = 0
+    while block := next_documents(entries, _TEXTS_AT_ONCE, done):
+        yield from (text for _, text, _ in block)
+        done += len(block)
+
+
+def in_columns(docs: Docs) -> Docs:
+    """Records and frames as `Documents`; texts by id, and documents one after the other, stay what they are."""
+    if isinstance(docs, Documents | Iterator):
+        return docs
+    if isinstance(docs, Mapping):
+        return as_documents(docs) if isinstance(next(iter(docs.values()), ""), Mapping) else docs
+    if isinstance(docs, Sequence):
+        return as_documents(docs) if docs and isinstance(docs[0], Mapping) else docs
+    table = as_table(docs, "docs")
+    return docs if table is None else as_documents(docs)
+
+
+def listed_one_by_one(docs: Docs) -> Iterator[Any]:
+    """Documents as (id, text) or (id, text, carried values), unchecked."""
+    docs = in_columns(docs)
+    if isinstance(docs, Documents):
+        return ((doc_id, text, docs.carried(doc_id)) for doc_id, text in docs.items())
+    if not isinstance(docs, Iterable):
+        raise InputError(f"docs is of type {type(docs).__name__}; expected documents: id -> text, records or a frame")
+    return iter(docs.items() if isinstance(docs, Mapping) else docs)
+
+
+def check_model(model: Any, allowed: Any) -> None:
+    if not isinstance(model, allowed):
+        expected = "a TextModel" if allowed is TextModel else "a TextModel or Weights"
+        raise InputError(f"model is of type {type(model).__name__}; expected {expected}")
 
 
 def segments_of_texts(
     docs: Docs, model: TextModel, segment_docs: int, keep_texts: bool, progress: Progress | None
 ) -> Iterator[Segment]:
     """Segments of at most so many documents; texts of one of them are in memory at a time."""
-    pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
+    entries = listed_one_by_one(docs)
     done = 0
     while True:
         ids: list[str] = []
         texts: list[str] = []
+        carried: list[str] = []
         blocks: list[sparse.csr_array] = []
         while len(ids) < segment_docs:
-            block = next_documents(pairs, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
+            block = next_documents(entries, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
             if not block:
                 break
-            block_ids, block_texts = zip(*block, strict=True)
+            block_ids, block_texts, block_carried = zip(*block, strict=True)
             ids += block_ids
+            carried += block_carried
             blocks.append(model.docs(block_texts))
             if keep_texts:
                 texts += block_texts
@@ -48,26 +103,53 @@ def segments_of_texts(
         if not ids:
             return
         D = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.vstack(blocks, format="csr"))
-        yield Segment.build(ids, canonical(D), texts if keep_texts else None)
+        yield Segment.build(ids, canonical(D), texts if keep_texts else None, carried)
 
 
-def next_documents(pairs: Iterator[Any], n: int, done: int) -> list[tuple[str, str]]:
-    """The next n documents, checked; ``done`` is how many came before."""
-    documents: list[tuple[str, str]] = []
-    for pair in pairs:
+def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str, str, str]]:
+    """The next n documents, checked: id, text, and what they carry as JSON; ``done`` is how many came before."""
+    documents: list[tuple[str, str, str]] = []
+    for entry in entries:
         number = done + len(documents)
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise InputError(f"docs[{number}] is {pair!r}; expected an id and a text")
-        doc_id, text = pair
+        if not isinstance(entry, tuple | list) or not 2 <= len(entry) <= 3:
+            raise InputError(f"docs[{number}] is {entry!r}; expected an id and a text, and perhaps carried values")
+        doc_id, text, carried = entry if len(entry) == 3 else (*entry, None)
         _check_id(doc_id, number)
         if not isinstance(text, str):
             raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
         if not text.isascii() and (problem := surrogate_problem(text)) is not None:
             raise InputError(f"the text of document {doc_id!r} {problem}")
-        documents.append((doc_id, text))
+        documents.append((doc_id, text, _carried_json(carried, doc_id) if carried else ""))
         if len(documents) == n:
             break
     return documents
+
+
+def _carried_json(carried: Any, doc_id: str) -> str:
+    """What a document carries along, as an index keeps it."""
+
+    def wrong(problem: str) -> FormatError:
+        return FormatError(f"document {doc_id!r}", None, problem)
+
+    if not isinstance(carried, Mapping):
+        raise wrong(f"carries a {type(carried).__name__}; expected values by column")
+    record = {name: value for name, value in plain_record(carried, wrong).items() if value is not None}
+    packed = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if record else ""
+    if len(packed.encode("utf-8")) > MOST_CARRIED:
+        widest = max(record, key=lambda name: len(str(record[name])))
+        raise wrong(f"carries more than {MOST_CARRIED:,} bytes, most of them in the column {widest[:80]!r}")
+    return packed
+
+
+def carried_record(packed: str, where: str) -> Record:
+    """What `_carried_json` packed."""
+    try:
+        record = json.loads(packed) if packed else {}
+    except ValueError as error:
+        raise DamagedBundleError(f"{where} carries what is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise DamagedBundleError(f"{where} carries a {type(record).__name__}; expected values by column")
+    return record
 
 
 def segments_of_rows(
@@ -199,7 +281,11 @@ def _joined(pieces: Sequence[tuple[LiveSegment, np.ndarray[Any, Any]]]) -> LiveS
             texts = None
         else:
             texts += kept.many(rows)
-    return Segment.build(ids, canonical(D), texts)
+    carried: list[str] = []
+    for entry, rows in pieces:
+        columns = entry.segment.carried
+        carried += [""] * rows.size if columns is None else columns.many(rows)
+    return Segment.build(ids, canonical(D), texts, carried)
 
 
 # -- ids that are there already -------------------------------------------------------------------------------------

@@ -15,8 +15,17 @@ import numpy as np
 from tercet._validate import check_integer
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
-from tercet.search.base import BaseIndex, check_model, listed_ids, n_terms, row_of, same_words, weights_of
-from tercet.search.documents import Docs, Progress, merged, segments_of_rows, segments_of_texts, tiered
+from tercet.search.base import BaseIndex, listed_ids, n_terms, row_of, same_words, weights_of
+from tercet.search.documents import (
+    Docs,
+    Progress,
+    check_model,
+    merged,
+    segments_of_rows,
+    segments_of_texts,
+    tiered,
+    with_words,
+)
 from tercet.search.folder import UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
@@ -24,6 +33,7 @@ from tercet.search.view import View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
 from tercet.store import read_bundle
 from tercet.store.kinds import QDRANT_INDEX
+from tercet.text import Analyser
 from tercet.weights import Weights
 
 
@@ -39,14 +49,10 @@ class Index(BaseIndex):
 
     Examples
     --------
-    >>> from tercet import TextModel, Vectoriser
-    >>> from tercet.weights import Identity
     >>> docs = {"a": "green avocado", "b": "green eyes", "c": "blue sky"}
-    >>> words = Vectoriser().fit(docs.values())
-    >>> model = TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
-    >>> index = Index.build(docs, model)
+    >>> index = Index.build(docs)  # no model: BM25
     >>> [(hit.doc_id, round(hit.score, 2)) for hit in index.search("green avocados", k=5)]
-    [('a', 0.61), ('b', 0.61)]
+    [('a', 0.56), ('b', 0.56)]
     >>> index.search("green avocados").unknown
     ('avocados',)
     """
@@ -62,9 +68,10 @@ class Index(BaseIndex):
     def build(
         cls,
         docs: Docs,
-        model: TextModel,
+        model: TextModel | None = None,
         path: str | PathLike[str] | None = None,
         *,
+        analyser: Analyser | None = None,
         segment_docs: int = MOST_DOCS,
         keep_texts: bool = True,
         progress: Progress | None = None,
@@ -73,17 +80,18 @@ class Index(BaseIndex):
 
         Parameters
         ----------
-        docs : a mapping from id to text, or any iterable of (id, text), read once
-        model : cuts documents and, unless `open` gets another, scores them
+        docs : a mapping from id to text, or any iterable of (id, text), read once; without a model they are read twice,
+            so an iterator is then held in memory
+        model : cuts documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of the documents
         path : a folder to write; an index that is there is replaced. None keeps everything in memory
+        analyser : without a model, how texts are cut into words, see `TextModel.bm25`
         segment_docs : documents in a segment, up to 65,536; so many texts are in memory at a time
         keep_texts : whether hits can give their texts
         progress : called with the number of documents so far
         """
-        check_model(model, TextModel)
-        segments = segments_of_texts(
-            docs, model, check_integer(segment_docs, "segment_docs", 1, MOST_DOCS), keep_texts, progress
-        )
+        check_integer(segment_docs, "segment_docs", 1, MOST_DOCS)
+        docs, model = with_words(docs, model, analyser)
+        segments = segments_of_texts(docs, model, segment_docs, keep_texts, progress)
         return cls._made(segments, model, path, segment_docs, keep_texts)
 
     @classmethod

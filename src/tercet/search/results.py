@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.search.scorer import ExpandedQueries, Scorer
@@ -40,6 +41,10 @@ class DocumentView(Protocol):
 
     def text(self, row: int) -> str | None:
         """The text, or None where texts are not kept."""
+        ...
+
+    def carried(self, row: int) -> Record:
+        """The values that a document carries along, by column."""
         ...
 
     def matrix(self, row: int) -> sparse.csr_array:
@@ -85,6 +90,12 @@ class Hit:
     def kept_text(self) -> str | None:
         """The document, or None where the index keeps no texts."""
         return self._query.view.text(self._row)
+
+
+    @property
+    def carried(self) -> Record:
+        """What the document carries along, by column: what its table had beside the text; empty values are left out."""
+        return self._query.view.carried(self._row)
 
 
 class Results(list[Hit]):

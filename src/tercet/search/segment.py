@@ -1,4 +1,4 @@
-"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id and as texts."""
+"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id, as texts and what they carry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
-from tercet.store.schema import Bounds
+from tercet.store.schema import OMIT_DEFAULT, Bounds
 from tercet.store.strings import PackedIds, PackedStrings
 
 MOST_DOCS: Final = 2**16  # so that two bytes name a document
@@ -34,6 +34,7 @@ class _StoredSegment:
     n_terms: Annotated[int, Bounds(1, below=2**31)]
     texts: bool
     limits: tuple[int, float]
+    carried: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
         if min(self.limits) < 0 or self.limits[0] > self.n_terms:
@@ -54,6 +55,7 @@ class Segment:
     ids: PackedIds
     texts: PackedStrings | None
     limits: tuple[int, float]
+    carried: PackedStrings | None = None  # what documents carry along, as JSON; empty for nothing
     name: str = ""
     digest: str = ""
 
@@ -71,7 +73,9 @@ class Segment:
         return len(self.bounds)
 
     @classmethod
-    def build(cls, ids: Sequence[str], D: sparse.csr_array, texts: Sequence[str] | None) -> Segment:
+    def build(
+        cls, ids: Sequence[str], D: sparse.csr_array, texts: Sequence[str] | None, carried: Sequence[str] = ()
+    ) -> Segment:
         """The segment of documents in canonical CSR; time is linear in their entries."""
         if D.nnz > MOST_ENTRIES:
             raise InputError(f"a segment of {D.nnz:,} entries is too large; use a smaller segment_docs")
@@ -86,7 +90,8 @@ class Segment:
         squares = np.concatenate(([0.0], np.cumsum(D.data.astype(np.float64) ** 2)))
         squared = np.diff(squares[D.indptr]).max(initial=0.0) + 1e-12 * squares[-1]  # a running sum rounds
         limits = (int(np.diff(D.indptr).max(initial=0)), float(1.001 * np.sqrt(squared)))
-        return cls(CsrRows(starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits)
+        columns = PackedStrings.pack(carried) if any(carried) else None
+        return cls(CsrRows(starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits, columns)
 
     def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
         """Some documents as CSR float32 (len(rows), n_terms)."""
@@ -107,14 +112,16 @@ class Segment:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def meta(self, vectoriser: str) -> dict[str, Any]:
-        stored = _StoredSegment(vectoriser, self.n_docs, self.n_terms, self.texts is not None, self.limits)
-        return encode(stored)[0]
+        kept = (self.texts is not None, self.limits, self.carried is not None)
+        return encode(_StoredSegment(vectoriser, self.n_docs, self.n_terms, *kept))[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")
         arrays: dict[str, NDArray[Any]] = dict(zip(names, (*self.postings, *self.rows), strict=True))
         arrays |= {"bounds": self.bounds, **self.ids.arrays()}
-        return arrays if self.texts is None else arrays | self.texts.arrays("text")
+        for name, strings in (("text", self.texts), ("carried", self.carried)):
+            arrays |= {} if strings is None else strings.arrays(name)
+        return arrays
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, name: str, vectoriser: str, verify: bool) -> Segment:
@@ -142,6 +149,7 @@ class Segment:
             PackedIds.from_arrays(arrays, n, where, verify),
             PackedStrings.from_arrays(arrays, "text", n, where, verify) if stored.texts else None,
             stored.limits,
+            PackedStrings.from_arrays(arrays, "carried", n, where, verify) if stored.carried else None,
             name,
             bundle.digest,
         )

@@ -118,6 +118,11 @@ class View:
         texts = self.entries[row // MOST_DOCS].segment.texts
         return None if texts is None else texts[row % MOST_DOCS]
 
+    def carried(self, row: int) -> Record:
+        segment, local = self.entries[row // MOST_DOCS].segment, row % MOST_DOCS
+        packed = "" if segment.carried is None else segment.carried[local]
+        return carried_record(packed, f"document {segment.ids.strings[local]!r}")
+
     def matrix(self, row: int) -> sparse.csr_array:
         return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tercet.store.atomic import claim_folder, lock_folder, open_atomically, write_file_atomically
-from tercet.store.bundle import MANIFEST_NAME, Bundle, check_destination, read_bundle, write_bundle
+from tercet.store.bundle import MANIFEST_NAME, Bundle, bundle_kind, check_destination, read_bundle, write_bundle
 from tercet.store.canonical import canonical_bytes, check_storable
 from tercet.store.fields import take_array
 from tercet.store.mapping import forget_pages
@@ -11,6 +11,7 @@ from tercet.store.mapping import forget_pages
 __all__ = [
     "MANIFEST_NAME",
     "Bundle",
+    "bundle_kind",
     "canonical_bytes",
     "check_destination",
     "check_storable",

@@ -68,7 +68,8 @@ def write_bundle(
 ) -> str:
     """Write a bundle, or replace the one at `path`, as a whole or not at all.
 
-    A kill at any moment leaves the old bundle or the new one. Other files in its folder are left alone.
+    A kill at any moment leaves the old bundle or the new one. Other files in its folder are left alone. A bundle of
+    another kind is not replaced: a model saved to the folder of an index would lose the index.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def write_bundle(
     InputError
         When `kind`, `meta` or an array cannot be stored; says which.
     BundleError
-        When `path` is a file or a folder with other things in it, or cannot be written.
+        When `path` is a file, a bundle of another kind or a folder with other things in it, or cannot be written.
 
     Notes
     -----
@@ -118,7 +119,7 @@ def write_bundle(
         try:
             _make_folder(folder, made)
             with lock_folder(folder):
-                _refuse_foreign_folder(folder, beside)
+                _refuse_foreign_folder(folder, beside, kind)
                 return _replace_bundle(folder, kind, meta, storable)
         except BaseException:
             for new in reversed(made):
@@ -128,7 +129,7 @@ def write_bundle(
             raise
 
 
-def check_destination(path: str | os.PathLike[str], beside: Collection[str] = ()) -> None:
+def check_destination(path: str | os.PathLike[str], beside: Collection[str] = (), kind: str | None = None) -> None:
     """Raise the `BundleError` that `write_bundle` would raise for this path; to be asked before long work.
 
     Nothing is written. What happens to the path later is for `write_bundle` to find.
@@ -146,7 +147,7 @@ def check_destination(path: str | os.PathLike[str], beside: Collection[str] = ()
             existing = existing.parent
         _refuse_other_than_folder(existing)
         if existing == folder:
-            _refuse_foreign_folder(folder, beside)
+            _refuse_foreign_folder(folder, beside, kind)
         if not os.access(existing, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
 
@@ -206,6 +207,24 @@ def read_bundle(
     raise BundleError(f"{folder} was replaced {_READ_ATTEMPTS} times while it was being read")
 
 
+def bundle_kind(path: str | os.PathLike[str]) -> str | None:
+    """The kind of the bundle in a folder, from its manifest alone; None where there is none that can be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_bundle(folder, kind="weights", meta={}, arrays={})
+    ...     bundle_kind(folder), bundle_kind(Path(folder) / "other")
+    ('weights', None)
+    """
+    folder = _checked_path(path)
+    try:
+        return parse_manifest(_read_manifest_bytes(folder), folder / MANIFEST_NAME).kind
+    except (TercetError, OSError):
+        return None
+
+
 def _checked_path(path: str | os.PathLike[str]) -> Path:
     text = os.fsdecode(path) if isinstance(path, (str, os.PathLike)) else ""
     if not text or "\0" in text:
@@ -248,16 +267,22 @@ def _refuse_other_than_folder(path: Path) -> None:
         raise BundleError(f"{path} exists and is not a folder; nothing was written")
 
 
-def _refuse_foreign_folder(folder: Path, beside: Collection[str] = ()) -> None:
+def _refuse_foreign_folder(folder: Path, beside: Collection[str], kind: str | None) -> None:
     names = set(os.listdir(folder)) - set(beside)
+    present = None
     if MANIFEST_NAME in names:
         with open_regular_file(folder / MANIFEST_NAME) as file:
-            ours = f'"format": "{FORMAT}"'.encode() in file.read(MAX_MANIFEST_BYTES)
+            data = file.read(MAX_MANIFEST_BYTES)
+        ours = f'"format": "{FORMAT}"'.encode() in data
+        with contextlib.suppress(TercetError):  # what is damaged may be replaced
+            present = parse_manifest(data, folder / MANIFEST_NAME).kind
     else:
         # What a first save leaves when it is killed is no reason to refuse the second.
         ours = all(TEMPORARY_NAME.fullmatch(name) or ARRAYS_NAME.fullmatch(name) for name in names)
     if not ours:
         raise BundleError(f"{folder} exists and is not a Tercet bundle; nothing was written")
+    if kind is not None and present is not None and present != kind:
+        raise BundleError(f"{folder} holds a bundle of kind {present!r}; expected {kind!r}, so nothing was written")
 
 
 def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import open_judged, open_model
-from tercet.cli.options import DATA, FILE, FOLDER, NEW
+from tercet.cli.options import DATA, FILE, FOLDER, output_options
 from tercet.data import read_corpus
 from tercet.export import write_anserini, write_ciff
 
@@ -18,7 +18,7 @@ WRITERS = {"anserini": write_anserini, "ciff": write_ciff}
 @click.argument("data", type=DATA, required=False)
 @click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
-@click.option("-o", "--output", type=NEW, required=True, help="File to write.")
+@output_options("File to write.", required=True)
 @click.option(
     "--form",
     type=click.Choice(list(WRITERS)),

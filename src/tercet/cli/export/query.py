@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FOLDER, NEW, refuse_given
+from tercet.cli.options import FOLDER, output_options, refuse_given
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export import boosted_query, positive_query_string
@@ -17,7 +17,7 @@ from tercet.export import boosted_query, positive_query_string
 @click.command()
 @click.argument("text")
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
-@click.option("-o", "--output", type=NEW, help="File to write; without one the query is printed.")
+@output_options("File to write; without one the query is printed.")
 @click.option("--field", help="The field to search in.")
 @click.option(
     "--index",

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FOLDER, NEW
+from tercet.cli.options import FOLDER, output_options
 from tercet.export import write_synonyms
 
 
 @click.command()
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
-@click.option("-o", "--output", type=NEW, required=True, help="File to write.")
+@output_options("File to write.", required=True)
 @click.option(
     "--engine", type=click.Choice(["solr", "elasticsearch"]), default="solr", show_default=True, help="Whose format."
 )

@@ -9,14 +9,14 @@ import click
 
 from tercet.choose import RULES
 from tercet.cli.letor.rows import print_features, print_written, read_rows
-from tercet.cli.options import ANY, FILE, NEW, cluster_option, learning_on, quiet_option, seed_option
+from tercet.cli.options import ANY, FILE, cluster_option, learning_on, output_options, quiet_option, seed_option
 from tercet.data import read_feature_names, read_letor_folds, recognise
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds
 from tercet.fitting.rankers import FEATURE_RANKERS
 from tercet.fitting.rows import MEASURE
 from tercet.learn.rls import RankRLS
-from tercet.store import check_destination
+from tercet.store.kinds import FEATURE_MODEL
 
 L2S = tuple(10.0**power for power in range(-3, 8))  # that a RankRLS has to choose from
 MANY_ROWS, N_BASIS = 2_000, 500  # so many rows, and so many of them are basis vectors of a kernel that is not linear
@@ -24,7 +24,7 @@ MANY_ROWS, N_BASIS = 2_000, 500  # so many rows, and so many of them are basis v
 
 @click.command()
 @click.argument("data", type=ANY)
-@click.option("-o", "--output", type=NEW, help="Folder for the model; without it, the report is all.")
+@output_options("Folder for the model; without it, the report is all.", kind=FEATURE_MODEL)
 @click.option("--validation", "--vali", type=FILE, help="File to choose the penalty on.  [default: cross-validation]")
 @click.option("--test", type=FILE, help="File to report on.")
 @click.option("--folds", type=click.IntRange(min=2), help="Folds of the cross-validation.  [default: 5]")
@@ -60,8 +60,6 @@ def fit(
     DATA is a file, next to which --validation and --test name others, or a folder or archive of folds, which has its
     own three parts in each.
     """
-    if output is not None:
-        check_destination(output)
     options: dict[str, Any] = {
         "measure": measure,
         "l1s": None if l1 is None else [l1],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tercet.cli.compare import show_comparison, significance_options
 from tercet.cli.evaluate import print_evaluations
 from tercet.cli.letor.rows import evaluations, open_feature_model, open_rows
-from tercet.cli.options import FILE, FOLDER, NEW, measures_option, models_option
+from tercet.cli.options import FILE, FOLDER, measures_option, models_option, output_options
 from tercet.cli.systems import system_named
 from tercet.data import LetorData, write_run
 from tercet.data.lines import write_atomically
@@ -25,7 +25,7 @@ from tercet.pictures import picture as draw
 @click.command()
 @click.argument("data", metavar="FILE", type=FILE)
 @click.option("--model", type=FOLDER, required=True, help="A feature model, or a ranker of feature vectors.")
-@click.option("-o", "--output", type=NEW, help="File to write; .gz is packed. Scores may do without.")
+@output_options("File to write; .gz is packed. Scores may do without.")
 @click.option(
     "--format",
     "form",
@@ -115,7 +115,7 @@ def compare(
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.option("-o", "--output", type=NEW, required=True, help="Picture to write: .png, .svg or .pdf.")
+@output_options("Picture to write: .png, .svg or .pdf.", required=True)
 def picture(model: Path, output: Path) -> None:
     """Draw what the sparsity of a feature MODEL costs, penalty by penalty, and its weights."""
     features = open_feature_model(model)

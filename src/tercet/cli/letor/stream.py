@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.letor.rows import print_features, print_written
-from tercet.cli.options import FILE, NEW, cluster_option, learning_on
+from tercet.cli.options import FILE, NEW, cluster_option, learning_on, output_options
 from tercet.data import read_feature_names
 from tercet.fitting import fit_letor_stream
 from tercet.fitting.feature_model import LETOR_MEASURES
@@ -16,6 +16,7 @@ from tercet.learn import Checkpoint
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.store import check_destination
+from tercet.store.kinds import FEATURE_MODEL
 
 CHECKPOINT_EVERY = 1_000  # queries
 LOSSES = {"ftrl": "hinge2", "listnet-ftrl": "listnet"}
@@ -23,7 +24,7 @@ LOSSES = {"ftrl": "hinge2", "listnet-ftrl": "listnet"}
 
 @click.command()
 @click.argument("data", metavar="FILE", type=FILE)
-@click.option("-o", "--output", type=NEW, help="Folder for the model; without it, the report is all.")
+@output_options("Folder for the model; without it, the report is all.", kind=FEATURE_MODEL)
 @click.option("--validation", "--vali", type=FILE, help="File to measure on.")
 @click.option("--test", type=FILE, help="File to report on.")
 @click.option("--measure", help="What to report.  [default: nDCG at 1, 3, 5 and 10, and AP]")
@@ -47,9 +48,8 @@ def stream(
     cluster: str | None,
 ) -> None:
     """Learn from a LETOR file chunk by chunk; its rows are never in memory as a whole."""
-    for folder in (output, checkpoint):
-        if folder is not None:
-            check_destination(folder)
+    if checkpoint is not None:
+        check_destination(checkpoint)
     learner = FTRLRanker(loss=LOSSES[ranker], epochs=epochs)
     if l1 is not None:
         learner.set_params(l1=l1)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 VECTOR: Final = "words"  # the name of the one sparse vector of a document
-DOC_ID, TEXT = "doc_id", "text"  # the payload of a document
+DOC_ID, TEXT, CARRIED = "doc_id", "text", "carried"  # the payload of a document; what it carries is JSON
 MISSING: Final = "is not there"
 PAGE: Final = 1024  # points that are read, listed or removed by one request
 
@@ -153,10 +153,10 @@ class Engine(ABC):
         """Documents by number, in any order; those that are not there are left out."""
         return [StoredPoint.of(point) for point in self._retrieve("reading documents", rows, [DOC_ID], [VECTOR])]
 
-    def texts(self, rows: Sequence[int]) -> dict[int, str]:
-        """Texts by number, of those documents that have one."""
-        points = self._retrieve("reading texts", rows, [TEXT])
-        return {int(point.id): point.payload[TEXT] for point in points if TEXT in (point.payload or {})}
+    def contents(self, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        """The texts of documents and what they carry, by number, each where it is kept."""
+        points = self._retrieve("reading texts", rows, [TEXT, CARRIED])
+        return {int(point.id): point.payload or {} for point in points}
 
     def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
         """Numbers and ids of the documents with some ids."""

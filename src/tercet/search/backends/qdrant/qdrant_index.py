@@ -30,10 +30,11 @@ from tercet.search.backends.qdrant.records import (
     refuse_taken,
 )
 from tercet.search.backends.qdrant.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
-from tercet.search.base import BaseIndex, check_model, listed_ids, n_terms, same_words, weights_of
-from tercet.search.documents import Docs, Progress
+from tercet.search.base import BaseIndex, listed_ids, n_terms, same_words, weights_of
+from tercet.search.documents import Docs, Progress, check_model, with_words
 from tercet.search.folder import UPLOAD, check_fits, vectoriser_fingerprint
 from tercet.search.scorer import Scorer
+from tercet.text import Analyser
 from tercet.weights import Weights
 
 BATCH_DOCS: Final = 256
@@ -75,10 +76,11 @@ class QdrantIndex(BaseIndex):
     def build(
         cls,
         docs: Docs,
-        model: TextModel,
+        model: TextModel | None,
         path: str | PathLike[str],
         *,
         url: str,
+        analyser: Analyser | None = None,
         collection: str | None = None,
         api_key: str | None = None,
         batch_docs: int = BATCH_DOCS,
@@ -89,8 +91,7 @@ class QdrantIndex(BaseIndex):
 
         Parameters
         ----------
-        docs : a mapping from id to text, or any iterable of (id, text), read once
-        model : cuts documents and scores them
+        docs, model, analyser : as `Index.build` takes them
         path : a folder for the model and for where the documents are; an index that is there is replaced, with its
             collection
         url : of a server, or ``edge:PATH`` for Qdrant's engine in this process
@@ -101,7 +102,7 @@ class QdrantIndex(BaseIndex):
         keep_texts : whether Qdrant gets the texts, too, so that hits can give them
         progress : called with the number of documents so far
         """
-        check_model(model, TextModel)
+        docs, model = with_words(docs, model, analyser)
         batches = batches_of_texts(docs, model, keep_texts)
         return cls._made(batches, model, path, url, collection, api_key, batch_docs, keep_texts, progress)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.values import Record
 from tercet.errors import EngineError, InputError
-from tercet.search.backends.qdrant.engine import PAGE, Engine, Query, StoredPoint
+from tercet.search.backends.qdrant.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
 from tercet.search.backends.qdrant.records import MARKER_ROW, MOST_ROWS, Marker
+from tercet.search.documents import carried_record
 from tercet.search.certified import Certified, certified_rerank
 from tercet.search.scorer import ExactScores, ExpandedQueries, Scorer
 
@@ -35,13 +37,13 @@ _LARGEST: Final = 1e30  # products of query and document below it surely stay wi
 
 @dataclass(eq=False)
 class QdrantDocument:
-    """A document that was read: its id, its words, and its text once somebody asked for it."""
+    """A document that was read: its id, its words, and its text and what it carries once somebody asked for them."""
 
     doc_id: str
     terms: NDArray[np.int64]
     values: NDArray[np.float32]
-    found_with: Sequence[int] = ()  # hits whose texts are read together, since a list of hits is shown together
-    text: str | None = None
+    found_with: Sequence[int] = ()  # hits whose contents are read together, since a list of hits is shown together
+    contents: Mapping[str, Any] | None = None
 
 
 class Memory:
@@ -134,14 +136,24 @@ class QdrantView:
     def text(self, row: int) -> str | None:
         if not self.marker.texts:
             return None
+        document, contents = self._contents(row)
+        if TEXT not in contents:
+            raise EngineError(f"{self.engine.url}: document {document.doc_id!r} has no text any more")
+        return str(contents[TEXT])
+
+    def carried(self, row: int) -> Record:
+        document, contents = self._contents(row)
+        return carried_record(contents.get(CARRIED, ""), f"{self.engine.url}: document {document.doc_id!r}")
+
+    def _contents(self, row: int) -> tuple[QdrantDocument, Mapping[str, Any]]:
         [document] = self._documents([row])
-        if document.text is None:
-            texts = self.engine.texts(document.found_with or [row])
-            for other_row, other in (self.memory.get(texts) | {row: document}).items():
-                other.text = texts.get(other_row)
-            if row not in texts:
-                raise EngineError(f"{self.engine.url}: document {document.doc_id!r} is gone, or has no text any more")
-        return document.text
+        if document.contents is None:
+            contents = self.engine.contents(document.found_with or [row])
+            for other_row, other in (self.memory.get(contents) | {row: document}).items():
+                other.contents = contents.get(other_row)
+            if document.contents is None:
+                raise EngineError(f"{self.engine.url}: document {document.doc_id!r} is gone")
+        return document, document.contents
 
     def matrix(self, row: int) -> sparse.csr_array:
         return self._matrix([row])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -14,9 +14,9 @@ from scipy import sparse
 
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.qdrant.engine import DOC_ID, PAGE, TEXT, Engine, QdrantPoint
+from tercet.search.backends.qdrant.engine import CARRIED, DOC_ID, PAGE, TEXT, Engine, QdrantPoint
 from tercet.search.backends.qdrant.records import Marker, QdrantFolder, Upload
-from tercet.search.documents import Docs, Progress, canonical, checked_documents, next_documents
+from tercet.search.documents import Docs, Progress, canonical, checked_documents, listed_one_by_one, next_documents
 from tercet.search.folder import UPLOAD
 from tercet.search.scorer import Scorer
 
@@ -29,13 +29,14 @@ _BYTES_OF_A_VALUE: Final = 32  # of a dimension and its value, in JSON
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some documents: ids, texts where they are kept, how to get their rows, and a SHA-256 that stands for them.
+    """Some documents: ids, texts where they are kept, what they carry, their rows, and a SHA-256 that stands for them.
 
     Rows are made only for batches that are sent.
     """
 
     ids: Sequence[str]
     texts: Sequence[str] | None
+    carried: Sequence[str]  # as JSON, empty for nothing
     rows: Callable[[], sparse.csr_array]
     digest: bytes
 
@@ -44,15 +45,16 @@ Batches = Callable[[int], Iterator[Batch]]  # given how many documents one has
 
 
 def batches_of_texts(docs: Docs, model: TextModel, keep_texts: bool) -> Batches:
-    """Of a mapping from id to text, or of an iterable of both, which is read once."""
+    """Of documents, which are read once."""
 
     def batches(size: int) -> Iterator[Batch]:
-        pairs = iter(docs.items() if isinstance(docs, Mapping) else docs)
+        entries = listed_one_by_one(docs)
         done = 0
-        while block := next_documents(pairs, size, done):
-            ids, texts = zip(*block, strict=True)
-            digest = _digest_of(*(part.encode("utf-8") for pair in block for part in pair))
-            yield Batch(ids, texts if keep_texts else None, partial(_vectors, model, texts), digest)
+        while block := next_documents(entries, size, done):
+            ids, texts, carried = zip(*block, strict=True)
+            parts = [part.encode("utf-8") for entry in block for part in (entry if entry[2] else entry[:2])]
+            kept = texts if keep_texts else None
+            yield Batch(ids, kept, carried, partial(_vectors, model, texts), _digest_of(*parts))
             done += len(block)
 
     return batches
@@ -69,7 +71,8 @@ def batches_of_rows(ids: Sequence[str], D: Any, n_terms: int, texts: Sequence[st
             arrays = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32))
             words = [word.encode("utf-8") for word in (*ids[part], *(texts[part] if texts is not None else ()))]
             digest = _digest_of(*words, *(array.tobytes() for array in arrays))
-            yield Batch(ids[part], None if texts is None else texts[part], partial(_same, rows), digest)
+            kept = None if texts is None else texts[part]
+            yield Batch(ids[part], kept, [""] * rows.shape[0], partial(_same, rows), digest)
 
     return batches
 
@@ -110,6 +113,7 @@ def points_of(
             terms = np.concatenate([terms, marker.n_terms + components, [marker.always]])
             values = np.concatenate([values, factors[i, components], np.ones(1, dtype=np.float32)])
         payload = {DOC_ID: doc_id} | ({TEXT: batch.texts[i]} if batch.texts is not None else {})
+        payload |= {CARRIED: batch.carried[i]} if batch.carried[i] else {}
         points.append(QdrantPoint(first_row + i, terms, values, payload))
     return points
 
@@ -222,7 +226,8 @@ def _requests(points: Sequence[QdrantPoint]) -> Iterator[Sequence[QdrantPoint]]:
     """Points in requests that a server takes: long texts make a batch of many too large."""
     start, size = 0, 0
     for i, point in enumerate(points):
-        point_bytes = _BYTES_OF_A_VALUE * point.terms.size + 2 * len(point.payload.get(TEXT, "").encode("utf-8"))
+        strings = point.payload.get(TEXT, "") + point.payload.get(CARRIED, "")
+        point_bytes = _BYTES_OF_A_VALUE * point.terms.size + 2 * len(strings.encode("utf-8"))
         if i > start and size + point_bytes > _REQUEST_BYTES:
             yield points[start:i]
             start, size = i, 0
