@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +17,7 @@ from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex
+from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
 from tercet.store.kinds import INDEX, QDRANT_INDEX
 from tercet.text import Analyser
@@ -76,20 +78,18 @@ def index(
             check_output(context, output, INDEX if url is None else QDRANT_INDEX)
         text_model = None if model is None else open_model(model)
         docs, keep_texts = documents_of(data, corpus), not no_texts
-        if text_model is None:
-            analyser = Analyser(stop_words="english", stemmer=stem)
-            text_model = TextModel.bm25((text for _, text in docs), analyser)
-            if isinstance(docs, Iterator):  # of a file, which is read once more
-                docs = documents_of(data, corpus)
+        analyser = None if stem is None else Analyser(stop_words="english", stemmer=stem)
+        if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
+            text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
+            docs = documents_of(data, corpus)
+        settings: dict[str, Any] = {"analyser": analyser, "keep_texts": keep_texts, "progress": progress}
         built: BaseIndex
         if url is None:
-            built = Index.build(docs, text_model, output, keep_texts=keep_texts, progress=progress)
+            built = Index.build(docs, text_model, output, **settings)
         else:
-            built = QdrantIndex.build(
-                docs, text_model, output, url=url, collection=collection, keep_texts=keep_texts, progress=progress
-            )
+            built = QdrantIndex.build(docs, text_model, output, url=url, collection=collection, **settings)
         how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
-        click.echo(f"{output}: {len(built):,} documents, {text_model.weights.shape[1]:,} words{how}")
+        click.echo(f"{output}: {len(built):,} documents, {n_terms(built.model):,} words{how}")
         _tell_journal(output)
         return
     if model is not None or stem is not None or no_texts:

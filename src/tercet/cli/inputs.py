@@ -153,7 +153,7 @@ def open_model(path: Path) -> TextModel:
     model = saved.model if isinstance(saved, BaseIndex) else saved
     if not isinstance(model, TextModel):
         raise BundleError(
-            f"{path} holds {type(model).__name__}, which knows no words; an index of texts or a text model is needed here"
+            f"{path} holds {type(model).__name__}, which has no words; an index of texts or a text model is needed here"
         )
     return model
 

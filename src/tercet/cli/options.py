@@ -104,8 +104,8 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
     learning = output.with_name(f"{output.name}.learning")
     if context.info_name != "learn" and learning.exists():
         raise InputError(
-            f"{output} was learned on by tercet learn, whose state is in {learning}; nothing was written. Choose another "
-            "folder, or remove that state first"
+            f"{output} was learned on by tercet learn, whose state is in {learning}; nothing was written. Choose "
+            "another folder, or remove that state first"
         )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FILE, FOLDER, output_options, verify_option
+from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify_option
 from tercet.data import read_queries, write_run
 from tercet.search import open_index
+from tercet.search.carried import shown_record
 from tercet.search.results import Results
 
 _TEXT_SHOWN = 76
@@ -20,6 +23,7 @@ _TEXT_SHOWN = 76
 @click.argument("text", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
 @click.option("--why", is_flag=True, help="Show the pairs of words behind each score.")
+@json_option
 @click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
@@ -30,6 +34,7 @@ def search(
     text: str | None,
     count: int | None,
     why: bool,
+    as_json: bool,
     max_terms: int | None,
     model: Path | None,
     queries: Path | None,
@@ -41,8 +46,8 @@ def search(
         raise click.UsageError("name a text or --queries")
     if (queries is None) != (output is None):
         raise click.UsageError("--queries and -o go together")
-    if queries is not None and why:
-        raise click.UsageError("--why is for one text; a run has no place for reasons")
+    if queries is not None and (why or as_json):
+        raise click.UsageError("--why and --json are for one text; a run has no place for them")
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     if queries is not None and output is not None:
         run = opened.search_many(read_queries(queries), count or 100, max_terms)
@@ -53,11 +58,25 @@ def search(
             click.echo(f"note: {empty:,} queries found nothing and have no line", err=True)
         return
     assert text is not None
-    show(opened.search(text, count or 10, max_terms), why)
+    hits = opened.search(text, count or 10, max_terms)
+    if as_json:
+        click.echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
+    else:
+        show(hits, why)
+
+
+def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
+    """Hits as JSON."""
+    listed = [
+        {"rank": rank, "id": hit.doc_id, "score": hit.score, "text": hit.kept_text, "carried": hit.carried}
+        | ({"why": [list(pair) for pair in hit.why.pairs]} if why else {})
+        for rank, hit in enumerate(hits, 1)
+    ]
+    return {"query": text, "unknown": list(hits.unknown), "exact": hits.exact, "hits": listed}
 
 
 def show(hits: Results, why: bool) -> None:
-    """Print hits, best first: score, id and the beginning of the text."""
+    """Print hits, best first: score, id, the beginning of the text, and what they carry."""
     if hits.unknown:
         click.echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:
@@ -66,6 +85,8 @@ def show(hits: Results, why: bool) -> None:
         click.echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
         click.echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
+        if hit.carried:
+            click.echo(f"       {shown_record(hit.carried, _TEXT_SHOWN)}")
         if why:
             for line in hit.why.table(5).splitlines()[1:]:
                 if not line.startswith("the model does not know"):

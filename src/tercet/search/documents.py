@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -13,9 +12,9 @@ from scipy import sparse
 from tercet.data.documents import Documents, as_documents
 from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
-from tercet.data.values import Record, plain_record
-from tercet.errors import DamagedBundleError, FormatError, InputError
+from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
+from tercet.search.carried import packed_record
 from tercet.search.segment import Segment
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
@@ -25,7 +24,6 @@ from tercet.text import Analyser
 Docs = Any
 Progress = Callable[[int], None]
 
-MOST_CARRIED: Final = 2**16  # bytes of JSON that a document may carry along
 _TEXTS_AT_ONCE = 8192
 _TIER = 8  # segments of documents up to one power of this are joined when they hold that many together
 
@@ -119,37 +117,10 @@ def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str,
             raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
         if not text.isascii() and (problem := surrogate_problem(text)) is not None:
             raise InputError(f"the text of document {doc_id!r} {problem}")
-        documents.append((doc_id, text, _carried_json(carried, doc_id) if carried else ""))
+        documents.append((doc_id, text, packed_record(carried, doc_id) if carried else ""))
         if len(documents) == n:
             break
     return documents
-
-
-def _carried_json(carried: Any, doc_id: str) -> str:
-    """What a document carries along, as an index keeps it."""
-
-    def wrong(problem: str) -> FormatError:
-        return FormatError(f"document {doc_id!r}", None, problem)
-
-    if not isinstance(carried, Mapping):
-        raise wrong(f"carries a {type(carried).__name__}; expected values by column")
-    record = {name: value for name, value in plain_record(carried, wrong).items() if value is not None}
-    packed = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if record else ""
-    if len(packed.encode("utf-8")) > MOST_CARRIED:
-        widest = max(record, key=lambda name: len(str(record[name])))
-        raise wrong(f"carries more than {MOST_CARRIED:,} bytes, most of them in the column {widest[:80]!r}")
-    return packed
-
-
-def carried_record(packed: str, where: str) -> Record:
-    """What `_carried_json` packed."""
-    try:
-        record = json.loads(packed) if packed else {}
-    except ValueError as error:
-        raise DamagedBundleError(f"{where} carries what is no JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise DamagedBundleError(f"{where} carries a {type(record).__name__}; expected values by column")
-    return record
 
 
 def segments_of_rows(

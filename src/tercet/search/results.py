@@ -91,7 +91,6 @@ class Hit:
         """The document, or None where the index keeps no texts."""
         return self._query.view.text(self._row)
 
-
     @property
     def carried(self) -> Record:
         """What the document carries along, by column: what its table had beside the text; empty values are left out."""

@@ -1,4 +1,4 @@
-"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id, as texts and what they carry."""
+"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id, texts and what they carry."""
 
 from __future__ import annotations
 

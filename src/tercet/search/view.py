@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.values import Record
 from tercet.kernels.search import (
     Candidates,
     Heap,
@@ -21,6 +22,7 @@ from tercet.kernels.search import (
     wipe,
 )
 from tercet.kernels.topk import sort_heap
+from tercet.search.carried import unpacked_record
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.store.strings import hash_of
@@ -121,7 +123,7 @@ class View:
     def carried(self, row: int) -> Record:
         segment, local = self.entries[row // MOST_DOCS].segment, row % MOST_DOCS
         packed = "" if segment.carried is None else segment.carried[local]
-        return carried_record(packed, f"document {segment.ids.strings[local]!r}")
+        return unpacked_record(packed, f"document {segment.ids.strings[local]!r}")
 
     def matrix(self, row: int) -> sparse.csr_array:
         return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))

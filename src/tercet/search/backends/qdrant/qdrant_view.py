@@ -16,7 +16,7 @@ from tercet.data.values import Record
 from tercet.errors import EngineError, InputError
 from tercet.search.backends.qdrant.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
 from tercet.search.backends.qdrant.records import MARKER_ROW, MOST_ROWS, Marker
-from tercet.search.documents import carried_record
+from tercet.search.carried import unpacked_record
 from tercet.search.certified import Certified, certified_rerank
 from tercet.search.scorer import ExactScores, ExpandedQueries, Scorer
 
@@ -143,7 +143,7 @@ class QdrantView:
 
     def carried(self, row: int) -> Record:
         document, contents = self._contents(row)
-        return carried_record(contents.get(CARRIED, ""), f"{self.engine.url}: document {document.doc_id!r}")
+        return unpacked_record(contents.get(CARRIED, ""), f"{self.engine.url}: document {document.doc_id!r}")
 
     def _contents(self, row: int) -> tuple[QdrantDocument, Mapping[str, Any]]:
         [document] = self._documents([row])

@@ -1,0 +1,66 @@
+"""What documents carry along: the columns of their table that are not searched, one JSON object for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tercet.data.values import Record, plain_record
+from tercet.errors import DamagedBundleError, FormatError
+
+MOST_BYTES: Final = 2**16  # that a document may carry along, as JSON
+
+
+def packed_record(carried: Any, doc_id: str) -> str:
+    """Values by column as an index keeps them, those that are empty left out; an empty string for none.
+
+    Examples
+    --------
+    >>> packed_record({"price": 1.5, "colour": None, "tags": ["new", "ripe"]}, "007")
+    '{"price":1.5,"tags":"new, ripe"}'
+    """
+
+    def wrong(problem: str) -> FormatError:
+        return FormatError(f"document {doc_id!r}", None, problem)
+
+    if not isinstance(carried, Mapping):
+        raise wrong(f"carries a {type(carried).__name__}; expected values by column")
+    record = {name: value for name, value in plain_record(carried, wrong).items() if value is not None and value != ""}
+    packed = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if record else ""
+    n_bytes = len(packed.encode("utf-8"))
+    if n_bytes > MOST_BYTES:
+        widest = max(record, key=lambda name: len(str(record[name])))
+        most = f"at most {MOST_BYTES:,} are possible"
+        raise wrong(f"carries {n_bytes:,} bytes, most of them in the column {widest[:80]!r}; {most}")
+    return packed
+
+
+def shown_record(record: Mapping[str, Any], most: int) -> str:
+    """Values by column in one line, as many whole ones as have room, and how many have not.
+
+    Examples
+    --------
+    >>> shown_record({"price": 1.5, "colour": "green"}, 40), shown_record({"price": 1.5, "colour": "green"}, 12)
+    ('price 1.5 · colour green', 'price 1.5 · 1 more')
+    """
+    shown, length = [], 0
+    for name, value in record.items():
+        one = " ".join(f"{name} {value}".split())
+        if length + len(one) > most and (shown or len(one) > most):
+            break
+        shown.append(one)
+        length += len(one) + 3
+    rest = len(record) - len(shown)
+    return " · ".join([*shown, *([f"{rest} more"] if rest else [])])
+
+
+def unpacked_record(packed: str, where: str) -> Record:
+    """What `packed_record` made; anything else raises `DamagedBundleError`."""
+    try:
+        record = json.loads(packed) if packed else {}
+    except (ValueError, RecursionError) as error:
+        raise DamagedBundleError(f"{where} carries what is no JSON: {error}") from error
+    if not isinstance(record, dict) or any(isinstance(value, dict | list) for value in record.values()):
+        raise DamagedBundleError(f"{where} carries something else than values by column")
+    return record
