@@ -177,7 +177,7 @@ def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Pa
     command = ("index", data, "-o", index)
     refused = run(*command)
     assert refused.exit_code == 1
-    assert "holds a saved index already; --replace puts the new one in its place" in refused.output
+    assert "holds a saved index already; nothing was written. --replace puts the new one in its place" in refused.output
     assert list(Index.open(index)) == list(TEXTS)
     (tmp_path / "index.journal").mkdir()
     (tmp_path / "index.journal" / "journal.jsonl").touch()

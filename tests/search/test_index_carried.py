@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tercet as tc
 from support.commands import ok
 from support.indexes import DOCS
-from tercet.data import Documents
+from tercet.data.documents import as_documents
 from tercet.errors import BundleError, InputError
 from tercet.search import Index
 from tercet.search.carried import MOST_BYTES, packed_record, shown_record, unpacked_record
@@ -44,8 +44,7 @@ def test_whatever_holds_the_documents(form: str) -> None:
         "pandas": pd.DataFrame(ROWS),
         "polars": pl.DataFrame(ROWS),
         "arrow": pl.DataFrame(ROWS).to_arrow(),
-        "documents": tc.read_table
-        and Documents([*TEXTS], {n: [r[n] for r in ROWS] for n in [*ROWS[0]][1:]}, ("title", "text")),
+        "documents": as_documents(ROWS),
         "triples": triples,
         "iterator": iter(triples),
     }[form]
@@ -56,7 +55,7 @@ def test_whatever_holds_the_documents(form: str) -> None:
 
 def test_nothing_is_carried_by_texts() -> None:
     index = Index.build(DOCS)
-    assert [hit.carried for hit in index.search("green")] == [{}, {}]
+    assert [hit.carried for hit in index.search("green")] == [{}, {}, {}]
 
 
 def test_changes_keep_it(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_a_merge_of_segments_without_it(tmp_path: Path) -> None:
     index = Index.build(TEXTS)
     index.add([("d", "green cup", {"price": 5})])
     index.merge()
-    assert carried(index) == dict.fromkeys("abc", {}) | {"d": {"price": 5}}
+    assert carried(index) == {"a": {}, "b": {}, "c": {}, "d": {"price": 5}}
 
 
 def test_without_texts_it_is_carried_all_the_same(tmp_path: Path) -> None:
