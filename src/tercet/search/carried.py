@@ -44,7 +44,8 @@ def shown_record(record: Mapping[str, Any], most: int) -> str:
     >>> shown_record({"price": 1.5, "colour": "green"}, 40), shown_record({"price": 1.5, "colour": "green"}, 12)
     ('price 1.5 · colour green', 'price 1.5 · 1 more')
     """
-    shown, length = [], 0
+    shown: list[str] = []
+    length = 0
     for name, value in record.items():
         one = " ".join(f"{name} {value}".split())
         if length + len(one) > most and (shown or len(one) > most):
