@@ -70,7 +70,7 @@ def find_column(table: DataTable, role: str, tiers: Tiers, given: str | None = N
     Raises `FormatError` where the given one is not there, or several names are as sure as each other.
     """
     if given is not None:
-        return given_column(table, role, given)
+        return given_column(table, role, given, tiers[0][0])
     names = {column: plain_name(column) for column in table.columns}
     for tier in tiers:
         columns = [column for column, name in names.items() if name in tier]
@@ -78,7 +78,7 @@ def find_column(table: DataTable, role: str, tiers: Tiers, given: str | None = N
             exact = [column for column in columns if column in tier]
             if len(exact) != 1:
                 both = " and ".join(map(repr, columns))
-                raise column_error(table, role, f"{both} could both be the {role}")
+                raise column_error(table, role, f"{both} could both be the {role}", tiers[0][0])
             columns = exact
         if columns:
             return columns[0]
@@ -89,21 +89,21 @@ def need_column(table: DataTable, role: str, tiers: Tiers, given: str | None = N
     """The same, where there must be one."""
     column = find_column(table, role, tiers, given)
     if column is None:
-        raise column_error(table, role, f"no column is called as one that holds the {role}")
+        raise column_error(table, role, f"no column is called as one that holds the {role}", tiers[0][0])
     return column
 
 
-def given_column(table: DataTable, role: str, name: str) -> str:
+def given_column(table: DataTable, role: str, name: str, usual: str) -> str:
     """A column that was named, which must be there."""
     if name not in table.columns:
-        raise column_error(table, role, f"there is no column {name!r}")
+        raise column_error(table, role, f"there is no column {name!r}", usual)
     return name
 
 
-def column_error(table: DataTable, role: str, problem: str) -> FormatError:
-    """What is wrong, the columns there are, and that one can be named."""
+def column_error(table: DataTable, role: str, problem: str, usual: str) -> FormatError:
+    """What is wrong, the columns there are, and that one can be named, or called as it is usual."""
     listed = ", ".join(table.columns)
-    message = f"{problem}; the columns are {listed}: name the one of the {role}"
+    message = f"{problem}; the columns are {listed}: name the one of the {role}, or call it {usual!r}"
     return FormatError(table.name, None, message, COLUMNS_PROBLEM)
 
 
@@ -135,12 +135,37 @@ def document_roles(table: DataTable, id: str | None = None, text: str | Iterable
     id_column = need_column(table, "id", IDS, id)
     if text is not None:
         wanted = [text] if isinstance(text, str) else list(text)
-        columns = tuple(dict.fromkeys(given_column(table, "text", name) for name in wanted))
+        columns = tuple(dict.fromkeys(given_column(table, "text", name, "text") for name in wanted))
     else:
         others = {column: plain_name(column) for column in table.columns if column != id_column}
         titles = [column for column, name in others.items() if name in TITLES]
         columns = (*titles, *(column for column, name in others.items() if name in BODIES))
     if not columns:
-        raise column_error(table, "text", "no column is called as one that holds texts")
+        raise column_error(table, "text", "no column is called as one that holds texts", "text")
     carried = tuple(column for column in table.columns if column not in (id_column, *columns))
     return DocumentRoles(id_column, columns, carried)
+
+
+# Names that no table of documents has.
+_SURE_QUERIES = ("query", "query_text", "search_term", "search_query", "search_text", "user_query", *QUERIES[-1])
+
+
+def kind_of_columns(columns: Iterable[str]) -> str | None:
+    """What a table holds, by the names of its columns: documents, judgements, threes, or None for none of these.
+
+    Examples
+    --------
+    >>> kind_of_columns(["sku", "name", "rating"]), kind_of_columns(["query", "sku", "rating"])
+    ('documents', 'judgements')
+    """
+    names = {plain_name(column) for column in columns}
+
+    def has(tiers: Tiers) -> bool:
+        return any(name in names for tier in tiers for name in tier)
+
+    has_texts = has((TITLES, BODIES))
+    if has(QUERIES) and has(BETTER) and has(WORSE):
+        return "threes"
+    if has(DOCUMENTS) and has(GRADES) and (has((_SURE_QUERIES,)) or (has(QUERIES) and not has_texts)):
+        return "judgements"
+    return "documents" if has(IDS) and has_texts else None

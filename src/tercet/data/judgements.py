@@ -1,0 +1,365 @@
+"""Judgements, whatever they are written as: TREC, BEIR, Quepid, a table with any columns, records or a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from tercet.data.documents import id_in
+from tercet.data.frames import IndexedTexts, as_table, plain_shown
+from tercet.data.lines import FilePath, Refused, open_lines, split_columns
+from tercet.data.quepid import is_quepid_header, rating_of, ratings_of
+from tercet.data.roles import (
+    DOCUMENTS,
+    GRADES,
+    QUERIES,
+    QUERY_IDS,
+    QUERY_TEXTS,
+    find_column,
+    need_column,
+    plain_name,
+)
+from tercet.data.tables import NO_ROWS, DataTable, number_in, open_table
+from tercet.data.trec import BEIR_HEADER, iterate_judgements
+from tercet.data.values import Value
+from tercet.errors import FormatError, InputError
+
+Qrels = dict[str, dict[str, int]]
+Columns = Mapping[str, str]  # role -> the column that has it
+QUERY_ID_NAMES = QUERIES[-1]
+
+
+class JudgementRow(NamedTuple):
+    """A grade: where it is, the query by id or text, perhaps its id beside its text, the document, the grade."""
+
+    number: int
+    query: str
+    qid: str | None
+    doc_id: str
+    grade: int
+
+
+@dataclass(frozen=True)
+class JudgedQueries:
+    """Judgements with the texts of their queries.
+
+    Attributes
+    ----------
+    queries : ``{qid: text}``; those that were given, or those that the judgements name by their texts
+    qrels : ``{qid: {doc_id: grade}}``
+    n_ungraded : rows without a grade, which are left out
+    form : what was read, for people
+    """
+
+    queries: dict[str, str]
+    qrels: Qrels
+    n_ungraded: int
+    form: str
+
+
+class QueryLookup:
+    """Finds queries by id or, where none has that id, by text.
+
+    Examples
+    --------
+    >>> lookup = QueryLookup({"q7": "green tea", "q8": "milk"})
+    >>> lookup("q7"), lookup("milk"), lookup("bread")
+    (('q7',), ('q8',), ())
+    """
+
+    def __init__(self, queries: Mapping[str, str]) -> None:
+        self._ids = queries
+        self._by_text: dict[str, tuple[str, ...]] | None = None
+
+    def __call__(self, query: str) -> tuple[str, ...]:
+        """The ids of the queries that are meant; all of those with this text."""
+        if query in self._ids:
+            return (query,)
+        if self._by_text is None:
+            self._by_text = {}
+            for qid, text in self._ids.items():
+                self._by_text[text] = (*self._by_text.get(text, ()), qid)
+        return self._by_text.get(query, ())
+
+
+def read_judgements(
+    path: FilePath,
+    queries: Mapping[str, str] | None = None,
+    docs: Container[str] | None = None,
+    *,
+    columns: Columns | None = None,
+    refused: Refused | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+) -> JudgedQueries:
+    r"""Read judgements of any kind: TREC, BEIR, Quepid, or a table with a query, a document and a grade on each row.
+
+    Parameters
+    ----------
+    path : the file
+    queries : id -> text; a query is named by its id or by its text. None, in a table: what is named is the text
+    docs : if given, the ids there are; any other is an error
+    columns : of a table, role -> column, for the roles query, query-id, doc and grade; others are guessed
+    refused : takes what is wrong with a row, which is then left out
+    encoding, delimiter : of a table, as in `iter_rows`
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "judged.csv")
+    ...     _ = file.write_text("search term;sku;stars\ngreen tea;007;3\n")
+    ...     read_judgements(file, columns={"grade": "stars"}).qrels
+    {'green tea': {'007': 3}}
+    """
+    first = None if encoding is not None or columns else _first_line(path)
+    error: Callable[..., FormatError] = partial(FormatError, path)
+    ungraded = [0]
+    if first is not None and is_quepid_header(first):
+        rows, by_id, form = _quepid_rows(path, refused, ungraded), False, "judgements of Quepid"
+    elif first is not None and _is_trec(first):
+        trec = iterate_judgements(path, refused=refused)
+        rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
+        by_id, form = True, "judgements by query id"
+    else:
+        table = open_table(path, encoding=encoding, delimiter=delimiter)
+        roles = judgement_roles(table, columns)
+        rows, by_id = judgement_rows(table, roles, refused, ungraded), roles.by_id
+        form, error = f"{table.form}; {roles}", table.error
+    return _gathered(rows, by_id, queries, docs, error, refused, str(path), ungraded, form)
+
+
+def _first_line(path: FilePath) -> str | None:
+    try:
+        with closing(open_lines(path)) as lines:
+            return next((text for _, text in lines if text.strip()), None)
+    except FormatError as error:
+        if error.kind != "encoding":
+            raise
+        return None  # a table may be UTF-16, or say what is wrong
+
+
+def _is_trec(text: str) -> bool:
+    columns = split_columns(text)
+    return text == BEIR_HEADER or (len(columns) == 4 and columns[3].removeprefix("-").isdecimal())
+
+
+def _quepid_rows(path: FilePath, refused: Refused | None, ungraded: list[int]) -> Iterator[JudgementRow]:
+    for line, rating in ratings_of(path, refused):
+        grade = rating_of(rating.grades)
+        if rating.doc_id is None or grade is None:
+            ungraded[0] += 1
+        else:
+            yield JudgementRow(line, rating.query, None, rating.doc_id, grade)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JudgementRoles:
+    """What the columns of a table of judgements are for; ``by_id`` when the query's column is one of ids."""
+
+    query: str
+    doc: str
+    grade: str
+    query_id: str | None
+    by_id: bool
+
+    def __str__(self) -> str:
+        query_id = f"; query-id: {self.query_id}" if self.query_id else ""
+        return f"query: {self.query}{query_id}; doc: {self.doc}; grade: {self.grade}"
+
+
+def judgement_roles(table: DataTable, columns: Columns | None = None) -> JudgementRoles:
+    """What the columns of a table of judgements are for: those that are given, the others guessed."""
+    given = dict(columns or {})
+    query = need_column(table, "query", QUERIES, given.get("query"))
+    by_id = "query" not in given and plain_name(query) in QUERY_ID_NAMES
+    others = [[name for name in tier if name != plain_name(query)] for tier in (QUERY_ID_NAMES,)]
+    query_id = None if by_id else find_column(table, "query-id", others, given.get("query-id"))
+    doc = need_column(table, "doc", DOCUMENTS, given.get("doc"))
+    return JudgementRoles(query, doc, need_column(table, "grade", GRADES, given.get("grade")), query_id, by_id)
+
+
+def judgement_rows(
+    table: DataTable, roles: JudgementRoles, refused: Refused | None, ungraded: list[int]
+) -> Iterator[JudgementRow]:
+    """Rows with a grade; those without one are counted."""
+    for number, row in table.rows(refused):
+        try:
+            query = query_in(row.get(roles.query), table, number, roles.query)
+            qid = None
+            if roles.query_id is not None:
+                qid = id_in(row.get(roles.query_id), table, number, roles.query_id)
+            doc_id = id_in(row.get(roles.doc), table, number, roles.doc)
+            grade = _grade_in(row.get(roles.grade), table, number, roles.grade)
+        except FormatError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+            continue
+        if grade is None:
+            ungraded[0] += 1
+        else:
+            yield JudgementRow(number, query, qid, doc_id, grade)
+
+
+def query_in(value: Value, table: DataTable, number: int, column: str) -> str:
+    """The query in a cell, an id or a text."""
+    query = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if query is None or (isinstance(query, str) and not query.strip()):
+        raise table.error(number, f"{column} is empty; a query needs words", "empty-text")
+    if not isinstance(query, str):
+        raise table.error(number, f"{column} is {query!r}; a query is a text")
+    return query
+
+
+def _grade_in(value: Value, table: DataTable, number: int, column: str) -> int | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    grade = number_in(value.strip()) if isinstance(value, str) else value
+    if grade is None:
+        raise table.error(number, f"{column} {value!r}; a grade is a whole number, and 0 is not relevant")
+    if isinstance(grade, str) or grade != int(grade) or abs(grade) >= 1 << 53:
+        raise table.error(number, f"{column} {value}; a whole number is needed: multiply or round the grades")
+    return int(grade)
+
+
+# -- gathering --------------------------------------------------------------------------------------------------------
+
+
+def _gathered(
+    rows: Iterable[JudgementRow],
+    by_id: bool,
+    queries: Mapping[str, str] | None,
+    docs: Container[str] | None,
+    error: Callable[..., FormatError],
+    refused: Refused | None,
+    name: str,
+    ungraded: list[int],
+    form: str,
+) -> JudgedQueries:
+    texts: dict[str, str] = dict(queries or {})
+    lookup = None if queries is None else QueryLookup(queries)
+    qrels: Qrels = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for row in rows:
+        try:
+            qids = _qids_of(row, lookup, texts, error, by_id)
+            if docs is not None and row.doc_id not in docs:
+                raise error(row.number, unknown_id("document", row.doc_id), "unknown-id")
+            for qid in qids:
+                first = qrels.setdefault(qid, {}).setdefault(row.doc_id, row.grade)
+                if first != row.grade:
+                    pair = f"query {qid!r}, document {row.doc_id!r}"
+                    message = f"{pair} has grade {row.grade} here and {first} at {numbers[qid, row.doc_id]}"
+                    raise error(row.number, message, "contradiction")
+                numbers.setdefault((qid, row.doc_id), row.number)
+        except FormatError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+    qrels = {qid: judged for qid, judged in qrels.items() if judged}
+    if not qrels:
+        raise FormatError(name, None, "there is no judgement" if ungraded[0] else NO_ROWS)
+    return JudgedQueries(texts, qrels, ungraded[0], form)
+
+
+def _qids_of(
+    row: JudgementRow,
+    lookup: QueryLookup | None,
+    texts: dict[str, str],
+    error: Callable[..., FormatError],
+    by_id: bool,
+) -> tuple[str, ...]:
+    """The ids of the queries of a row; a query that only the judgements name is known by its text from now on."""
+    if lookup is None:
+        qid = row.qid or row.query
+        if not by_id:
+            first = texts.setdefault(qid, row.query)
+            if first != row.query:
+                raise error(row.number, f"query {qid!r} is {row.query!r} here and {first!r} before")
+        return (qid,)
+    qids = (lookup(row.qid) if row.qid is not None else ()) or lookup(row.query)
+    if not qids:
+        raise error(row.number, unknown_id("query", row.query), "unknown-id")
+    return qids
+
+
+def unknown_id(what: str, identifier: str) -> str:
+    """Say that there is no such query or document."""
+    where = "documents" if what == "document" else "queries, neither as an id nor as a text"
+    return f"{what} {plain_shown(identifier)} is not among the {where}"
+
+
+# -- in memory --------------------------------------------------------------------------------------------------------
+
+
+def as_queries(queries: Any) -> dict[str, str]:
+    """Queries by id: a mapping of ids to texts, a Series, records or a frame with an id and a text, or a list of texts.
+
+    A query of a list of texts has its text as its id.
+
+    Examples
+    --------
+    >>> as_queries(["green tea", "milk"])
+    {'green tea': 'green tea', 'milk': 'milk'}
+    >>> as_queries([{"qid": 7, "query": "green tea"}])
+    {'7': 'green tea'}
+    """
+    if isinstance(queries, str | bytes):
+        raise InputError(f"queries must be texts by id; got the string {queries[:60]!r}")
+    if isinstance(queries, Sequence) and all(isinstance(text, str) for text in queries):
+        return {text: text for text in queries}
+    table = as_table(queries, "queries")
+    if isinstance(table, IndexedTexts):
+        return dict(zip(table.ids, table.texts, strict=True))
+    if table is None:
+        wanted = "a mapping of ids to texts, a list of texts or records, or a frame"
+        raise InputError(f"queries must be {wanted}; got {type(queries).__name__}")
+    text_column = need_column(table, "text", QUERY_TEXTS)
+    id_tiers = [[name for name in tier if name != plain_name(text_column)] for tier in QUERY_IDS]
+    id_column = table.columns[0] if isinstance(queries, Mapping) else find_column(table, "id", id_tiers)
+    texts: dict[str, str] = {}
+    for number, row in table.rows():
+        text = query_in(row.get(text_column), table, number, text_column)
+        qid = text if id_column is None else id_in(row.get(id_column), table, number, id_column)
+        if texts.setdefault(qid, text) != text:
+            raise table.error(number, f"the id {qid!r} is already used", "duplicate-id")
+    return texts
+
+
+def as_judgements(qrels: Any, queries: Mapping[str, str] | None, name: str = "qrels") -> JudgedQueries:
+    """Judgements of records or of a frame, as `read_judgements` has them of a file."""
+    table = as_table(qrels, name)
+    if not isinstance(table, DataTable):
+        wanted = "a mapping, qid -> {doc_id: grade}, records or a frame with a query, a document and a grade"
+        raise InputError(f"{name} must be {wanted}; got {type(qrels).__name__}")
+    roles = judgement_roles(table)
+    if roles.by_id and queries is None:
+        raise InputError(f"{name} name queries by their ids, in {roles.query!r}; give queries, id -> text")
+    ungraded = [0]
+    rows = judgement_rows(table, roles, None, ungraded)
+    return _gathered(rows, roles.by_id, queries, None, table.error, None, name, ungraded, str(roles))
+
+
+def as_judged(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict[str, Any]]:
+    """Queries and several parts of judgements, each a mapping as it is, or records or a frame made one; None stays.
+
+    Where no queries are given, those that records name by their texts are they.
+    """
+    texts = None if queries is None else as_queries(queries)
+    made: dict[str, str] = {}
+    qrels: dict[str, Any] = {}
+    for name, part in parts.items():
+        if part is None or isinstance(part, Mapping):
+            qrels[name] = part
+        else:
+            judged = as_judgements(part, texts, name)
+            made |= judged.queries
+            qrels[name] = judged.qrels
+    return (made or None) if texts is None else texts, qrels

@@ -1,0 +1,193 @@
+"""Threes, whatever they are written as: a query by id or text, a better document and a worse one."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from tercet.data.documents import id_in
+from tercet.data.frames import as_table
+from tercet.data.judgements import Columns, QueryLookup, query_in, unknown_id
+from tercet.data.lines import FilePath, Refused
+from tercet.data.parquet import is_parquet, parquet_batches
+from tercet.data.preference_text import NUMBERS, PreferenceTriples, preference_lines
+from tercet.data.recognition import recognise
+from tercet.data.roles import BETTER, QUERIES, WORSE, need_column
+from tercet.data.tables import DataTable, open_table
+from tercet.errors import FormatError
+
+Three = tuple[str, str, str]
+
+
+class PlacedThree(NamedTuple):
+    """A three, and what makes an error of a message about it."""
+
+    query: str
+    better: str
+    worse: str
+    error: Any
+    has_numbers: bool = False  # a weight or a margin
+
+
+@dataclass(frozen=True)
+class ThreeRoles:
+    """What the columns of a table of threes are for."""
+
+    query: str
+    better: str
+    worse: str
+
+    def __str__(self) -> str:
+        return f"query: {self.query}; better: {self.better}; worse: {self.worse}"
+
+
+@dataclass(frozen=True)
+class ReadThrees:
+    """Threes of a file; ``has_numbers`` says that it has weights or margins, ``form`` what was read."""
+
+    threes: list[Three]
+    has_numbers: bool
+    form: str
+
+
+def three_roles(table: DataTable, columns: Columns | None = None) -> ThreeRoles:
+    """What the columns of a table of threes are for: those that are given, the others guessed."""
+    given = dict(columns or {})
+    return ThreeRoles(
+        need_column(table, "query", QUERIES, given.get("query")),
+        need_column(table, "better", BETTER, given.get("better")),
+        need_column(table, "worse", WORSE, given.get("worse")),
+    )
+
+
+def three_rows(table: DataTable, roles: ThreeRoles, refused: Refused | None = None) -> Iterator[PlacedThree]:
+    """The threes of a table, each right by itself."""
+    numbers = any(column in NUMBERS for column in table.columns)
+    for number, row in table.rows(refused):
+        try:
+            query = query_in(row.get(roles.query), table, number, roles.query)
+            better = id_in(row.get(roles.better), table, number, roles.better)
+            worse = id_in(row.get(roles.worse), table, number, roles.worse)
+            if better == worse:
+                raise table.error(number, f"better and worse are both {better!r}; a preference needs two documents")
+        except FormatError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+        else:
+            yield PlacedThree(query, better, worse, partial(table.error, number), numbers)
+
+
+def read_threes(
+    path: FilePath,
+    queries: Mapping[str, str] | None = None,
+    docs: Container[str] | None = None,
+    *,
+    columns: Columns | None = None,
+    refused: Refused | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+) -> ReadThrees:
+    r"""Read threes from a file of preferences, or from a table with a query, a better and a worse document on each row.
+
+    Parameters
+    ----------
+    path : the file
+    queries : id -> text; a query is named by its id or by its text. None: what is named is the text
+    docs : if given, the ids there are; any other is an error
+    columns : of a table, role -> column, for the roles query, better and worse; others are guessed
+    refused : takes what is wrong with a row, which is then left out
+    encoding, delimiter : of a table, as in `iter_rows`
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "threes.csv")
+    ...     _ = file.write_text("query,winner,loser\ngreen tea,007,1e5\n")
+    ...     read_threes(file).threes
+    [('green tea', '007', '1e5')]
+    """
+    is_table = encoding is not None or delimiter is not None or bool(columns) or recognise(path) == "threes"
+    if is_table:
+        table = open_table(path, encoding=encoding, delimiter=delimiter)
+        roles = three_roles(table, columns)
+        rows, form = three_rows(table, roles, refused), f"{table.form}; {roles}"
+    else:
+        rows, form = _preference_rows(path, refused), "preferences"
+    lookup = None if queries is None else QueryLookup(queries)
+    threes: list[Three] = []
+    has_numbers = False
+    for row in rows:
+        try:
+            for doc_id in (row.better, row.worse):
+                if docs is not None and doc_id not in docs:
+                    raise row.error(unknown_id("document", doc_id), "unknown-id")
+            qids = (row.query,) if lookup is None else lookup(row.query)
+            if not qids:
+                raise row.error(unknown_id("query", row.query), "unknown-id")
+        except FormatError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+        else:
+            has_numbers |= row.has_numbers
+            threes += [(qid, row.better, row.worse) for qid in qids]
+    if not threes:
+        raise FormatError(path, None, "the file holds no preferences")
+    return ReadThrees(threes, has_numbers, form)
+
+
+def _preference_rows(path: FilePath, refused: Refused | None) -> Iterator[PlacedThree]:
+    if not is_parquet(path):
+        for line, qid, better, worse, numbers in preference_lines(path, refused):
+            yield PlacedThree(qid, better, worse, partial(FormatError, path, line), bool(numbers))
+        return
+    for group, rows, triples in parquet_batches(path, refused=refused):
+        for row, qid, better, worse in zip(rows, triples.qid, triples.better, triples.worse, strict=True):
+            place = f"row group {group}, row {row}"
+
+            def error(message: str, kind: str = "format", place: str = place) -> FormatError:
+                return FormatError(path, None, f"{place}: {message}", kind)
+
+            yield PlacedThree(qid, better, worse, error, bool(triples.numbers()))
+
+
+def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "preferences") -> Any:
+    """Threes of records, of a frame or of `PreferenceTriples`; queries by their ids, where they have some.
+
+    What is none of these is given back as it is, for whoever learns from it to judge.
+
+    Examples
+    --------
+    >>> as_threes([{"query": "green tea", "better": 7, "worse": 8}], {"q1": "green tea"})
+    [('q1', '7', '8')]
+    """
+    if isinstance(preferences, PreferenceTriples):
+        threes: Iterable[Any] = zip(preferences.qid, preferences.better, preferences.worse, strict=True)
+    elif preferences is None or isinstance(preferences, str | bytes | Mapping):
+        return preferences
+    else:
+        if isinstance(preferences, Iterator):
+            preferences = list(preferences)
+        is_list = isinstance(preferences, Sequence)
+        if is_list and not (preferences and isinstance(preferences[0], Mapping)):
+            threes = preferences
+        else:
+            table = as_table(preferences, name)
+            if not isinstance(table, DataTable):
+                return preferences
+            threes = [row[:3] for row in three_rows(table, three_roles(table))]
+    if queries is None:
+        return list(threes)
+    lookup = QueryLookup(queries)
+    return [three for one in threes for three in _by_id(one, lookup)]
+
+
+def _by_id(three: Any, lookup: QueryLookup) -> list[Any]:
+    """The three with the ids of its query; one that is none, or of no query, stays for the recipe to refuse."""
+    if isinstance(three, str) or not isinstance(three, Sequence) or len(three) != 3 or not isinstance(three[0], str):
+        return [three]
+    return [(qid, *three[1:]) for qid in lookup(three[0])] or [three]
