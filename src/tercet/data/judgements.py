@@ -345,21 +345,3 @@ def as_judgements(qrels: Any, queries: Mapping[str, str] | None, name: str = "qr
     ungraded = [0]
     rows = judgement_rows(table, roles, None, ungraded)
     return _gathered(rows, roles.by_id, queries, None, table.error, None, name, ungraded, str(roles))
-
-
-def as_judged(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict[str, Any]]:
-    """Queries and several parts of judgements, each a mapping as it is, or records or a frame made one; None stays.
-
-    Where no queries are given, those that records name by their texts are they.
-    """
-    texts = None if queries is None else as_queries(queries)
-    made: dict[str, str] = {}
-    qrels: dict[str, Any] = {}
-    for name, part in parts.items():
-        if part is None or isinstance(part, Mapping):
-            qrels[name] = part
-        else:
-            judged = as_judgements(part, texts, name)
-            made |= judged.queries
-            qrels[name] = judged.qrels
-    return (made or None) if texts is None else texts, qrels

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from collections import Counter
 from contextlib import closing
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from tercet.data.beir import plain_or_packed
 from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
-from tercet.data.lines import FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
+from tercet.data.lines import UTF16_MARKS, FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
 from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
-from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
+from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADER, TSV_HEADERS
 from tercet.data.quepid import is_quepid_header
+from tercet.data.roles import kind_of_columns
+from tercet.data.tables import DataTable, open_table
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 from tercet.store import MANIFEST_NAME
@@ -37,7 +40,12 @@ Kind: TypeAlias = Literal[
     "preferences",
     "clicks",
     "vectors",
+    "documents",
+    "judgements",
+    "threes",
 ]
+# Kinds of tables, whose columns may have any names.
+TableKind: TypeAlias = Literal["documents", "judgements", "threes"]
 
 LINES_LOOKED_AT = 20
 _TAR_MAGIC = slice(257, 262)
@@ -50,7 +58,9 @@ _FOLDERS = (
 _FILES = (
     "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, judgements of Quepid "
     "(query,docid,rating), 6-column runs, query/better/worse preferences and query/shown/clicked clicks as TSV or "
-    "JSONL, preferences as Parquet, the archives of 20 Newsgroups and of LETOR folds"
+    "JSONL, preferences as Parquet, the archives of 20 Newsgroups and of LETOR folds, and a table: CSV with a header "
+    "(separated by , ; | or tabs), JSONL or Parquet, of documents (an id and a text), judgements (a query, a document, "
+    "a grade) or threes (a query, a better and a worse document)"
 )
 
 
@@ -68,8 +78,9 @@ def recognise(path: FilePath) -> Kind:
     Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
     ``tercet vectorise`` writes them). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
-    ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives). Looks at a few lines
-    only; a file recognised may still be refused by its reader.
+    ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
+    of their columns: ``"documents"``, ``"judgements"`` and ``"threes"``. Looks at a few lines only; a file recognised
+    may still be refused by its reader.
 
     Examples
     --------
@@ -122,7 +133,9 @@ def _kinds_of_line(text: str) -> list[Kind]:
     if is_quepid_header(text):
         return ["quepid"] * LINES_LOOKED_AT
     if text.lstrip().startswith("{"):
-        return [kind for kind, keys in _JSON_KEYS.items() if sum(f'"{key}"' in text for key in keys) >= 2]
+        kinds: list[Kind] = [kind for kind, keys in _JSON_KEYS.items() if sum(f'"{key}"' in text for key in keys) >= 2]
+        documents: list[Kind] = ["documents"] if re.search(r'"_?id"\s*:', text) and '"text"' in text else []
+        return kinds or documents
     return _kinds_of_table([text])
 
 
@@ -195,8 +208,10 @@ def _recognise_file(path: Path) -> Kind:
     if start[_TAR_MAGIC] == b"ustar":
         return _recognise_archive(path)
     if start.startswith(PARQUET_MAGIC):
-        return "preferences"
-    if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _kind_of_parquet(path)
+    if start.startswith(UTF16_MARKS):
+        return _kind_of_table(open_table(path))  # nothing else is read in UTF-16
+    if b"\0" in start:
         raise InputError(f"{path}: this is not a text file; looked for {_FILES}")
     numbered = _first_lines(path)
     if not numbered:
@@ -211,17 +226,44 @@ def _recognise_file(path: Path) -> Kind:
         for kind, keys in _JSON_KEYS.items():
             if set(keys) <= record.keys():
                 return kind
-        if "_id" in record:
-            raise InputError(f"{path}: this looks like one file of a BEIR folder; give the folder")
-        raise InputError(
-            f'{path}: JSON of no known kind; preferences have the keys "query", "better", "worse", '
-            'and clicks "query", "shown", "clicked"'
-        )
+        return _kind_of_table(open_table(path))
+    table = _table_with_header(path)
+    kind_of_header = None if table is None else kind_of_columns(table.columns)
+    if kind_of_header is not None:
+        return cast(TableKind, kind_of_header)
     kinds = _kinds_of_table([text for _, text in numbered])
     if not kinds:
+        if table is not None and not table.is_typed and len({len(text.split("\t")) for _, text in numbered}) == 1:
+            return _kind_of_table(table)  # says what its columns lack
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
     advice = f"a header as the first line decides: {TSV_HEADER!r} or {BEIR_HEADER!r}"
     return _the_only(kinds, path, advice)
+
+
+def _kind_of_parquet(path: Path) -> Kind:
+    table = open_table(path)
+    if set(IDS) <= set(table.columns) and set(table.columns) <= {*IDS, *NUMBERS}:
+        return "preferences"
+    return _kind_of_table(table)
+
+
+def _kind_of_table(table: DataTable) -> TableKind:
+    kind = kind_of_columns(table.columns)
+    if kind is None:
+        raise InputError(
+            f"{table.name}: the columns {', '.join(table.columns)} are of no known kind; a table of documents has an id "
+            "and a text (columns called id, sku, title, text, description, …, or named), one of judgements query, doc "
+            "and grade, one of threes query, better and worse, and clicks have the keys query, shown and clicked"
+        )
+    return cast(TableKind, kind)
+
+
+def _table_with_header(path: Path) -> DataTable | None:
+    """The file as a table; None where its first line cannot name columns."""
+    try:
+        return open_table(path)
+    except FormatError:
+        return None
 
 
 def _recognise_archive(path: Path) -> Kind:

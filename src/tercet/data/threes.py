@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table
-from tercet.data.judgements import Columns, QueryLookup, query_in, unknown_id
+from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
 from tercet.data.lines import FilePath, Refused
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import NUMBERS, PreferenceTriples, preference_lines
 from tercet.data.recognition import recognise
-from tercet.data.roles import BETTER, QUERIES, WORSE, need_column
+from tercet.data.roles import BETTER, QUERIES, WORSE, kind_of_columns, need_column
 from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError
 
@@ -191,3 +191,37 @@ def _by_id(three: Any, lookup: QueryLookup) -> list[Any]:
     if isinstance(three, str) or not isinstance(three, Sequence) or len(three) != 3 or not isinstance(three[0], str):
         return [three]
     return [(qid, *three[1:]) for qid in lookup(three[0])] or [three]
+
+
+def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict[str, Any]]:
+    """Queries by id, and parts of evidence: judgements as mappings, threes as lists, whatever they were given as.
+
+    Records and frames are threes where their columns say so, else judgements. Mappings, and what is nothing of all
+    this, stay as they are. Where no queries are given, those that judgements name by their texts are they.
+
+    Examples
+    --------
+    >>> judged = [{"query": "green tea", "sku": "007", "rating": 3}]
+    >>> as_evidence(None, qrels=judged, preferences=None)
+    ({'green tea': 'green tea'}, {'qrels': {'green tea': {'007': 3}}, 'preferences': None})
+    """
+    texts = None if queries is None else as_queries(queries)
+    made: dict[str, str] = {}
+    evidence: dict[str, Any] = {}
+    for name, part in parts.items():
+        if part is None or isinstance(part, str | bytes | Mapping):
+            evidence[name] = part
+        elif name != "preferences" and _is_judged(part, name):
+            judged = as_judgements(part, texts, name)
+            made |= judged.queries
+            evidence[name] = judged.qrels
+        else:
+            evidence[name] = as_threes(part, texts, name)
+    return (made or None) if texts is None else texts, evidence
+
+
+def _is_judged(part: Any, name: str) -> bool:
+    if isinstance(part, Iterator | PreferenceTriples) or (isinstance(part, Sequence) and not part):
+        return False
+    table = as_table(part, name)
+    return isinstance(table, DataTable) and kind_of_columns(table.columns) != "threes"

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose, standard_error
+from tercet.data.documents import as_documents
 from tercet.data.preferences import Preferences
+from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import evaluate_rm3
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
-from tercet.fitting.task import WEIGHTINGS, Facts, Qrels, Space, Task, Threes, decide
+from tercet.fitting.task import WEIGHTINGS, Facts, Space, Task, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements, preference_task
 from tercet.learn import CorrelatedRanker, LSIRanker, SampledSource, TermPairRanker
@@ -44,14 +46,14 @@ _SAME: Final = 1e-9  # differences below are those of rounding
 
 
 def fit(
-    docs: Mapping[str, str],
-    queries: Mapping[str, str] | None = None,
-    qrels: Qrels | None = None,
+    docs: Any,
+    queries: Any = None,
+    qrels: Any = None,
     *,
-    preferences: Threes | None = None,
+    preferences: Any = None,
     ranker: RankerChoice | None = None,
-    validation: Qrels | Threes | None = None,
-    test: Qrels | Threes | None = None,
+    validation: Any = None,
+    test: Any = None,
     measure: str | None = None,
     analyser: Analyser | None = None,
     n_steps: int | None = None,
@@ -64,11 +66,12 @@ def fit(
 
     Parameters
     ----------
-    docs : id -> text
-    queries : id -> text; may be left out with ``preferences``, whose queries are then texts
-    qrels : qid -> doc_id -> grade, the judgements to learn from
-    preferences : instead of judgements, threes (query, better document, worse document): the id of a query, or its
-        text where there are no ``queries``, and ids of documents
+    docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
+    queries : id -> text, a list of texts, or records or a frame with an id and a text; may be left out where judgements
+        or preferences name queries by their texts
+    qrels : qid -> doc_id -> grade, or records or a frame with a query, by id or text, a document and a grade
+    preferences : instead of judgements, threes (query, better document, worse document), or records or a frame of them:
+        the id of a query or its text, and ids of documents
     ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
         "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, which stays as
         it is, or a list of these, of which the best on validation is taken; None is "low-rank"
@@ -104,17 +107,20 @@ def fit(
     A tenth of the queries was held out for validation and another for testing.
     """
     how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
+    docs = as_documents(docs)
+    queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
+    qrels, preferences, validation, test = given.values()
     if (qrels is None) == (preferences is None):
         raise InputError("there must be qrels to learn from, or preferences; give one of the two")
     if preferences is not None:
         if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
             raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
-        return _solve(preference_task(docs, queries, preferences, validation, test, how.seed), PAIR_ACCURACY, how)  # type: ignore[arg-type]
+        return _solve(preference_task(docs, queries, preferences, validation, test, how.seed), PAIR_ACCURACY, how)
     if queries is None:
         raise InputError("judgements are of queries; give their texts, id -> text")
     assert qrels is not None
     chosen_by = str(parse_measure(measure or "nDCG@10"))
-    return _solve(judged_task(docs, queries, qrels, validation, test, chosen_by, how.seed), chosen_by, how)  # type: ignore[arg-type]
+    return _solve(judged_task(docs, queries, qrels, validation, test, chosen_by, how.seed), chosen_by, how)
 
 
 def fit_labelled(
