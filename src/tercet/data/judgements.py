@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from tercet.data.documents import id_in
@@ -22,7 +21,7 @@ from tercet.data.roles import (
     need_column,
     plain_name,
 )
-from tercet.data.tables import NO_ROWS, DataTable, number_in, open_table
+from tercet.data.tables import NO_ROWS, DataTable, LinedFile, number_in, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
 from tercet.data.values import Value
 from tercet.errors import FormatError, InputError
@@ -116,7 +115,7 @@ def read_judgements(
     {'green tea': {'007': 3}}
     """
     first = None if encoding is not None or columns else _first_line(path)
-    error: Callable[..., FormatError] = partial(FormatError, path)
+    source = LinedFile(path)
     ungraded = [0]
     if first is not None and is_quepid_header(first):
         rows, by_id, form = _quepid_rows(path, refused, ungraded), False, "judgements of Quepid"
@@ -125,11 +124,11 @@ def read_judgements(
         rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
         by_id, form = True, "judgements by query id"
     else:
-        table = open_table(path, encoding=encoding, delimiter=delimiter)
+        source = table = open_table(path, encoding=encoding, delimiter=delimiter)
         roles = judgement_roles(table, columns)
         rows, by_id = judgement_rows(table, roles, refused, ungraded), roles.by_id
-        form, error = f"{table.form}; {roles}", table.error
-    return _gathered(rows, by_id, queries, docs, error, refused, str(path), ungraded, form)
+        form = f"{table.form}; {roles}"
+    return _gathered(rows, source, queries, docs, refused, ungraded, by_id, form)
 
 
 def _first_line(path: FilePath) -> str | None:
@@ -234,13 +233,12 @@ def _grade_in(value: Value, table: DataTable, number: int, column: str) -> int |
 
 def _gathered(
     rows: Iterable[JudgementRow],
-    by_id: bool,
+    source: LinedFile,
     queries: Mapping[str, str] | None,
     docs: Container[str] | None,
-    error: Callable[..., FormatError],
     refused: Refused | None,
-    name: str,
     ungraded: list[int],
+    by_id: bool,
     form: str,
 ) -> JudgedQueries:
     texts: dict[str, str] = dict(queries or {})
@@ -249,15 +247,17 @@ def _gathered(
     numbers: dict[tuple[str, str], int] = {}
     for row in rows:
         try:
-            qids = _qids_of(row, lookup, texts, error, by_id)
+            qids = _qids_of(row, lookup, texts, source, by_id)
             if docs is not None and row.doc_id not in docs:
-                raise error(row.number, unknown_id("document", row.doc_id), "unknown-id")
+                raise source.error(row.number, unknown_id("document", row.doc_id), "unknown-id")
             for qid in qids:
                 first = qrels.setdefault(qid, {}).setdefault(row.doc_id, row.grade)
                 if first != row.grade:
                     pair = f"query {qid!r}, document {row.doc_id!r}"
-                    message = f"{pair} has grade {row.grade} here and {first} at {numbers[qid, row.doc_id]}"
-                    raise error(row.number, message, "contradiction")
+                    message = (
+                        f"{pair} has grade {row.grade} here and {first} at {source.place(numbers[qid, row.doc_id])}"
+                    )
+                    raise source.error(row.number, message, "contradiction")
                 numbers.setdefault((qid, row.doc_id), row.number)
         except FormatError as problem:
             if refused is None:
@@ -265,7 +265,7 @@ def _gathered(
             refused(problem)
     qrels = {qid: judged for qid, judged in qrels.items() if judged}
     if not qrels:
-        raise FormatError(name, None, "there is no judgement" if ungraded[0] else NO_ROWS)
+        raise FormatError(source.name, None, "there is no judgement" if ungraded[0] else NO_ROWS)
     return JudgedQueries(texts, qrels, ungraded[0], form)
 
 
@@ -273,7 +273,7 @@ def _qids_of(
     row: JudgementRow,
     lookup: QueryLookup | None,
     texts: dict[str, str],
-    error: Callable[..., FormatError],
+    source: LinedFile,
     by_id: bool,
 ) -> tuple[str, ...]:
     """The ids of the queries of a row; a query that only the judgements name is known by its text from now on."""
@@ -282,11 +282,11 @@ def _qids_of(
         if not by_id:
             first = texts.setdefault(qid, row.query)
             if first != row.query:
-                raise error(row.number, f"query {qid!r} is {row.query!r} here and {first!r} before")
+                raise source.error(row.number, f"query {qid!r} is {row.query!r} here and {first!r} before")
         return (qid,)
     qids = (lookup(row.qid) if row.qid is not None else ()) or lookup(row.query)
     if not qids:
-        raise error(row.number, unknown_id("query", row.query), "unknown-id")
+        raise source.error(row.number, unknown_id("query", row.query), "unknown-id")
     return qids
 
 
@@ -344,4 +344,4 @@ def as_judgements(qrels: Any, queries: Mapping[str, str] | None, name: str = "qr
         raise InputError(f"{name} name queries by their ids, in {roles.query!r}; give queries, id -> text")
     ungraded = [0]
     rows = judgement_rows(table, roles, None, ungraded)
-    return _gathered(rows, roles.by_id, queries, None, table.error, None, name, ungraded, str(roles))
+    return _gathered(rows, table, queries, None, None, ungraded, roles.by_id, str(roles))

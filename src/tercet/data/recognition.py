@@ -209,9 +209,11 @@ def _recognise_file(path: Path) -> Kind:
         return _recognise_archive(path)
     if start.startswith(PARQUET_MAGIC):
         return _kind_of_parquet(path)
-    if start.startswith(UTF16_MARKS):
-        return _kind_of_table(open_table(path))  # nothing else is read in UTF-16
-    if b"\0" in start:
+    if start.startswith(UTF16_MARKS):  # tables alone are read in UTF-16; of others, the next line says so
+        table = _table_with_header(path)
+        if table is not None:
+            return _kind_of_table(table)
+    elif b"\0" in start:
         raise InputError(f"{path}: this is not a text file; looked for {_FILES}")
     numbered = _first_lines(path)
     if not numbered:
@@ -233,7 +235,7 @@ def _recognise_file(path: Path) -> Kind:
         return cast(TableKind, kind_of_header)
     kinds = _kinds_of_table([text for _, text in numbered])
     if not kinds:
-        if table is not None and not table.is_typed and len({len(text.split("\t")) for _, text in numbered}) == 1:
+        if table is not None:
             return _kind_of_table(table)  # says what its columns lack
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
     advice = f"a header as the first line decides: {TSV_HEADER!r} or {BEIR_HEADER!r}"
@@ -251,9 +253,9 @@ def _kind_of_table(table: DataTable) -> TableKind:
     kind = kind_of_columns(table.columns)
     if kind is None:
         raise InputError(
-            f"{table.name}: the columns {', '.join(table.columns)} are of no known kind; a table of documents has an id "
-            "and a text (columns called id, sku, title, text, description, …, or named), one of judgements query, doc "
-            "and grade, one of threes query, better and worse, and clicks have the keys query, shown and clicked"
+            f"{table.name}: a table of no known kind, with the columns {', '.join(table.columns)}; documents have an "
+            "id and a text (columns called id, sku, title, text, description, …, or named), judgements query, doc and "
+            "grade, threes query, better and worse, and clicks query, shown and clicked"
         )
     return cast(TableKind, kind)
 

@@ -44,7 +44,24 @@ _ROWS_AT_ONCE = 4096
 _SEPARATOR_LINE = re.compile(r"sep=([,;|\t])")  # how a file tells a spreadsheet its delimiter
 
 
-class DataTable(ABC):
+class LinedFile:
+    """A file of lines, by which what is wrong in it is named."""
+
+    name: str
+
+    def __init__(self, path: FilePath) -> None:
+        self.name = str(path)
+
+    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
+        """What is wrong with a row, by its number."""
+        return FormatError(self.name, number, message, kind)
+
+    def place(self, number: int) -> str:
+        """Where a row is, in a sentence about another."""
+        return f"line {number}"
+
+
+class DataTable(LinedFile, ABC):
     """Rows under named columns.
 
     Attributes
@@ -55,7 +72,6 @@ class DataTable(ABC):
     is_typed : whether values are numbers where they were; those of CSV are strings
     """
 
-    name: str
     columns: tuple[str, ...]
     form: str
     is_typed = True
@@ -63,14 +79,6 @@ class DataTable(ABC):
     @abstractmethod
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
         """Yield line number, or number of the row, and the row; what is wrong with one is handed to `refused`."""
-
-    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
-        """What is wrong with a row, by its number."""
-        return FormatError(self.name, number, message, kind)
-
-    def place(self, number: int) -> str:
-        """Where a row is, in a sentence about another."""
-        return f"line {number}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.form}; {', '.join(self.columns)})"

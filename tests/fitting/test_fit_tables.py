@@ -1,0 +1,108 @@
+"""``tc.fit`` takes documents, judgements and threes as records and frames, and gives the model of the same mappings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import tercet as tc
+from tercet.data import PreferenceTriples
+from tercet.errors import InputError
+
+ANIMALS = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
+QUERIES = {f"q{i}": f"{('feline', 'canine', 'finny')[i % 3]} {i}" for i in range(12)}
+QRELS = {qid: {"abc"[i % 3]: 2, "abc"[(i + 1) % 3]: 0} for i, qid in enumerate(QUERIES)}
+THREES = [(qid, "abc"[i % 3], "abc"[(i + 1) % 3]) for i, qid in enumerate(QUERIES)]
+PRODUCTS = [{"sku": doc_id, "name": text, "price": 1.5} for doc_id, text in ANIMALS.items()]
+
+
+def fit(docs, queries=None, qrels=None, **options):
+    return tc.fit(docs, queries, qrels, n_steps=200, verbose=False, **options)
+
+
+def ranking(model):
+    return model.rank(QUERIES, ANIMALS)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    return ranking(fit(ANIMALS, QUERIES, QRELS))
+
+
+@pytest.fixture(scope="module")
+def preferred():
+    return ranking(fit(ANIMALS, QUERIES, preferences=THREES))
+
+
+def grades(query, doc="doc", grade="grade"):
+    return [{query: qid, doc: doc_id, grade: g} for qid, judged in QRELS.items() for doc_id, g in judged.items()]
+
+
+@pytest.mark.parametrize(
+    ("docs", "queries", "qrels"),
+    [
+        (PRODUCTS, QUERIES, QRELS),
+        ({doc_id: {"title": text} for doc_id, text in ANIMALS.items()}, QUERIES, grades("qid", "sku", "relevance")),
+        (pd.DataFrame(PRODUCTS), pd.Series(QUERIES), pd.DataFrame(grades("query")).astype({"grade": float})),
+        (pl.DataFrame(PRODUCTS), [{"qid": q, "query": t} for q, t in QUERIES.items()], pl.DataFrame(grades("query"))),
+        (
+            pl.DataFrame(PRODUCTS).to_arrow(),
+            pl.DataFrame({"id": list(QUERIES), "text": list(QUERIES.values())}),
+            [{**row, "query": QUERIES[row["query"]]} for row in grades("query")],
+        ),
+    ],
+    ids=["records", "mapping-of-records", "pandas", "polars", "arrow-and-query-texts"],
+)
+def test_judgements_in_any_form(docs, queries, qrels, judged):
+    assert ranking(fit(docs, queries, qrels)) == judged
+
+
+@pytest.mark.parametrize(
+    "threes",
+    [
+        [{"query": q, "better": b, "worse": w, "by": "me"} for q, b, w in THREES],
+        pd.DataFrame(THREES, columns=["query_id", "winner", "loser"]),
+        PreferenceTriples(*(tuple(side) for side in zip(*THREES, strict=True))),
+        iter([(QUERIES[q], b, w) for q, b, w in THREES]),
+    ],
+    ids=["records", "pandas", "triples", "query-texts"],
+)
+def test_threes_in_any_form(threes, preferred):
+    assert ranking(fit(PRODUCTS, QUERIES, preferences=threes)) == preferred
+
+
+def test_texts_of_queries_may_stand_in_the_judgements():
+    rows = [{**row, "query": QUERIES[row["query"]]} for row in grades("query")]
+    model = fit(ANIMALS, qrels=rows)
+    by_text = fit(ANIMALS, list(QUERIES.values()), {QUERIES[qid]: judged for qid, judged in QRELS.items()})
+    assert ranking(model) == ranking(by_text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"qrels": [{"query": "q0", "doc": "a", "grade": 0.5}]}, r"qrels\[0\]: grade 0.5; a whole number is needed"),
+        ({"qrels": [{"query": "", "doc": "a", "grade": 1}]}, r"qrels\[0\]: query is empty; a query needs words"),
+        ({"qrels": [{"query": "q0", "doc": None, "grade": 1}]}, r"qrels\[0\]: doc is empty; every row needs an id"),
+        ({"qrels": [{"query": "bark", "doc": "a", "grade": 1}]}, r"qrels\[0\]: query 'bark' is not among the queries"),
+        (
+            {"qrels": pd.DataFrame({"query": ["q0", "q0"], "doc": ["a", "a"], "grade": [1, 2]})},
+            r"qrels\[1\]: query 'q0', document 'a' has grade 2 here and 1 at qrels\[0\]",
+        ),
+        ({"qrels": [{"query": "q0", "doc": "a", "points": 1}]}, "the columns are query, doc, points: name the one"),
+        ({"qrels": grades("qid"), "queries": None}, "qrels name queries by their ids, in 'qid'; give queries"),
+        (
+            {"preferences": [{"query": "q0", "better": "a", "worse": "a"}], "qrels": None},
+            r"preferences\[0\]: better and",
+        ),
+        ({"docs": [{"sku": "a", "name": "tea"}, {"sku": "", "name": "x"}]}, r"docs\[1\]: sku is empty"),
+        ({"docs": np.zeros(3)}, "docs must be a mapping of ids to texts or records"),
+        ({"queries": 3}, "queries must be a mapping of ids to texts"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_row(arguments, message):
+    given = {"docs": ANIMALS, "queries": QUERIES, "qrels": QRELS, **arguments}
+    with pytest.raises(InputError, match=message):
+        fit(**given)
