@@ -19,8 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tercet.data import Documents, as_documents, iter_rows, read_table
+from tercet.data import Documents, as_documents, check, iter_rows, read_table
 from tercet.data.documents import document_roles, iter_documents
+from tercet.data.roles import TableSettings
 from tercet.data.tables import BadRows, open_table
 from tercet.errors import FormatError, InputError, TercetError
 
@@ -366,3 +367,55 @@ def test_so_many_bad_rows_are_left_out_and_one_more_is_not(tmp_path):
 def test_documents_of_columns():
     docs = Documents(["a"], {"title": ["Tea"], "text": [""], "year": [1999]}, ("title", "text", "year"))
     assert docs["a"] == "Tea\n1999"
+
+
+# -- checking ---------------------------------------------------------------------------------------------------------
+
+
+def problems(report):
+    return {(group.severity, group.kind): [one.line for one in group.first] for group in report.groups}
+
+
+def test_all_that_is_wrong_with_documents_is_listed(tmp_path):
+    path = written(tmp_path, "sku,name\n1,tea\n2\n,milk\n1,bread\n5,Tea\n6,\n05,jam\n")
+    report = check(path)
+    assert (report.kind, report.counts) == ("documents", {"documents": 3})
+    assert problems(report) == {
+        ("error", "format"): [3],
+        ("error", "id"): [4],
+        ("error", "duplicate-id"): [5],
+        ("error", "empty-text"): [7],
+        ("warning", "duplicate-text"): [6],
+        ("warning", "look-alike-ids"): [8],
+    }
+
+
+def test_all_that_is_wrong_with_judgements_is_listed(tmp_path):
+    path = written(tmp_path, "query,sku,rating\ntea,1,3\ntea,1,2\ntea,1,3\nmilk,1,0\n,1,1\ntea,2,x\ntea,3,\n")
+    report = check(path)
+    assert (report.kind, report.counts) == ("judgements", {"queries": 2, "judgements": 2, "rows without a grade": 1})
+    assert problems(report) == {
+        ("error", "contradiction"): [3],
+        ("error", "empty-text"): [6],
+        ("error", "format"): [7],
+        ("warning", "repeated-line"): [4],
+        ("warning", "no-relevant"): [5],
+    }
+
+
+def test_all_that_is_wrong_with_threes_is_listed(tmp_path):
+    path = written(tmp_path, "query|better|worse\ntea|1|2\ntea|2|1\ntea|1|1\ntea||1\n")
+    report = check(path)
+    assert (report.kind, report.counts) == ("threes", {"preferences": 2, "queries": 1})
+    assert problems(report) == {
+        ("error", "format"): [4],
+        ("error", "id"): [5],
+        ("warning", "contradiction"): [3],
+    }
+
+
+def test_columns_and_encoding_are_those_that_are_said(tmp_path):
+    path = written(tmp_path, "no,what\n1,café\n", encoding="cp1252")
+    said = TableSettings(id="no", text=("what",), encoding="cp1252")
+    assert check(path, "documents", table=said).counts == {"documents": 1}
+    assert [group.kind for group in check(path, "documents").groups] == ["encoding"]

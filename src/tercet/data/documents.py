@@ -153,7 +153,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
     """The documents of a table, in memory."""
     ids: list[str] = []
     columns: dict[str, list[Value]] = {name: [] for name in (*roles.text, *roles.carried)}
-    for _, doc_id, row in _document_rows(table, roles, refused):
+    for _, doc_id, row in document_rows(table, roles, refused):
         for name in row.keys() - columns.keys() - {roles.id}:
             columns[name] = [None] * len(ids)  # JSONL: a key that the first rows have not
         ids.append(doc_id)
@@ -175,14 +175,12 @@ def iter_documents(
     A table of CSV is read twice: which columns hold numbers is known at the end.
     """
     numbers = number_columns(table, refused) - {roles.id, *roles.text}
-    for _, doc_id, row in _document_rows(table, roles, refused):
+    for _, doc_id, row in document_rows(table, roles, refused):
         carried = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
         yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(carried, numbers)
 
 
-def _document_rows(
-    table: DataTable, roles: DocumentRoles, refused: Refused | None
-) -> Iterator[tuple[int, str, Record]]:
+def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | None) -> Iterator[tuple[int, str, Record]]:
     """Rows that are right by themselves and have an id that is not used before."""
     number_of: dict[str, int] = {}
     for number, row in table.rows(refused):

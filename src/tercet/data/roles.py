@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tercet.data.tables import COLUMNS_PROBLEM, DataTable
+from tercet.data.lines import FilePath
+from tercet.data.tables import COLUMNS_PROBLEM, DataTable, open_table
 from tercet.errors import FormatError
 
 # Names by which a role is known, the surest first; two columns of the same tier make a guess unclear.
@@ -105,6 +106,32 @@ def column_error(table: DataTable, role: str, problem: str, usual: str) -> Forma
     listed = ", ".join(table.columns)
     message = f"{problem}; the columns are {listed}: name the one of the {role}, or call it {usual!r}"
     return FormatError(table.name, None, message, COLUMNS_PROBLEM)
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """What can be said of a table beforehand, and is found or guessed otherwise.
+
+    Attributes
+    ----------
+    id, text : of documents, the column of ids and those of texts
+    columns : of judgements and threes, role -> column
+    encoding, delimiter : as in `iter_rows`
+    """
+
+    id: str | None = None
+    text: tuple[str, ...] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    encoding: str | None = None
+    delimiter: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is said."""
+        return self != TableSettings()
+
+    def open(self, path: FilePath) -> DataTable:
+        """The table at a path."""
+        return open_table(path, encoding=self.encoding, delimiter=self.delimiter)
 
 
 @dataclass(frozen=True)

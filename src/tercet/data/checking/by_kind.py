@@ -10,15 +10,19 @@ from tercet.data.checking.beir import check_beir
 from tercet.data.checking.feature_rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
 from tercet.data.checking.findings import MOST_SHOWN, CheckReport, Counts, Findings
 from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_quepid, check_run
+from tercet.data.checking.tables import check_documents, check_judgement_table, check_threes
 from tercet.data.lines import FilePath
 from tercet.data.mapped_rows import MappedRows
 from tercet.data.recognition import Kind, guess, recognise
+from tercet.data.roles import TableSettings
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.store import read_bundle
 from tercet.store.kinds import VECTORS
 
 
-def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SHOWN) -> CheckReport:
+def check(
+    path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SHOWN, table: TableSettings | None = None
+) -> CheckReport:
     """Check a data set of any kind that is recognised and list its problems with file and line.
 
     Parameters
@@ -27,6 +31,7 @@ def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SH
     kind : what it is, one of the kinds that `recognise` returns; None recognises it, or guesses it from its first
         lines where those are broken
     most_shown : how many problems of a kind the report keeps; all are counted
+    table : of a table, what its columns, encoding and delimiter are; None guesses them
 
     Returns
     -------
@@ -58,7 +63,10 @@ def check(path: FilePath, kind: Kind | None = None, *, most_shown: int = MOST_SH
         raise InputError(f"'kind' must be one of {', '.join(get_args(Kind))}. Got {kind!r}.")
     counts: Counts = {}
     with findings.catching():
-        counts |= _CHECKS[kind](where, findings)
+        if kind in _TABLE_CHECKS:
+            counts |= _TABLE_CHECKS[kind](where, findings, table or TableSettings())
+        else:
+            counts |= _CHECKS[kind](where, findings)
     return findings.report(path, kind, counts)
 
 
@@ -104,4 +112,9 @@ _CHECKS: dict[Kind, Callable[[Path, Findings], Counts]] = {
     "preferences": check_preferences,
     "clicks": check_clicks,
     "vectors": _check_vectors,
+}
+_TABLE_CHECKS: dict[Kind, Callable[[Path, Findings, TableSettings], Counts]] = {
+    "documents": check_documents,
+    "judgements": check_judgement_table,
+    "threes": check_threes,
 }
