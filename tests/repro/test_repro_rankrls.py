@@ -23,11 +23,12 @@ from tercet.measure import paired_test
 from tercet.measure.orders import compare_orders
 from tercet.repro import find_plan, known_papers, read_plan, reproduce
 from tercet.repro.cache import RunDeadline
+from tercet.repro.cost_jobs import CostJob, power
 from tercet.repro.folds import FoldTask, drawn_rows, measure_by_query, rows_of
 from tercet.repro.plan import Cost, CostSeries, Method
+from tercet.repro.quick import first_points
 from tercet.repro.readers import ScoredRows, read_parses
-from tercet.repro.row_jobs import CostJob, peak_bytes, prepared, try_grid
-from tercet.repro.tables import power
+from tercet.repro.row_jobs import peak_bytes, prepared, try_grid
 
 PLAN = """
 choose_by = "disagreement"
@@ -428,8 +429,8 @@ def test_memory_is_what_arrays_hold_at_most():
 
 def test_memory_of_the_two_forms_goes_with_rows_and_with_basis_vectors():
     cost = Cost("c", "C", "", "RankRLS", (), {"kernel": "gaussian", "gamma": 0.1}, n_features=3, rounds=1)
-    basic, twice = (CostJob(cost, n, None).run()["megabytes"] for n in (300, 600))
-    sparse_form = CostJob(cost, 600, 60).run()["megabytes"]
+    basic, twice = (CostJob(cost, 0, n, None).run()["megabytes"] for n in (300, 600))
+    sparse_form = CostJob(cost, 0, 600, 60).run()["megabytes"]
     assert 3.0 < twice / basic < 4.5
     assert basic > 8 * 300 * 300 / 1e6
     assert sparse_form < twice / 3
@@ -447,8 +448,8 @@ def test_a_power_is_found_again(slope, height):
 def test_points_of_a_series():
     by_rows = CostSeries("s", (10, 20, 40), 1.0, (5,))
     assert by_rows.points() == [(10, 5), (20, 5), (40, 5)]
-    assert by_rows.first(2).points() == [(10, 5), (20, 5)]
-    assert CostSeries("s", (40,), 2.0, (5, 10)).first(1).points() == [(40, 5)]
+    assert first_points(by_rows, 2).points() == [(10, 5), (20, 5)]
+    assert first_points(CostSeries("s", (40,), 2.0, (5, 10)), 1).points() == [(40, 5)]
     assert CostSeries("s", (10, 20), 3.0).points() == [(10, None), (20, None)]
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import MissingExtraError
+from tercet.repro.cost_jobs import power
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Cost, Curves, Cutoffs, Growth, Precisions, Scatter, TradeOff
-from tercet.repro.tables import PAST_THE_PAPER, power, settings_tested
+from tercet.repro.tables import PAST_THE_PAPER, settings_tested
 
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
 MARKERS = "osD^vP"

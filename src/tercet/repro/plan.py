@@ -17,7 +17,7 @@ are a model. Of rows it learns from the training part of each fold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["paper", "ours"]  # "ours" has nothing printed to be compared with
@@ -234,29 +234,6 @@ class Method:
     def parameters_for(self, dataset: str) -> dict[str, Any]:
         return self.parameters | self.by_dataset.get(dataset, {})
 
-    def made_quick(self, quick: Quick) -> Method:
-        """The same with fewer preferences, values to choose from and rows drawn."""
-
-        def not_searched(parameters: dict[str, Any]) -> dict[str, Any]:
-            return {name: value for name, value in parameters.items() if name not in self.reuse}
-
-        return replace(
-            self,
-            seeds=None if self.seeds is None else min(self.seeds, quick.seeds),
-            preferences=min(self.preferences, max(1, round(quick.share * self.preferences))),
-            per_query=min(self.per_query, quick.per_query),
-            choose={name: _some(values, quick.values) for name, values in self.choose.items()},
-            parameters=not_searched(self.parameters) | self.quick,
-            by_dataset={name: not_searched(own) for name, own in self.by_dataset.items()},
-        )
-
-
-def _some(values: tuple[Any, ...], n: int) -> tuple[Any, ...]:
-    """So many of the values: the first, or several evenly spread, the ends left out where others are there."""
-    if n == 1 or len(values) <= n:
-        return values[:n]
-    return tuple(values[(2 * i + 1) * len(values) // (2 * n)] for i in range(n))
-
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
@@ -451,10 +428,6 @@ class CostSeries:
             return [(self.rows[0], n) for n in self.n_basis]
         return [(n, self.n_basis[0] if self.n_basis else None) for n in self.rows]
 
-    def first(self, n: int) -> CostSeries:
-        """The same with so many points."""
-        return replace(self, **{self.rises: getattr(self, self.rises)[:n]}) if len(self.points()) > n else self
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -526,35 +499,3 @@ class Plan:
     def chooses_by(self, method: Method) -> str:
         """The key of the measure a method's parameters are chosen by, of rows."""
         return method.choose_by or self.choose_by
-
-    def made_quick(self) -> Plan:
-        """The same with little of everything; rows and folds are cut where they are read."""
-        quick = self.quick
-
-        def fewer(test_preferences: int) -> int:
-            return min(test_preferences, quick.test_preferences or test_preferences)
-
-        return replace(
-            self,
-            seeds=min(self.seeds, quick.seeds),
-            test_preferences=fewer(self.test_preferences),
-            datasets={
-                name: data
-                if data.max_features is None or quick.max_features is None
-                else replace(data, max_features=quick.max_features)
-                for name, data in self.datasets.items()
-            },
-            methods=tuple(method.made_quick(quick) for method in self.methods),
-            curves=tuple(
-                replace(
-                    curves,
-                    points=min(curves.points, quick.points),
-                    test_preferences=fewer(curves.test_preferences),
-                )
-                for curves in self.curves
-            ),
-            costs=tuple(
-                replace(cost, series=tuple(series.first(quick.cost_points) for series in cost.series))
-                for cost in self.costs
-            ),
-        )

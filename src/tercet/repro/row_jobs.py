@@ -1,14 +1,12 @@
-"""The pieces of a reproduction with LETOR rows: one method on one fold with one seed, and one point of a cost curve."""
+"""The pieces of a reproduction with LETOR rows: one method on one fold with one seed."""
 
 from __future__ import annotations
 
-import os
 import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -31,7 +29,7 @@ from tercet.repro.folds import (
     measure_by_query,
     rows_of,
 )
-from tercet.repro.plan import Cost, Method
+from tercet.repro.plan import Method
 
 _FITS_TO_TIME = 5
 _SECONDS_TO_TIME = 3.0  # no further fit after so many
@@ -251,49 +249,3 @@ def peak_bytes(work: Callable[[], Any]) -> int:
     finally:
         if not was_tracing:
             tracemalloc.stop()
-
-
-@dataclass(frozen=True)
-class CostJob:
-    """One point: so many made-up rows and basis vectors, on one thread."""
-
-    cost: Cost
-    n_rows: int
-    n_basis: int | None  # None for all rows
-
-    def setting(self) -> dict[str, Any]:
-        """Everything the result depends on but the machine."""
-        cost = self.cost
-        return {
-            "what": "cost",
-            "ranker": cost.ranker,
-            "parameters": cost.parameters,
-            "n_features": cost.n_features,
-            "rows_of_query": cost.rows_of_query,
-            "rounds": cost.rounds,
-            "n_rows": self.n_rows,
-            "n_basis": self.n_basis,
-        }
-
-    def run(self) -> dict[str, Any]:
-        """The fastest of some rounds in seconds of the processor, and memory in a round of its own."""
-        X, y, qid = self._rows()
-        parameters = self.cost.parameters | ({} if self.n_basis is None else {"n_basis": self.n_basis})
-        ranker = make_ranker(self.cost.ranker, parameters)
-        rounds: list[tuple[float, float]] = []
-        with import_module("threadpoolctl").threadpool_limits(1):
-            for _ in range(self.cost.rounds):
-                processor, wall = time.process_time(), time.perf_counter()
-                ranker.fit(X, y, qid=qid)
-                rounds.append((time.process_time() - processor, time.perf_counter() - wall))
-            n_bytes = peak_bytes(lambda: make_ranker(self.cost.ranker, parameters).fit(X, y, qid=qid))
-        seconds, wall = min(rounds)
-        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        return {"seconds": max(seconds, 1e-6), "wall": wall, "megabytes": n_bytes / 1e6, "load": load}
-
-    def _rows(self) -> tuple[Any, Any, Any]:
-        """Grades that a function of the rows makes, which is not linear, with noise."""
-        random = np.random.default_rng(0)
-        X = random.normal(size=(self.n_rows, self.cost.n_features))
-        y = np.sin(X[:, 0]) + X[:, 1] * X[:, -1] + 0.3 * random.normal(size=self.n_rows)
-        return X, y, np.arange(self.n_rows) // self.cost.rows_of_query

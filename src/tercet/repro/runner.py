@@ -12,11 +12,13 @@ import numpy as np
 
 from tercet.errors import InputError, MissingDataError, MissingExtraError
 from tercet.repro.cache import CellCache, JobRunner, Listener, RunDeadline
+from tercet.repro.cost_jobs import CostJob, cost_jobs
 from tercet.repro.datasets import DataSet, load_dataset
 from tercet.repro.folds import FoldTask
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Cost, Curves, Method, Plan
-from tercet.repro.row_jobs import CostJob, RowJob
+from tercet.repro.plan import Curves, Method, Plan
+from tercet.repro.quick import made_quick
+from tercet.repro.row_jobs import RowJob
 from tercet.repro.tasks import PaperTask, PreferenceTask
 from tercet.repro.term_jobs import CurveJob, FittedMethod, TermJob, curve_steps
 from tercet.weights import Weights
@@ -49,7 +51,7 @@ def reproduce(
     """
     chosen = _check_request(plan, only, budget)
     deadline = RunDeadline.after(budget)
-    plan = plan.made_quick() if quick else plan
+    plan = made_quick(plan) if quick else plan
     jobs = JobRunner(CellCache(output / "cells", fresh), listener, deadline)
     results = PaperResults(plan, quick, version("tercet"), budget=budget, cut=jobs.cut, failed=jobs.failed)
     loaded = _load(results, chosen, data_home, quick, listener)
@@ -57,12 +59,13 @@ def reproduce(
         looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
         raise InputError(f"none of the data sets is below {data_home}: {looked}")
     run = PlanRun(plan, results, jobs)
-    work = [*(_costs(plan) if not only else ())]  # made-up rows belong to no data set
+    # Made-up rows belong to no data set.
+    work: list[CostJob | _CurveItem | _MethodItem] = [] if only else [*cost_jobs(plan)]
     for seed in range(max((plan.n_seeds(method, seeds) for method in plan.methods), default=0)):
         work += _work(plan, loaded, seed, seeds)
     listener.begin(len(work))
     for item in work:
-        if isinstance(item, _CostPoint):
+        if isinstance(item, CostJob):
             run.cost(item)
         elif isinstance(item, _CurveItem):
             run.curve(item)
@@ -116,14 +119,6 @@ class _CurveItem:
     method: Method
 
 
-@dataclass(frozen=True)
-class _CostPoint:
-    cost: Cost
-    series: int
-    n_rows: int
-    n_basis: int | None
-
-
 def _work(plan: Plan, loaded: dict[str, DataSet], seed: int, seeds: int | None) -> Iterator[_MethodItem | _CurveItem]:
     """What is done with a seed, slow methods last; curves come with the first seed."""
     for last in (False, True):
@@ -137,13 +132,6 @@ def _work(plan: Plan, loaded: dict[str, DataSet], seed: int, seeds: int | None) 
                 for method in methods:
                     if dataset in curves.datasets and method.key in curves.methods:
                         yield _CurveItem(dataset, data.tasks[0], curves, method)
-
-
-def _costs(plan: Plan) -> Iterator[_CostPoint]:
-    for cost in plan.costs:
-        for number, series in enumerate(cost.series):
-            for n_rows, n_basis in series.points():
-                yield _CostPoint(cost, number, n_rows, n_basis)
 
 
 # -- doing it ---------------------------------------------------------------------------------------------------------
@@ -214,20 +202,17 @@ class PlanRun:
         )
         return job.setting(self._results.data[dataset]["digest"]), lambda: job.run(self._jobs.deadline)
 
-    def cost(self, point: _CostPoint) -> None:
-        cost, series = point.cost, point.cost.series[point.series]
-        job = CostJob(cost, point.n_rows, point.n_basis)
-        basis = "" if point.n_basis is None else f", {point.n_basis:,} basis vectors"
+    def cost(self, job: CostJob) -> None:
         result = self._jobs.get(
-            f"{cost.title}, {series.title}, {point.n_rows:,} rows{basis}",
-            f"{cost.key}-{point.series}-{point.n_rows}-{point.n_basis or 'all'}",
+            job.title,
+            job.key,
             job.setting(),
             job.run,
             summary=lambda result: f"; {result['seconds']:.3f} s, {result['megabytes']:.1f} MB",
         )
         if result is not None:
-            sizes = {"n_rows": point.n_rows, "n_basis": point.n_rows if point.n_basis is None else point.n_basis}
-            self._results.costs.setdefault((cost.key, point.series), []).append(sizes | result)
+            sizes = {"n_rows": job.n_rows, "n_basis": job.n_rows if job.n_basis is None else job.n_basis}
+            self._results.costs.setdefault((job.cost.key, job.series), []).append(sizes | result)
 
     # -- classes and links --------------------------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ import numpy as np
 from tercet.fitting.rankers import CLASSIFIERS
 from tercet.measure import PairedTest, holm, paired_test
 from tercet.report.table import Cell, Table
+from tercet.repro.cost_jobs import cost_table
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Claim, Cost, Method, PairedTests, PaperTable, Row, Statistics, TradeOff, Words
+from tercet.repro.plan import Claim, Method, PairedTests, PaperTable, Row, Statistics, TradeOff, Words
 from tercet.repro.runner import short
 from tercet.repro.tasks import entries_of_megabytes
 from tercet.repro.verdicts import (
@@ -20,7 +21,6 @@ from tercet.repro.verdicts import (
     compare,
     judge_claim,
     judge_folds,
-    judge_power,
     judge_target,
     mean_and_half_range,
     shown,
@@ -28,7 +28,6 @@ from tercet.repro.verdicts import (
 )
 
 PAST_THE_PAPER = "Past the paper"
-N_FITTED = 3  # the largest points of a cost curve: what is small is mostly overhead
 # What rankers find by themselves, and what it is called in a table.
 _FOUND = {
     "n_components_": "N",
@@ -47,7 +46,7 @@ def make_tables(results: PaperResults) -> list[Table]:
     tables += [_claims(results)] if plan.claims else []
     tables += [_paired_tests(results, tests) for tests in plan.comparisons]
     tables += [_words(results, words) for words in plan.words]
-    tables += [_costs(results, cost) for cost in plan.costs]
+    tables += [cost_table(results, cost) for cost in plan.costs]
     ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
     ours += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
     ours += [_targets(results)] if plan.targets else []
@@ -379,72 +378,6 @@ def _words(results: PaperResults, words: Words) -> Table:
         table.rows.append([Cell(word), Cell(line), Cell(" ".join(printed), source=place), count])
         table.records.append({"word": word, "ours": " ".join(ours), "paper": " ".join(printed), "shared": len(shared)})
     return table
-
-
-# -- costs ------------------------------------------------------------------------------------------------------------
-
-
-def power(points: list[dict[str, Any]], rises: str, what: str) -> tuple[float, float] | None:
-    """Slope and height of the line through the logarithms of the largest points; None where there are too few.
-
-    Examples
-    --------
-    >>> points = [{"n_rows": n, "seconds": 2.0 * n**3} for n in (1, 2, 4)]
-    >>> slope, height = power(points, "rows", "seconds")
-    >>> round(slope, 6), round(float(np.exp(height)), 6)
-    (3.0, 2.0)
-    """
-    last = points[-N_FITTED:]
-    if len(last) < 2:
-        return None
-    name = "n_basis" if rises == "n_basis" else "n_rows"
-    slope, height = np.polyfit(np.log([p[name] for p in last]), np.log([p[what] for p in last]), 1)
-    return float(slope), float(height)
-
-
-def _costs(results: PaperResults, cost: Cost) -> Table:
-    """A row for each series: its points, the power the paper states and those that were measured."""
-    head = ["series", "points: seconds, MB", "stated", "seconds rise with", "memory rises with", "verdict"]
-    table = Table(_placed(cost.place, cost.title), head, key=cost.key)
-    every = [point for number in range(len(cost.series)) for point in results.costs.get((cost.key, number), [])]
-    if not every:
-        table.has_numbers = False
-        table.notes.append("Not run: it belongs to no data set, or the budget was used up.")
-        return table
-    table.notes += _notes_on_costs(cost, every)
-    for number, series in enumerate(cost.series):
-        points = results.costs.get((cost.key, number), [])
-        name, letter = ("n_basis", "r") if series.rises == "n_basis" else ("n_rows", "m")
-        listed = "; ".join(f"{p[name]:,}: {p['seconds']:.3g}, {p['megabytes']:.3g}" for p in points) or "–"
-        lines = {what: power(points, series.rises, what) for what in ("seconds", "megabytes")}
-        slopes = {what: None if line is None else line[0] for what, line in lines.items()}
-        slope = slopes["seconds"]
-        verdict = Verdict(NOT_COMPARED, "plain")
-        if slope is not None and not results.quick and len(points) == len(series.points()):
-            verdict = judge_power(slope, series.stated)
-        texts = [f"{letter}^{series.stated:g}"]
-        texts += ["–" if slope is None else f"{letter}^{slope:.2f}" for slope in slopes.values()]
-        cells = [Cell(series.title), Cell(f"{letter} = {listed}"), *map(Cell, texts)]
-        table.rows.append([*cells, Cell(verdict.text, tone=verdict.tone)])
-        record = {"series": series.title, "rises": name, "stated": series.stated, "verdict": verdict.text}
-        record |= {f"power_of_{what}": slope for what, slope in slopes.items()}
-        table.records += [record | point for point in points]
-    return table
-
-
-def _notes_on_costs(cost: Cost, points: list[dict[str, Any]]) -> list[str]:
-    loads = [point["load"] for point in points if point["load"] is not None]
-    busy = min(point["seconds"] / point["wall"] for point in points)
-    return [
-        f"{cost.ranker} on made-up rows of {cost.n_features} features, {cost.rows_of_query} rows a query, one thread, "
-        f"the fastest of {cost.rounds} fits in seconds of the processor, to which others on the machine add little. "
-        f"Powers are fitted to the {N_FITTED} largest points of a series. Memory is the most that arrays hold at once "
-        "in a fit, without the rows themselves and without what BLAS keeps.",
-        f"While it ran the machine had a load of {min(loads):.1f} to {max(loads):.1f}, and a timed fit had a processor "
-        f"for {busy:.0%} of its time or more."
-        if loads
-        else "The load of the machine is not known.",
-    ]
 
 
 # -- past the paper ---------------------------------------------------------------------------------------------------
