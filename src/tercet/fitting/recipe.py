@@ -19,6 +19,7 @@ from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import evaluate_rm3
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
+from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, words_alone
 from tercet.fitting.task import WEIGHTINGS, Facts, Space, Task, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements, preference_task
@@ -52,6 +53,8 @@ def fit(
     *,
     preferences: Any = None,
     ranker: RankerChoice | None = None,
+    fields: Fields | None = None,
+    features: Iterable[str] | None = None,
     validation: Any = None,
     test: Any = None,
     measure: str | None = None,
@@ -75,6 +78,9 @@ def fit(
     ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
         "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, which stays as
         it is, or a list of these, of which the best on validation is taken; None is "low-rank"
+    fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
+        one in the whole text, where learning starts from; or their names alone, which count 1
+    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/fields.md
     validation, test : judgements, or preferences, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
     measure : what validation is by: "nDCG@10" by default. Preferences are measured by the share of a query's threes in
@@ -106,7 +112,8 @@ def fit(
     >>> print(fit(docs, preferences=threes).report.split)
     A tenth of the queries was held out for validation and another for testing.
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
+    columns = ScoredColumns.of(fields, features)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, columns)
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
     qrels, preferences, validation, test = given.values()
@@ -207,6 +214,7 @@ class _Settings:
         name: str,
         ranker: RankerChoice | None,
         n_steps: int | None,
+        columns: ScoredColumns | None = None,
     ) -> None:
         if not isinstance(name, str):
             raise InputError(f"name is what the report calls the data, a string; got {name!r}")
@@ -215,6 +223,7 @@ class _Settings:
         self.seed = check_seed(random_state)
         self.verbose = verbose
         self.name = name
+        self.columns = columns
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
         candidates_of(ranker, self.seed)  # what cannot be is said before texts are read
@@ -222,7 +231,7 @@ class _Settings:
 
 def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     began = time.perf_counter()
-    spaces, space = _choose_words(task, how.analyser)
+    spaces, space = _choose_words(task, how.analyser, how.columns)
     learned = _learn(space, task, how)
     before, after = space.validation.values(space.start), space.validation.values(learned.weights)
     decision = decide(
@@ -230,6 +239,9 @@ def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     )
     words = space.vectoriser
     model = TextModel(words, words, space.start)
+    if not decision.accepted and space.given_start is None:
+        plain = words_alone(space)  # so that documents need no columns to be searched
+        model = TextModel(plain.vectoriser, plain.vectoriser, plain.start)
     if decision.accepted:
         model = TextModel(words, words, learned.weights, words=learned.words)
     outcome = Outcome(
@@ -239,19 +251,28 @@ def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     return replace(model, report=make_report(model, task.facts, spaces, space, outcome, seconds))
 
 
-def _choose_words(task: Task, analyser: Analyser | None) -> tuple[list[Space], Space]:
+def _choose_words(task: Task, analyser: Analyser | None, columns: ScoredColumns | None) -> tuple[list[Space], Space]:
     """The spaces of the analyser that is given, or chosen, and the one of them that matches words best."""
     analysers = [Analyser(stop_words="english", stemmer=stemmer) for stemmer in (None, "english")]
     spaces: list[Space] = []
     best: Space | None = None
     for tried in analysers if analyser is None else [analyser]:
-        weighted = [task.space(weighting, tried) for weighting in WEIGHTINGS]
+        weighted = [_space(task, name, tried, columns) for name in WEIGHTINGS]
+        if columns is not None and (fielded := columns.with_fields(weighted[-1])) is not None:
+            weighted.append(fielded)
         trials = [Trial({"vectors": space.name}, np.array(space.validation(space.start))) for space in weighted]
         space = weighted[choose(trials)]
         if best is None or space.gain(*(one.validation.values(one.start) for one in (best, space))).is_clear:
             spaces, best = weighted, space
     assert best is not None
     return spaces, best
+
+
+def _space(task: Task, name: str, analyser: Analyser, columns: ScoredColumns | None) -> Space:
+    weighting = WEIGHTINGS[name]
+    if columns is None:
+        return task.space(name, Vectoriser(analyser=analyser, weighting=weighting))
+    return task.space(name, columns.vectoriser(analyser, weighting))
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,12 +293,18 @@ def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
     def train(candidate: Candidate, number: int, *callbacks: Callback) -> TermPairRanker:
         ranker = candidate.make(more_seed=number, verbose=how.verbose)
         evidence: SampledSource | Preferences = SampledSource(task.sampler, n_steps, random_state=how.seed + number)
-        if isinstance(ranker, LSIRanker):  # looks at preferences only to choose its parameters, where it is to
+        if isinstance(
+            getattr(ranker, "ranker", ranker), LSIRanker
+        ):  # looks at preferences only to choose its parameters, where it is to
             evidence = Preferences(*task.sampler.draw(np.random.default_rng(how.seed + number), _MOST_TO_CHOOSE_ON))
         return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks)
 
     trials = []
-    for listed in candidates_of(how.ranker, how.seed, low_rank=task.candidates):
+    candidates = candidates_of(how.ranker, how.seed, low_rank=task.candidates)
+    if how.columns is not None:
+        source = SampledSource(task.sampler, n_steps, random_state=how.seed)
+        candidates = how.columns.candidates(space, candidates, source)
+    for listed in candidates:
         candidate = listed.fitting(space.D.shape)
         ranker = train(candidate, 0, curves.of(candidate))
         value, extra = _blend(space, ranker.weights_, candidate.blends)
@@ -293,7 +320,9 @@ def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
         _, extra = _blend(space, weights, candidate.blends)
         chosen["models"] = how.n_models
     words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
-    return BestCandidate(weights + space.start * extra, words, {**chosen, "blend": extra}, curves)
+    weights = weights + space.match * extra
+    chosen |= {"blend": extra, **chosen_weights(space.vectoriser, weights)}
+    return BestCandidate(weights, words, chosen, curves)
 
 
 def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
@@ -310,7 +339,7 @@ def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
 
 def _blend(space: Space, weights: Weights, extra: Sequence[float]) -> tuple[float, float]:
     """The best value on validation, higher is better, and how much more of the identity gives it."""
-    values = space.validation.values_of_blends(weights, space.start, extra).mean(axis=1)
+    values = space.validation.values_of_blends(weights, space.match, extra).mean(axis=1)
     values = values if space.validation.measure.higher_is_better else -values
     best = choose([Trial({"blend": factor}, value) for factor, value in zip(extra, values, strict=True)])
     return float(values[best]), extra[best]
@@ -384,7 +413,7 @@ def make_report(
     if outcome.accepted:
         evaluations["learned"] = learned
     bm25 = next(s for s in spaces if s.vectoriser.weighting == "bm25")
-    rm3, rm3_setting = evaluate_rm3(bm25, measures)
+    rm3, rm3_setting = evaluate_rm3(words_alone(bm25), measures)
     others = {"RM3": rm3} | evaluations
     _, final = others.popitem()
     details = Details(
@@ -420,7 +449,7 @@ def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
     cut = words.analyser or Analyser()
     stop_words = cut.stop_words if isinstance(cut.stop_words, str | None) else f"{len(cut.stop_words)} words"
     return {
-        "n_words": len(words.words_),
+        "n_words": len(words.index_),
         "mean_length": words.mean_length_,
         "cut": cut.cut,
         "stop_words": stop_words or "none",

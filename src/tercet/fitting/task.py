@@ -15,7 +15,7 @@ from tercet.choose import Gain
 from tercet.data.sampling import Sampler
 from tercet.errors import InputError
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Vectoriser
 from tercet.weights import Identity, Weights
 
 T = TypeVar("T")
@@ -50,11 +50,17 @@ class Space:
     D: sparse.csr_array
     validation: TextHeldOut
     test: TextHeldOut
+    given_start: Weights | None = None
+
+    @property
+    def match(self) -> Weights:
+        """Words match themselves only."""
+        return Weights([Identity(n_terms=self.D.shape[1])])
 
     @property
     def start(self) -> Weights:
-        """Words match themselves only."""
-        return Weights([Identity(n_terms=self.D.shape[1])])
+        """What learning has to be better than: words that match themselves, where nothing else was given."""
+        return self.match if self.given_start is None else self.given_start
 
     def gain(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> Gain:
         """How much better the values of validation queries became."""
@@ -80,8 +86,7 @@ class Task:
     facts: Facts
     build: Callable[[Vectoriser], Matrices]
 
-    def space(self, name: str, analyser: Analyser) -> Space:
-        vectoriser = Vectoriser(analyser=analyser, weighting=WEIGHTINGS[name])
+    def space(self, name: str, vectoriser: Vectoriser) -> Space:
         return Space(name, vectoriser, *self.build(vectoriser))
 
 

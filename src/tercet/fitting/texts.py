@@ -27,6 +27,7 @@ from tercet.fitting.task import (
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import parse_measure
 from tercet.text import Vectoriser
+from tercet.text.fielded import docs_for
 
 # -- judged queries and linked documents ------------------------------------------------------------------------------
 
@@ -112,7 +113,7 @@ def _matrices(
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Q and D; words that only training queries have can be learned, and no others."""
     taught = [queries[qid] for qid in train]
-    D = vectoriser.fit_transform_docs(list(docs.values()), queries=taught)
+    D = vectoriser.fit_transform_docs(docs_for(vectoriser, docs), queries=taught)
     return vectoriser.transform_queries(list(queries.values())), D
 
 

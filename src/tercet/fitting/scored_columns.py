@@ -1,0 +1,135 @@
+"""Fields and numbers of documents that a fit scores beside words: what was asked for, and the rankers that learn it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tercet._validate import is_number
+from tercet.choose import Trial, choose
+from tercet.errors import InputError
+from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
+from tercet.fitting.task import Space
+from tercet.learn import SampledSource
+from tercet.learn.joint import JointRanker, joined, words_of
+from tercet.text import Analyser, FieldedVectoriser
+from tercet.text.fielded import check_names
+from tercet.weights import Identity, Weights
+
+PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
+ALONE: Final = "fields and numbers alone"
+
+Fields = Mapping[str, float] | Iterable[str]
+
+
+@dataclass(frozen=True)
+class ScoredColumns:
+    """Columns of documents that count beside their words.
+
+    Attributes
+    ----------
+    fields : columns of text, and how much a match in each is said to count, in units of one in the whole text
+    features : columns of numbers, each as it is or by a transform
+    """
+
+    fields: dict[str, float]
+    features: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Fields | None, features: Iterable[str] | None) -> ScoredColumns | None:
+        """What was asked for, checked; None where it was nothing."""
+        if isinstance(fields, Mapping):
+            weights = dict(fields)
+        else:
+            check_names(fields or (), ())
+            weights = dict.fromkeys(fields or (), 1.0)
+        listed = features if isinstance(features, str) else list(features or ())
+        check_names(weights, listed)
+        for name, weight in weights.items():
+            if not is_number(weight, 0):
+                raise InputError(f"the weight of the field {name!r} must be a number from 0; got {weight!r}")
+        return cls(weights, tuple(listed)) if weights or listed else None
+
+    def vectoriser(self, analyser: Analyser, weighting: str) -> FieldedVectoriser:
+        return FieldedVectoriser(
+            fields=list(self.fields), features=list(self.features), analyser=analyser, weighting=weighting
+        )
+
+    def prior(self, unit: float) -> list[float]:
+        """The weights that learning starts from, a match of the whole text counting ``unit``."""
+        return [weight * unit for weight in self.fields.values()] + [0.0] * (2 * len(self.features))
+
+    def with_fields(self, space: Space) -> Space | None:
+        """Words and fields as they were said to count, to learn from and to be better than; None without fields."""
+        words = space.vectoriser
+        if not self.fields or not isinstance(words, FieldedVectoriser):
+            return None
+        match = Weights([Identity(n_terms=words.layout_.n_words)])
+        start = joined(match, np.array(self.prior(1.0)), words.layout_)
+        return replace(space, name=f"{space.name} with fields", given_start=start)
+
+    def candidates(self, space: Space, listed: Sequence[Candidate], source: SampledSource) -> list[Candidate]:
+        """The weights of fields and numbers by themselves, and beside the W of each of the candidates.
+
+        The penalty on them is the one that is best on validation where words match themselves and these weights alone
+        are learned; that takes a moment for each.
+        """
+        words = space.vectoriser
+        assert isinstance(words, FieldedVectoriser)
+        layout, unit = words.layout_, float(FOR_JUDGEMENTS[0]["identity_weight"])
+        alone = JointRanker(layout=layout, prior=self.prior(unit), identity_weight=unit)
+        alone.l1_max = alone.sparse_end(space.Q, source, space.D)
+        trials = []
+        for share in PENALTIES:
+            weights = alone.set_params(l1=share).fit(space.Q, source, space.D).weights_
+            trials.append(Trial({"l1": share}, np.array(space.validation(weights))))
+        chosen = trials[choose(trials)].setting
+        alone.set_params(**chosen)
+        candidates = [Candidate(ALONE, dict(chosen), alone)]
+        for one in listed:
+            one = one.fitting((space.D.shape[0], layout.n_words))
+            joint = JointRanker(
+                layout=layout,
+                ranker=one.ranker,
+                prior=self.prior(one.unit),
+                identity_weight=one.unit,
+                l1_max=alone.l1_max,
+                **chosen,
+            )
+            candidates.append(replace(one, setting={**one.setting, "l1 of columns": chosen["l1"]}, ranker=joint))
+        return candidates
+
+
+def weights_by_name(words: FieldedVectoriser, weights: Weights) -> dict[str, float]:
+    """The weight of each field and each number that has one, by name."""
+    layout = words.layout_
+    named = {}
+    for number, name in enumerate(words.fields_):
+        first = layout.n_words * (number + 1)
+        named[name] = float(weights.rows(np.array([0]))[0, first])
+    of_numbers = weights.rows(np.array([layout.any_query]))[0, layout.first_number : layout.any_query]
+    named |= dict(zip(words.words_[layout.first_number : layout.any_query], of_numbers.tolist(), strict=True))
+    return {name: weight for name, weight in named.items() if weight}
+
+
+def words_alone(space: Space) -> Space:
+    """The same without fields and numbers."""
+    words = space.vectoriser
+    if not isinstance(words, FieldedVectoriser):
+        return space
+    validation, test = (
+        replace(part, **dict(zip("QD", words_of(words.layout_, part.Q, part.D), strict=True)))
+        for part in (space.validation, space.test)
+    )
+    Q, D = words_of(words.layout_, space.Q, space.D)
+    return Space(space.name, words.plain_, Q, D, validation, test)
+
+
+def chosen_weights(words: Any, weights: Weights) -> dict[str, Any]:
+    """What a report says of fields and numbers."""
+    if not isinstance(words, FieldedVectoriser):
+        return {}
+    return {f"weight of {name}": round(weight, 4) for name, weight in weights_by_name(words, weights).items()}
