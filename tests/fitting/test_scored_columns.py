@@ -1,0 +1,178 @@
+"""Fits with fields and numbers: what decides is found, what does not help is declined, and the model is one to serve."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tercet as tc
+from tercet.data.documents import as_documents
+from tercet.errors import InputError
+from tercet.fitting.scored_columns import ALONE, ScoredColumns
+from tercet.fitting.text_model import pair_name
+from tercet.text import Analyser, FieldedVectoriser
+
+ANALYSER = Analyser()
+
+
+def shop(seed=0, n_docs=300, n_queries=60, popularity=1.0):
+    """Things to find by a word of the text or of the title, the popular ones before the dear ones."""
+    rng = np.random.default_rng(seed)
+    words = np.array([f"word{i}" for i in range(30)])
+    docs = {
+        f"d{i}": {
+            "title": " ".join(rng.choice(words, 2)),
+            "text": " ".join(rng.choice(words, 6)),
+            "price": float(rng.gamma(2, 10)) if i % 10 else None,
+            "downloads": int(100 * rng.pareto(1.0)),
+        }
+        for i in range(n_docs)
+    }
+    queries, qrels = {}, {}
+    for number in range(n_queries):
+        word = rng.choice(words)
+        worth = {
+            doc_id: (word in doc["text"].split())
+            + 2 * (word in doc["title"].split())
+            + popularity * (np.log1p(doc["downloads"]) - 0.05 * (doc["price"] or 0))
+            for doc_id, doc in docs.items()
+            if word in f"{doc['title']} {doc['text']}".split()
+        }
+        queries[f"q{number}"] = str(word)
+        qrels[f"q{number}"] = dict.fromkeys(sorted(worth, key=lambda doc_id: -worth[doc_id])[:5], 1)
+    return docs, queries, qrels
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    docs, queries, qrels = shop()
+    model = tc.fit(
+        docs,
+        queries,
+        qrels,
+        fields={"title": 1.0},
+        features=["price", "log:downloads"],
+        analyser=ANALYSER,
+        n_steps=8000,
+        verbose=False,
+    )
+    return docs, queries, model
+
+
+def test_numbers_that_decide_have_the_right_signs(fitted):
+    _, _, model = fitted
+    chosen = model.report.chosen
+    assert model.report.accepted
+    assert chosen["weight of log:downloads"] > 0 > chosen["weight of price"]
+    assert chosen["weight of title"] > 0
+    assert [system.name for system in model.report.systems][-1] == "learned"
+    assert "BM25 with fields" in [system.name for system in model.report.systems]
+    assert model.report.changes["nDCG@10"][0] > 0.1
+
+
+def test_an_explanation_sums_over_words_fields_and_numbers(fitted):
+    docs, queries, model = fitted
+    [(doc_id, score)] = model.rank({"q": queries["q0"]}, as_documents(docs), k=1)["q"].items()
+    why = model.explain(queries["q0"], docs[doc_id])
+    assert why.score == pytest.approx(score, rel=1e-12)
+    assert sum(contribution for _, _, contribution in why.pairs) == pytest.approx(score, abs=1e-9)
+    table = why.table(100)
+    assert f"log:downloads {docs[doc_id]['downloads']}" in table
+    assert "any query" not in table
+    assert pair_name("word1", "title: word1") == "title: word1"
+
+
+def test_a_saved_model_ranks_alike(fitted, tmp_path):
+    docs, queries, model = fitted
+    model.save(tmp_path / "model")
+    again = tc.load(tmp_path / "model")
+    assert isinstance(again.doc_vectoriser, FieldedVectoriser)
+    assert again.doc_vectoriser is again.query_vectoriser
+    assert again.rank(queries, as_documents(docs), k=5) == model.rank(queries, as_documents(docs), k=5)
+    assert again.report == model.report
+
+
+def test_documents_must_have_the_columns(fitted):
+    docs, queries, model = fitted
+    with pytest.raises(InputError, match="must come with these columns"):
+        model.rank(queries, {"a": "word1"})
+    some = {doc_id: {"title": doc["title"], "text": doc["text"]} for doc_id, doc in docs.items()}
+    with pytest.raises(InputError, match="no column 'price'; they have 'title' and 'text'"):
+        model.rank(queries, as_documents(some))
+
+
+def test_words_are_looked_up_as_ever(fitted):
+    _, _, model = fitted
+    assert model.related("Word1", 3)[0][0].endswith("word1")
+    assert all(": " not in word for pair in model.strongest_pairs(5, min_docs=1) for word in pair[:2])
+    with pytest.raises(InputError, match="does not know the word 'zebra'"):
+        model.related("zebra")
+
+
+def test_where_learning_does_not_help_documents_need_no_columns():
+    docs, queries, qrels = shop(1, n_queries=30, popularity=0.0)
+    rng = np.random.default_rng(0)
+    for doc in docs.values():
+        doc["downloads"] = int(rng.integers(1000))
+    # Judged at random: nothing can be learned.
+    qrels = {qid: dict.fromkeys(rng.choice(list(docs), 3).tolist(), 1) for qid in qrels}
+    model = tc.fit(docs, queries, qrels, features=["downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
+    assert not model.report.accepted
+    assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
+    assert model.rank({"q": "word1"}, {"a": "word1", "b": "word2"}, k=1)["q"].keys() == {"a"}
+
+
+def test_preferences_and_other_rankers_learn_numbers_too():
+    docs, queries, qrels = shop(2)
+    rng = np.random.default_rng(0)
+    threes = [
+        (queries[qid], better, worse)
+        for qid, judged in qrels.items()
+        for better in judged
+        for worse in rng.choice([doc_id for doc_id in docs if doc_id not in judged], 3)
+    ]
+    model = tc.fit(
+        docs,
+        preferences=threes,
+        features=["log:downloads"],
+        ranker=["sparse", tc.LSIRanker(n_components=5)],
+        analyser=ANALYSER,
+        n_steps=3000,
+        verbose=False,
+    )
+    assert model.report.chosen["weight of log:downloads"] > 0
+    assert model.report.chosen["ranker"] in ("sparse", "LSIRanker", ALONE)
+
+
+def test_the_same_seed_gives_the_same_bits(fitted):
+    docs, queries, qrels = shop()
+    fits = [
+        tc.fit(docs, queries, qrels, features=["log:downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
+        for _ in range(2)
+    ]
+    runs = [model.rank(queries, as_documents(docs), k=5) for model in fits]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"fields": {"title": -1}}, "the weight of the field 'title' must be a number from 0; got -1"),
+        ({"fields": "title"}, r"fields is a list of columns; got the string 'title', pass \['title'\]"),
+        ({"features": "price"}, r"features is a list of columns; got the string 'price', pass \['price'\]"),
+        ({"features": ["sqrt:price"]}, "no known transform"),
+        (
+            {"features": ["prize"]},
+            "documents have no column 'prize'; they have 'title', 'text', 'price' and 'downloads'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said(given, message):
+    docs, queries, qrels = shop(n_docs=40, n_queries=20)
+    with pytest.raises(InputError, match=message):
+        tc.fit(docs, queries, qrels, verbose=False, **given)
+
+
+def test_fields_may_be_named_without_weights():
+    assert ScoredColumns.of(["title"], None) == ScoredColumns({"title": 1.0}, ())
+    assert ScoredColumns.of(None, None) is None
