@@ -1,4 +1,4 @@
-"""Fits with fields and numbers: what decides is found, what does not help is declined, and the model is one to serve."""
+"""Fits with fields and numbers: what decides is found, what does not help is declined, what is kept can be served."""
 
 from __future__ import annotations
 
