@@ -163,3 +163,9 @@ def test_what_does_not_fit_is_refused():
         JointRanker(layout=LAYOUT, prior=[1.0]).fit(Q, prefs, D)
     with pytest.raises(InputError, match="TextModel"):
         JointRanker(layout=LAYOUT).fit(Q, prefs, D).save("nowhere")
+
+
+def test_the_ranker_of_the_words_says_how_to_step():
+    ranker = JointRanker(layout=ColumnLayout(2, 0, 1), ranker=LowRankRanker(epochs=7, margin=3.0, patience=None))
+    assert (ranker.epochs, ranker.margin, ranker.patience, ranker.rate) == (7, 3.0, None, 0.1)
+    assert JointRanker(layout=ColumnLayout(2, 0, 1)).rate == DiagonalRanker().rate

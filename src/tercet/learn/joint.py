@@ -282,6 +282,9 @@ def words_of(layout: ColumnLayout, *matrices: Texts) -> tuple[sparse.csr_array, 
 # -- ranker -----------------------------------------------------------------------------------------------------------
 
 
+_STEPPING = frozenset(SgdRanker._parameter_constraints)
+
+
 class JointRanker(SgdRanker):
     """``q'Wd + w · phi(q, d)``: any ranker's W on words, and a weight for each field and each number of documents.
 
@@ -348,12 +351,11 @@ class JointRanker(SgdRanker):
         self.rho = rho
         self.chunk_size = chunk_size
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> Any:
         """How to step is the ranker's to say."""
-        if name in SgdRanker._parameter_constraints:
-            stepping = self.ranker if isinstance(self.ranker, SgdRanker) else DiagonalRanker()
-            return getattr(stepping, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name in _STEPPING:
+            return getattr(self.ranker if isinstance(self.ranker, SgdRanker) else DiagonalRanker(), name)
+        return super().__getattribute__(name)
 
     def fit(
         self,
