@@ -59,7 +59,7 @@ class TercetRetriever(_Transformer):
         self.model = model
         self.k = k
         self.docnos = np.array(list(docs), dtype=object)
-        self._vectors = model.docs(list(docs.values()))
+        self._vectors = model.docs(docs)
 
     def transform(self, frame: Frame) -> Frame:
         """The k best documents for each row."""

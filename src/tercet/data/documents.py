@@ -59,6 +59,12 @@ class Documents(Mapping[str, str]):
         """The values of a document that are not searched, by column."""
         return {name: value for name, value in self.record(doc_id).items() if name not in self.text_columns}
 
+    def part(self, doc_ids: Sequence[str]) -> Documents:
+        """Some of the documents, in that order."""
+        rows = [self._row_of[doc_id] for doc_id in doc_ids]
+        columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
+        return Documents(doc_ids, columns, self.text_columns)
+
     def __repr__(self) -> str:
         carried = [name for name in self.columns if name not in self.text_columns]
         listed = f"; carried: {', '.join(carried)}" if carried else ""

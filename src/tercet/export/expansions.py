@@ -77,6 +77,7 @@ def write_synonyms(
     -----
     Looks at all of W, 256 query words at a time: O(n_query_words n_doc_words) for weights that are not sparse.
     """
+    model.check_words_only("a file of synonyms")
     if engine not in ("solr", "elasticsearch"):
         raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
     if not min_boost > 0 or not np.isfinite(min_boost):

@@ -69,6 +69,7 @@ class ImpactRows:
     def __init__(
         self, model: TextModel, docs: Mapping[str, str], *, expand: bool = True, max_terms: int = 256, bits: int = 8
     ) -> None:
+        model.check_words_only("an export of impacts")
         check_integer(max_terms, "max_terms")
         check_integer(bits, "bits")
         if bits > _MOST_BITS:

@@ -75,6 +75,7 @@ def boosted_query(
     >>> boosted_query(TextModel(words, words, Weights([Identity(n_terms=3)])), "hockey puck").text
     '(hockey^1 OR puck^1)'
     """
+    model.check_words_only("a boosted query")
     if max_terms is not None:
         check_integer(max_terms, "max_terms")
     check_integer(digits, "digits")

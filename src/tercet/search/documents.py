@@ -14,7 +14,7 @@ from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.carried import packed_record
+from tercet.search.carried import packed_record, unpacked_record
 from tercet.search.segment import Segment
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
@@ -78,6 +78,7 @@ def segments_of_texts(
     docs: Docs, model: TextModel, segment_docs: int, keep_texts: bool, progress: Progress | None
 ) -> Iterator[Segment]:
     """Segments of at most so many documents; texts of one of them are in memory at a time."""
+    docs = in_columns(docs)
     entries = listed_one_by_one(docs)
     done = 0
     while True:
@@ -92,7 +93,7 @@ def segments_of_texts(
             block_ids, block_texts, block_carried = zip(*block, strict=True)
             ids += block_ids
             carried += block_carried
-            blocks.append(model.docs(block_texts))
+            blocks.append(_rows(model, docs, block_ids, block_texts, block_carried))
             if keep_texts:
                 texts += block_texts
             done += len(block)
@@ -102,6 +103,20 @@ def segments_of_texts(
             return
         D = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.vstack(blocks, format="csr"))
         yield Segment.build(ids, canonical(D), texts if keep_texts else None, carried)
+
+
+def _rows(
+    model: TextModel, docs: Docs, ids: Sequence[str], texts: Sequence[str], carried: Sequence[str]
+) -> sparse.csr_array:
+    """The rows of some documents, with the columns that the model scores."""
+    if model.n_words is None:
+        return model.docs(texts)
+    if isinstance(docs, Documents):
+        return model.docs(docs.part(ids))
+    records = [unpacked_record(packed, f"document {doc_id!r}") for doc_id, packed in zip(ids, carried, strict=True)]
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = {name: [record.get(name) for record in records] for name in names}
+    return model.docs(Documents(ids, {**columns, "text": texts}))
 
 
 def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str, str, str]]:

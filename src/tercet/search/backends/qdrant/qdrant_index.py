@@ -103,6 +103,7 @@ class QdrantIndex(BaseIndex):
         progress : called with the number of documents so far
         """
         docs, model = with_words(docs, model, analyser)
+        model.check_words_only("an index in Qdrant")
         batches = batches_of_texts(docs, model, keep_texts)
         return cls._made(batches, model, path, url, collection, api_key, batch_docs, keep_texts, progress)
 
