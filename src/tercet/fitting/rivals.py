@@ -12,6 +12,8 @@ from scipy import sparse
 from tercet.data import Preferences
 from tercet.errors import MissingExtraError
 from tercet.learn import CorrelatedRanker, LowRankRanker, QueryExpansion
+from tercet.learn.correlated import Variant
+from tercet.learn.state import Schedule
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Weights
 
@@ -75,13 +77,13 @@ class CorrelatedLowRank:
         *,
         n_frequent: int = 30_000,
         n_bins: int = 5,
-        variant: str = "by-bin",
+        variant: Variant = "by-bin",
         only_rare: bool = False,
         identity_weight: float = 1.0,
         n_components: int = 50,
         spread: float = 0.1,
         rate: float = 0.1,
-        schedule: str = "linear",
+        schedule: Schedule = "linear",
         random_state: int = 0,
     ) -> None:
         ranker = LowRankRanker(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import get_annotations
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,13 @@ from tercet.errors import BundleError, DamagedBundleError, InputError, Parameter
 from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
 from tercet.learn.matrices import check_matrix, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.state import SCHEDULES, Sgd, State
+from tercet.learn.state import Schedule, Sgd, State
 from tercet.learn.stored import rank_texts
 from tercet.learn.thin import largest_entries
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode
 from tercet.store.kinds import RANKER
+from tercet.store.schema import members_of, unmarked
 from tercet.weights import Explanation, Weights
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -35,19 +37,38 @@ NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 COUNT = Interval(Integral, 1, None, closed="left")
 SEED = Interval(Integral, 0, None, closed="left")
 
+# Types of parameters, with the limits that are checked.
+Positive = Annotated[float, POSITIVE]
+NotNegative = Annotated[float, NOT_NEGATIVE]
+Count = Annotated[int, COUNT]
+Seed = Annotated[int, SEED]
+
 
 # What a thinned ranker learns on with, where the ranker it comes from has it.
 _SHARED_PARAMETERS = ("rate", "schedule", "margin", "epochs", "shuffle", "random_state", "verbose")
 
 
 class Ranker(BaseEstimator):
-    """What rankers of texts and of feature vectors share: checked parameters, saving and loading."""
+    """What rankers of texts and of feature vectors share: checked parameters, saving and loading.
+
+    A ranker is a dataclass whose fields are its parameters. Their types are what is checked: ``Positive``, ``Count``,
+    ``bool``, ``Literal["a", "b"]``, a class, ``… | None``, or ``Annotated[type, constraint, …]`` with constraints of
+    scikit-learn.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     # Parameters that earlier versions did not have, and the values that do what those did. A file without one of them
     # means that value, and where a ranker has it none is written: such files stay the same in every version.
     _added_parameters: ClassVar[dict[str, Any]] = {}
     _learns_in_rounds: ClassVar[bool] = False  # whether a cluster can learn it
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        hints = get_type_hints(cls, include_extras=True)
+        names = [name for name in get_annotations(cls) if not (name.startswith("_") or name.endswith("_"))]
+        stated = cls.__dict__.get("_parameter_constraints", {})
+        inherited = super(cls, cls)._parameter_constraints
+        cls._parameter_constraints = inherited | {name: _constraints_of(hints[name]) for name in names} | stated
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
@@ -86,6 +107,24 @@ class Ranker(BaseEstimator):
             self._validate_params()
         except InvalidParameterError as error:
             raise ParameterError(str(error)) from None
+
+
+def _constraints_of(hint: Any) -> list[Any]:
+    """What scikit-learn checks for a parameter of this type."""
+    constraints: list[Any] = []
+    for member in members_of(hint):
+        kind, stated = unmarked(member)
+        if stated:
+            constraints += stated
+        elif kind is type(None):
+            constraints.append(None)
+        elif get_origin(kind) is Literal:
+            constraints.append(StrOptions(set(get_args(kind))))
+        elif kind in (int, float, str):
+            raise TypeError(f"{hint} says nothing of the limits of a parameter")
+        else:
+            constraints.append("boolean" if kind is bool else kind)
+    return constraints
 
 
 AnyRanker = TypeVar("AnyRanker", bound=Ranker)
@@ -198,29 +237,18 @@ class SgdRanker(TermPairRanker):
     those that have no default here one.
     """
 
-    rate: float
-    schedule: str
-    margin: float = 1.0
-    epochs: int = 1
+    rate: Positive
+    schedule: Schedule
+    margin: Positive = 1.0
+    epochs: Count = 1
     shuffle: bool = False
-    validate_every: int | None = None
-    patience: int | None = 3
-    random_state: int = 0
+    validate_every: Count | None = None
+    patience: Count | None = 3
+    random_state: Seed = 0
     verbose: bool | None = None
 
     _state_class: ClassVar[type[State]]
     _run_class: ClassVar[type[Run]] = Run
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rate": [POSITIVE],
-        "schedule": [StrOptions(set(SCHEDULES))],
-        "margin": [POSITIVE],
-        "epochs": [COUNT],
-        "shuffle": ["boolean"],
-        "validate_every": [COUNT, None],
-        "patience": [COUNT, None],
-        "random_state": [SEED],
-        "verbose": ["boolean", None],
-    }
 
     @abstractmethod
     def _start(self, Q: Texts, D: Texts) -> State:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
@@ -21,7 +20,7 @@ from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.binned import binned_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import (
-    NOT_NEGATIVE,
+    NotNegative,
     Ranker,
     SavedRanker,
     SgdRanker,
@@ -40,6 +39,8 @@ from tercet.store.digest import digest_of
 from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
+
+Variant = Literal["mean", "by-bin", "first"]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -65,7 +66,7 @@ class BinnedRanker(LowRankRanker):
 
     _state_class = BinnedState
     _learns_in_rounds = False
-    n_bins: int
+    _n_bins: int
 
     @classmethod
     def like(cls, ranker: LowRankRanker, n_bins: int) -> BinnedRanker:
@@ -83,13 +84,13 @@ class BinnedRanker(LowRankRanker):
                     f"variant='by-bin' needs a LowRankRanker with {name}={value!r}; got {getattr(ranker, name)!r}"
                 )
         made = cls(**ranker.get_params())
-        made.n_bins = n_bins
+        made._n_bins = n_bins
         return made
 
     def _start(self, Q: Texts, D: Texts) -> BinnedState:
         plain = super()._start(Q, D)
         return BinnedState(
-            plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self.n_bins
+            plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self._n_bins
         )
 
 
@@ -203,17 +204,9 @@ class CorrelatedRanker(TermPairRanker):
 
     words: CorrelatedWords | None = None
     ranker: TermPairRanker | None = None
-    identity_weight: float = 1.0
-    variant: str = "mean"
+    identity_weight: NotNegative = 1.0
+    variant: Variant = "mean"
     only_rare: bool = False
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "words": [CorrelatedWords, None],
-        "ranker": [TermPairRanker, None],
-        "identity_weight": [NOT_NEGATIVE],
-        "variant": [StrOptions({"mean", "by-bin", "first"})],
-        "only_rare": ["boolean"],
-    }
 
     def __sklearn_clone__(self) -> CorrelatedRanker:
         """Not fitted, but with fitted words: they are no result of this ranker's ``fit``."""
@@ -378,7 +371,7 @@ class CorrelatedRanker(TermPairRanker):
         if not fits or fitted.weights_.shape != 2 * (words.frequent_.size,):
             raise DamagedBundleError(f"{where}: the ranker does not fit the words it stands behind")
         if isinstance(fitted, BinnedRanker):
-            fitted.n_bins = len(maps)
+            fitted._n_bins = len(maps)
         ranker._keep(words, fitted, words.n_features_in_)
         return ranker
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import StrOptions
 
 from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import COUNT, SgdRanker
+from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
-from tercet.learn.state import State, Steps, check_order, physical_memory
+from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
 from tercet.store.schema import OMIT_DEFAULT, Shape
 from tercet.weights import Dense, Weights
 
@@ -100,17 +99,12 @@ class DenseRanker(SgdRanker):
     [[-1.0, 2.0], [0.0, 1.0]]
     """
 
-    rate: float = 200.0
-    schedule: str = "inverse-sqrt"
-    diagonal: str = "learned"
-    max_memory: int | None = None
+    rate: Positive = 200.0
+    schedule: Schedule = "inverse-sqrt"
+    diagonal: Literal["learned", "zero"] = "learned"
+    max_memory: Count | None = None
 
     _state_class = DenseState
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "diagonal": [StrOptions({"learned", "zero"})],
-        "max_memory": [COUNT, None],
-    }
     _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned"}
 
     def _start(self, Q: Texts, D: Texts) -> DenseState:

@@ -13,9 +13,9 @@ from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import SgdRanker
+from tercet.learn.base import Positive, SgdRanker
 from tercet.learn.matrices import KernelInput
-from tercet.learn.state import State, Steps
+from tercet.learn.state import Schedule, State, Steps
 from tercet.store.schema import Shape
 from tercet.weights import Diagonal, Weights
 
@@ -63,8 +63,8 @@ class DiagonalRanker(SgdRanker):
     [1.5, 0.5]
     """
 
-    rate: float = 100.0
-    schedule: str = "inverse-sqrt"
+    rate: Positive = 100.0
+    schedule: Schedule = "inverse-sqrt"
 
     _state_class = DiagonalState
     _learns_in_rounds = True

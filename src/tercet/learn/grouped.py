@@ -26,7 +26,7 @@ from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import Refit, steps_of_refit
-from tercet.learn.state import State, Steps, check_order, physical_memory
+from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.weights import Sparse, Weights
@@ -293,7 +293,7 @@ class GroupSparseRanker(SgdRanker):
         shrink_every: int = 100,
         refit: bool = True,
         rate: float = 200.0,
-        schedule: str = "inverse-sqrt",
+        schedule: Schedule = "inverse-sqrt",
         margin: float = 1.0,
         epochs: int = 1,
         shuffle: bool = False,

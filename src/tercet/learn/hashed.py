@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.hashed import hashed_advance
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
+from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
 from tercet.learn.matrices import KernelInput
-from tercet.learn.state import State, Steps, physical_memory
+from tercet.learn.state import Schedule, State, Steps, physical_memory
 from tercet.store.schema import LENGTH, Bounds, Shape
 from tercet.weights import Hashed, Identity, Part, Weights
 
@@ -120,19 +120,13 @@ class HashedRanker(SgdRanker):
     0.75
     """
 
-    n_buckets: int = 1 << 22
-    identity: str | float | None = "learned"
-    multiplier: int = MULTIPLIER
-    rate: float = 200.0
-    schedule: str = "inverse-sqrt"
+    n_buckets: Count = 1 << 22
+    identity: Literal["learned"] | NotNegative | None = "learned"
+    multiplier: Annotated[int, Interval(Integral, 1, _LARGEST_MULTIPLIER, closed="both")] = MULTIPLIER
+    rate: Positive = 200.0
+    schedule: Schedule = "inverse-sqrt"
 
     _state_class = HashedState
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "n_buckets": [COUNT],
-        "identity": [StrOptions({"learned"}), NOT_NEGATIVE, None],
-        "multiplier": [Interval(Integral, 1, _LARGEST_MULTIPLIER, closed="both")],
-    }
 
     @property
     def identity_(self) -> float:

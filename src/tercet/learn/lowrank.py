@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.mapped_rows import Texts, take
@@ -16,9 +15,9 @@ from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.kernels.lowrank import Before, lowrank_advance
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker
+from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
 from tercet.learn.matrices import KernelInput, by_document_frequency
-from tercet.learn.state import State, Steps
+from tercet.learn.state import Schedule, State, Steps
 from tercet.learn.stored import leading_directions
 from tercet.store.schema import SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
@@ -212,32 +211,20 @@ class LowRankRanker(SgdRanker):
     True
     """
 
-    n_components: int = 100
+    n_components: Count = 100
     tied: bool = False
-    diagonal: str | None = "identity"
-    identity_weight: float = 1.0
-    start: str = "random"
-    spread: float = 0.1
+    diagonal: Literal["identity", "learned"] | None = "identity"
+    identity_weight: NotNegative = 1.0
+    start: Literal["random", "lsi"] = "random"
+    spread: Positive = 0.1
     scale_documents: bool = False
-    n_frequent: int | None = None
+    n_frequent: Count | None = None
     averaged: bool = False
-    rate: float = 0.1
-    schedule: str = "constant"
+    rate: Positive = 0.1
+    schedule: Schedule = "constant"
 
     _state_class: ClassVar[type[State]] = LowRankState
     _learns_in_rounds = True
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "n_components": [COUNT],
-        "tied": ["boolean"],
-        "diagonal": [StrOptions({"identity", "learned"}), None],
-        "identity_weight": [NOT_NEGATIVE],
-        "start": [StrOptions({"random", "lsi"})],
-        "spread": [POSITIVE],
-        "scale_documents": ["boolean"],
-        "n_frequent": [COUNT, None],
-        "averaged": ["boolean"],
-    }
     _added_parameters: ClassVar[dict[str, Any]] = {"n_frequent": None, "averaged": False}
 
     def _start(self, Q: Texts, D: Texts) -> LowRankState:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +18,7 @@ from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn.base import COUNT, SEED, SavedRanker, TermPairRanker
+from tercet.learn.base import Count, SavedRanker, Seed, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
 from tercet.learn.stored import leading_directions
@@ -78,15 +78,9 @@ class LSIRanker(TermPairRanker):
     [0, 1]
     """
 
-    n_components: int | str = 100
-    alpha: float | str | None = None
-    random_state: int = 0
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, StrOptions({"auto"})],
-        "alpha": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"}), None],
-        "random_state": [SEED],
-    }
+    n_components: Count | Literal["auto"] = 100
+    alpha: Annotated[float, Interval(Real, 0, 1, closed="both")] | Literal["auto"] | None = None
+    random_state: Seed = 0
 
     def fit(
         self, Q: Any, prefs: Preferences | None = None, D: Any = None, validation: Any = None, callbacks: Any = ()

@@ -13,24 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
-from tercet.learn.base import COUNT, POSITIVE, SgdRanker, check_preferences
+from tercet.learn.base import Count, Positive, SgdRanker, check_preferences
 from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
 from tercet.learn.matrices import check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
-from tercet.learn.state import State
+from tercet.learn.state import Schedule, State
 from tercet.learn.stored import JoinedRows
 from tercet.store.codec import decode
 from tercet.store.digest import digest_of
@@ -190,23 +189,15 @@ class MultiTaskRanker(SgdRanker):
     True
     """
 
-    shared: str = "both"
-    n_components: int = 100
-    spread: float = 0.1
-    n_frequent: int | None = None
+    shared: Literal["both", "documents"] = "both"
+    n_components: Count = 100
+    spread: Positive = 0.1
+    n_frequent: Count | None = None
     averaged: bool = False
-    rate: float = 0.1
-    schedule: str = "constant"
+    rate: Positive = 0.1
+    schedule: Schedule = "constant"
 
     _state_class = MultiTaskState
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "shared": [StrOptions({"both", "documents"})],
-        "n_components": [COUNT],
-        "spread": [POSITIVE],
-        "n_frequent": [COUNT, None],
-        "averaged": ["boolean"],
-    }
 
     def fit(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import COUNT, SgdRanker
+from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import Source
-from tercet.learn.state import State, Steps, check_order, physical_memory
+from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
 from tercet.store.schema import Shape
@@ -224,22 +224,15 @@ class PrunedRanker(SgdRanker):
     2
     """
 
-    n_kept: int = 100
-    n_rounds: int = 5
-    drop: int | None = None
-    rate: float = 200.0
-    schedule: str = "inverse-sqrt"
-    max_memory: int | None = None
+    n_kept: Count = 100
+    n_rounds: Count = 5
+    drop: Count | None = None
+    rate: Positive = 200.0
+    schedule: Schedule = "inverse-sqrt"
+    max_memory: Count | None = None
 
     _state_class = PrunedState
     _run_class = PrunedRun
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "n_kept": [COUNT],
-        "n_rounds": [COUNT],
-        "drop": [COUNT, None],
-        "max_memory": [COUNT, None],
-    }
 
     def _train(
         self,

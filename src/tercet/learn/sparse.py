@@ -20,6 +20,7 @@ from tercet.learn.loop import Callback, Checkpoint, Run
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
+from tercet.learn.state import Schedule
 from tercet.weights import Weights
 
 DENSITY_TOLERANCE = 0.1
@@ -119,7 +120,7 @@ class SparseRanker(SgdRanker):
         refit: bool = True,
         refit_start: str = "identity",
         rate: float = 200.0,
-        schedule: str = "inverse-sqrt",
+        schedule: Schedule = "inverse-sqrt",
         margin: float = 1.0,
         epochs: int = 1,
         shuffle: bool = False,

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,7 @@ def check_order(order: NDArray[np.int32]) -> None:
         raise InputError("the order of its columns is no permutation")
 
 
-SCHEDULES = ("constant", "inverse-sqrt", "linear")
+Schedule = Literal["constant", "inverse-sqrt", "linear"]
 
 
 def rates(schedule: str, rate: float, first: int, n: int, total: int | None) -> NDArray[np.float32]:
@@ -134,7 +134,7 @@ def rates(schedule: str, rate: float, first: int, n: int, total: int | None) -> 
             )
         values = rate * np.maximum(0.0, 1.0 - (t - 1) / total)
     else:
-        raise InputError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}; got {schedule!r}")
+        raise InputError(f"schedule must be one of {', '.join(map(repr, get_args(Schedule)))}; got {schedule!r}")
     return values.astype(np.float32)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -19,7 +20,7 @@ from tercet.store import check_destination
 from tercet.store.kinds import FEATURE_MODEL
 
 CHECKPOINT_EVERY = 1_000  # queries
-LOSSES = {"ftrl": "hinge2", "listnet-ftrl": "listnet"}
+LOSSES: dict[str, Literal["hinge2", "listnet"]] = {"ftrl": "hinge2", "listnet-ftrl": "listnet"}
 
 
 @click.command()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.kernels.ndcg import ndcg_values
-from tercet.learn.base import COUNT
+from tercet.learn.base import Count
 from tercet.learn.linear.base import LinearRanker, scores
 from tercet.learn.linear.queries import Queries
 
@@ -57,17 +57,11 @@ class AdaRankRanker(LinearRanker):
     array([1.363, 1.436])
     """
 
-    at: int | None = 10
-    max_iter: int = 100
+    at: Count | None = 10
+    max_iter: Count = 100
     both_ways: bool = True
     repeat: bool = False
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "at": [COUNT, None],
-        "max_iter": [COUNT],
-        "both_ways": ["boolean"],
-        "repeat": ["boolean"],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "ndcg": float}
 
     def _learn(self, X: Any, queries: Queries) -> None:

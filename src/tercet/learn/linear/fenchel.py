@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tercet.learn.base import COUNT, POSITIVE
+from tercet.learn.base import Count, Positive
 from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.proximal import ProximalRanker
@@ -54,21 +54,13 @@ class FenchelRanker(SparseLinearRanker):
     array([0.5, 0. ])
     """
 
-    radius: float = 1.0
-    tolerance: float = 1e-3
-    max_iter: int = 10_000
+    radius: Positive = 1.0
+    tolerance: Positive = 1e-3
+    max_iter: Count = 10_000
     pairwise: bool = True
     normalise_pairs: bool = False
-    margin: float = 1.0
+    margin: Positive = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "radius": [POSITIVE],
-        "tolerance": [POSITIVE],
-        "max_iter": [COUNT],
-        "pairwise": ["boolean"],
-        "normalise_pairs": ["boolean"],
-        "margin": [POSITIVE],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
     _penalty_name = "radius"
     _fewer_when_larger = False

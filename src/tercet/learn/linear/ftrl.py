@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import StrOptions
 
 from tercet.errors import ParameterError
 from tercet.kernels.ftrl import Losses, Rules
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
+from tercet.learn.base import Count, NotNegative, Positive, Seed
 from tercet.learn.linear.base import SparseLinearRanker, kernel_features
 from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, SavedFTRL
 from tercet.learn.linear.ftrl_stream import RowChunk, StreamFit, StreamProgress
@@ -79,33 +78,19 @@ class FTRLRanker(SparseLinearRanker):
     array([0.986, 0.   ])
     """
 
-    l1: float = 1.0
-    rate: float = 0.125
-    rho: float = 1.0
+    l1: NotNegative = 1.0
+    rate: Positive = 0.125
+    rho: NotNegative = 1.0
     per_feature: bool = True
-    batch_size: int | None = None
-    epochs: int = 1
-    loss: str = "hinge2"
+    batch_size: Count | None = None
+    epochs: Count = 1
+    loss: Literal["hinge", "hinge2", "listnet"] = "hinge2"
     normalise_pairs: bool = False
-    margin: float = 1.0
-    weight_pairs: str | None = None
+    margin: Positive = 1.0
+    weight_pairs: Literal["ndcg", "ideal-ndcg"] | None = None
     shuffle: bool = False
-    random_state: int = 0
+    random_state: Seed = 0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l1": [NOT_NEGATIVE],
-        "rate": [POSITIVE],
-        "rho": [NOT_NEGATIVE],
-        "per_feature": ["boolean"],
-        "batch_size": [COUNT, None],
-        "epochs": [COUNT],
-        "loss": [StrOptions(set(LOSSES))],
-        "normalise_pairs": ["boolean"],
-        "margin": [POSITIVE],
-        "weight_pairs": [StrOptions({"ndcg", "ideal-ndcg"}), None],
-        "shuffle": ["boolean"],
-        "random_state": [SEED],
-    }
     _learns_in_rounds = True
     _state: FTRLState = field(init=False)
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from tercet.kernels.pairs import LISTNET
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
+from tercet.learn.base import Count, NotNegative, Positive
 from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
@@ -52,15 +52,10 @@ class ListNetRanker(LinearRanker):
     array([0.69, 0.08])
     """
 
-    l2: float = 1e-4
-    tolerance: float = 1e-5
-    max_iter: int = 1000
+    l2: NotNegative = 1e-4
+    tolerance: Positive = 1e-5
+    max_iter: Count = 1000
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l2": [NOT_NEGATIVE],
-        "tolerance": [POSITIVE],
-        "max_iter": [COUNT],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "loss": float}
 
     def _learn(self, X: Any, queries: Queries) -> None:

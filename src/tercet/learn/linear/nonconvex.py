@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
+from tercet.learn.base import Count, NotNegative, Positive
 from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.proximal import Iterate, beginning, descend, warn_of_violation, weakest_that_leaves_nothing
@@ -58,25 +58,15 @@ class NonconvexRanker(SparseLinearRanker):
     array([1.111, 0.   ])
     """
 
-    l1: float = 0.01
-    penalty: str = "mcp"
-    reach: float = 1.0
-    p: float = 0.5
-    tolerance: float = 1e-4
-    max_iter: int = 10_000
+    l1: NotNegative = 0.01
+    penalty: Literal["mcp", "lp"] = "mcp"
+    reach: Positive = 1.0
+    p: Annotated[float, Interval(Real, 0, 1, closed="neither")] = 0.5
+    tolerance: Positive = 1e-4
+    max_iter: Count = 10_000
     normalise_pairs: bool = False
-    margin: float = 1.0
+    margin: Positive = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l1": [NOT_NEGATIVE],
-        "penalty": [StrOptions({"mcp", "lp"})],
-        "reach": [POSITIVE],
-        "p": [Interval(Real, 0, 1, closed="neither")],
-        "tolerance": [POSITIVE],
-        "max_iter": [COUNT],
-        "normalise_pairs": ["boolean"],
-        "margin": [POSITIVE],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "n_rounds": int, "violation": float, "loss": float}
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE
+from tercet.learn.base import Count, NotNegative, Positive
 from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
@@ -55,23 +55,14 @@ class ProximalRanker(SparseLinearRanker):
     array([0.976, 0.   ])
     """
 
-    l1: float = 0.01
-    lipschitz: float | None = None
+    l1: NotNegative = 0.01
+    lipschitz: Positive | None = None
     accelerate: bool = True
-    tolerance: float = 1e-4
-    max_iter: int = 10_000
+    tolerance: Positive = 1e-4
+    max_iter: Count = 10_000
     normalise_pairs: bool = False
-    margin: float = 1.0
+    margin: Positive = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l1": [NOT_NEGATIVE],
-        "lipschitz": [POSITIVE, None],
-        "accelerate": ["boolean"],
-        "tolerance": [POSITIVE],
-        "max_iter": [COUNT],
-        "normalise_pairs": ["boolean"],
-        "margin": [POSITIVE],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "lipschitz": float, "violation": float, "loss": float}
     lipschitz_: float = field(init=False)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import StrOptions
 
 from tercet.kernels.pairs import BY_BEST_ORDER, HINGE, SQUARED_HINGE, pair_slopes
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
+from tercet.learn.base import Count, NotNegative, Positive, Seed
 from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import Vector
 from tercet.learn.linear.queries import Queries
@@ -61,27 +60,16 @@ class RSRanker(LinearRanker):
     array([1.088, 0.   ])
     """
 
-    l1: float = 0.01
-    rate: float = 0.3
-    epochs: int = 50
-    truncate_every: int = 1
-    threshold: float | None = None
-    loss: str = "hinge2"
-    margin: float = 1.0
+    l1: NotNegative = 0.01
+    rate: Positive = 0.3
+    epochs: Count = 50
+    truncate_every: Count = 1
+    threshold: Positive | None = None
+    loss: Literal["hinge", "hinge2"] = "hinge2"
+    margin: Positive = 1.0
     shuffle: bool = True
-    random_state: int = 0
+    random_state: Seed = 0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l1": [NOT_NEGATIVE],
-        "rate": [POSITIVE],
-        "epochs": [COUNT],
-        "truncate_every": [COUNT],
-        "threshold": [POSITIVE, None],
-        "loss": [StrOptions(set(_LOSSES))],
-        "margin": [POSITIVE],
-        "shuffle": ["boolean"],
-        "random_state": [SEED],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_steps": int, "loss": float}
 
     def _learn(self, X: Any, queries: Queries) -> None:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tercet.kernels.pairs import HINGE
 from tercet.kernels.simplex import best_mixture
-from tercet.learn.base import COUNT, POSITIVE
+from tercet.learn.base import Count, Positive
 from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.objective import PairObjective, Vector
 from tercet.learn.linear.queries import Queries
@@ -60,19 +60,12 @@ class RankSVMRanker(LinearRanker):
     array([0.9, 0.1])
     """
 
-    l2: float = 1e-3
-    tolerance: float = 1e-3
-    max_iter: int = 1000
+    l2: Positive = 1e-3
+    tolerance: Positive = 1e-3
+    max_iter: Count = 1000
     normalise_pairs: bool = False
-    margin: float = 1.0
+    margin: Positive = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l2": [POSITIVE],
-        "tolerance": [POSITIVE],
-        "max_iter": [COUNT],
-        "normalise_pairs": ["boolean"],
-        "margin": [POSITIVE],
-    }
     _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
 
     def _learn(self, X: Any, queries: Queries) -> None:

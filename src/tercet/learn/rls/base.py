@@ -5,22 +5,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from numbers import Integral
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.letor_folds import query_folds
 from tercet.errors import DamagedBundleError, InputError
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SEED
+from tercet.learn.base import COUNT, Count, NotNegative, Positive, Seed
 from tercet.learn.features import FeatureRanker
 from tercet.learn.loop import current_executor
-from tercet.learn.rls.basis import WAYS, chosen_rows, given_rows
+from tercet.learn.rls.basis import chosen_rows, given_rows
 from tercet.learn.rls.columns import Columns, FeatureColumns, GivenColumns, KernelColumns, Shared
 from tercet.learn.rls.comparisons import Comparisons, parts_of
 from tercet.learn.rls.held_out import held_out_scores
@@ -48,25 +48,14 @@ class Training:
 class KernelLeastSquares(FeatureRanker):
     """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted."""
 
-    kernel: Any = "linear"
-    gamma: float | None = None
-    degree: int = 3
-    coef0: float = 1.0
-    l2: float = 1.0
-    n_basis: Any = None
-    basis: str = "random"
-    random_state: int = 0
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernel": [StrOptions(set(NAMES)), callable],
-        "gamma": [POSITIVE, None],
-        "degree": [Interval(Integral, 1, None, closed="left")],
-        "coef0": [NOT_NEGATIVE],
-        "l2": [Interval(Real, 0, None, closed="neither")],
-        "n_basis": [COUNT, "array-like", None],
-        "basis": [StrOptions(set(WAYS))],
-        "random_state": [SEED],
-    }
+    kernel: Annotated[Any, StrOptions(set(NAMES)), callable] = "linear"
+    gamma: Positive | None = None
+    degree: Count = 3
+    coef0: NotNegative = 1.0
+    l2: Positive = 1.0
+    n_basis: Annotated[Any, COUNT, "array-like", None] = None
+    basis: Literal["random", "k-means", "leverage"] = "random"
+    random_state: Seed = 0
 
     coef_: NDArray[np.float64] = field(init=False)
     dual_coef_: NDArray[np.float64] = field(init=False)
