@@ -126,7 +126,8 @@ def test_wrong_usage(index: Path, model: Path, data: Path, tmp_path: Path) -> No
 def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> None:
     small_model(TEXTS).save(tmp_path / "plain")
     assert "  4  " not in ok("search", index, "sky", "--model", tmp_path / "plain")
-    assert "  4  " in ok("search", index, "sky")
+    assert "  4  " in ok("search", index, "sky", "--all")
+    assert "no more matches; --all shows 2 hits without a word of the query" in ok("search", index, "sky")
     small_model({"z": "other words"}).save(tmp_path / "other")
     assert "another vectoriser" in run("search", index, "sky", "--model", tmp_path / "other").output
 

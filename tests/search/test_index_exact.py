@@ -254,7 +254,7 @@ def test_threads_search_at_the_same_time(rng: np.random.Generator) -> None:
 def test_candidates_of_latent_weights_have_a_known_word() -> None:
     index = Index.build(DOCS, small_model(DOCS, latent=True))
     assert has_latent(tc.Weights(index.model.weights.parts))
-    assert {hit.doc_id for hit in index.search("sky", 10)} == set(DOCS) - {"d"}
+    assert {hit.doc_id for hit in index.search("sky", 10, cutoff=False)} == set(DOCS) - {"d"}
     assert {hit.doc_id for hit in Index.build(DOCS, small_model(DOCS)).search("sky", 10)} == {"c"}
 
 
@@ -380,3 +380,51 @@ def test_few_terms_say_what_a_candidate_that_was_not_looked_at_may_score() -> No
     exact, found = (index.search_row([[10.0, 1.0]], 1, max_terms) for max_terms in (2, 1))
     assert (exact[0].doc_id, exact.exact, found.exact) == ("29", True, False)
     assert 0 < exact[0].score - found[0].score <= found.missed
+
+
+# -- where matches end ------------------------------------------------------------------------------------------------
+
+
+def tailed_model(latent: float) -> tc.TextModel:
+    """Words match themselves, and every document a little: a low-rank part of one dimension."""
+    words = tc.Vectoriser().fit(DOCS.values())
+    ones = np.full((len(words.words_), 1), latent, dtype=np.float32)
+    parts = [Identity(n_terms=len(words.words_)), LowRank(query_factors=ones, doc_factors=ones)]
+    return tc.TextModel(words, words, Weights(parts))
+
+
+def test_results_end_at_the_last_match() -> None:
+    index = Index.build(DOCS, tailed_model(0.01))
+    found = index.search("sky")
+    assert [hit.doc_id for hit in found] == ["c"]
+    whole = index.search("sky", cutoff=False)
+    assert found.left_off == len(whole) - 1 > 0
+    assert (whole.left_off, whole[0].score) == (0, found[0].score)
+    assert len(index.search_many({"q": "sky"})["q"]) == len(whole)  # runs are never cut
+    assert len(index.search_row(index.model.queries(["sky"]))) == len(whole)
+    assert len(index.search_row(index.model.queries(["sky"]), cutoff=True)) == 1
+
+
+def test_hits_with_a_clear_score_or_a_word_stay() -> None:
+    strong = Index.build(DOCS, tailed_model(0.6))
+    assert strong.search("sky").left_off == 0  # a learned score of its own
+    assert len(strong.search("sky")) > 1
+    rows = Index.build_rows(["a", "b", "c"], np.array([[100, 0], [1, 0], [0, 1]]), Weights([lifted()]))
+    found = rows.search_row([[1.0, 0]], cutoff=True)
+    assert [hit.doc_id for hit in found] == ["a", "b"]  # b has the word, whatever its score
+    assert found.left_off == 1
+    assert rows.search_row([[-1.0, 0]], cutoff=True).left_off == 0  # no score above 0 to compare with
+
+
+def lifted() -> Sparse:
+    """A word counts for itself, and a little for the other one."""
+    return Sparse(weights=sparse.csr_array(np.array([[1.0, 0.5], [0, 1.0]], dtype=np.float32)))
+
+
+def test_two_vocabularies_have_no_words_in_common() -> None:
+    english, german = (tc.Vectoriser().fit([text]) for text in ("green sky", "gruen himmel"))
+    factors = [np.array(values, dtype=np.float32) for values in ([[1.0], [0.0]], [[1.0], [0.01]])]
+    model = tc.TextModel(english, german, Weights([LowRank(query_factors=factors[0], doc_factors=factors[1])]))
+    index = Index.build({"x": "gruen", "y": "himmel"}, model)
+    assert [hit.doc_id for hit in index.search("green")] == ["x"]
+    assert len(index.search("green", cutoff=False)) == 2

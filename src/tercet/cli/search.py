@@ -23,6 +23,7 @@ _TEXT_SHOWN = 76
 @click.argument("text", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
 @click.option("--why", is_flag=True, help="Show the pairs of words behind each score.")
+@click.option("--all", "everything", is_flag=True, help="Show what is below the last match, too.")
 @json_option
 @click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
@@ -34,6 +35,7 @@ def search(
     text: str | None,
     count: int | None,
     why: bool,
+    everything: bool,
     as_json: bool,
     max_terms: int | None,
     model: Path | None,
@@ -58,7 +60,7 @@ def search(
             click.echo(f"note: {empty:,} queries found nothing and have no line", err=True)
         return
     assert text is not None
-    hits = opened.search(text, count or 10, max_terms)
+    hits = opened.search(text, count or 10, max_terms, cutoff=not everything)
     if as_json:
         click.echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:
@@ -91,6 +93,9 @@ def show(hits: Results, why: bool) -> None:
             for line in hit.why.table(5).splitlines()[1:]:
                 if not line.startswith("the model does not know"):
                     click.echo(f"       {line}")
+    if hits.left_off:
+        rest = f"{hits.left_off} hits without a word of the query, far below the best"
+        click.echo(f"no more matches; --all shows {rest}", err=True)
 
 
 def _beginning(text: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQ
 from tercet.search.scorer import ExpandedQueries
 from tercet.weights import Explanation, Weights
 
+LEAST_SHARE: Final = 0.05  # of the best score, that makes a hit without a word of the query a match
 _MORE = 10  # candidates that max_terms ranks again beyond twice those asked for
 
 Best = tuple[DocRows, NDArray[np.float64], float | None]
@@ -84,8 +85,8 @@ class BaseIndex(ABC):
 
     # -- searching ----------------------------------------------------------------------------------------------
 
-    def search(self, text: str, k: int = 10, max_terms: int | None = None) -> Results:
-        """The k best documents for a text, best first.
+    def search(self, text: str, k: int = 10, max_terms: int | None = None, cutoff: bool = True) -> Results:
+        """The k best documents for a text, best first, down to the last one that matches.
 
         Parameters
         ----------
@@ -93,18 +94,21 @@ class BaseIndex(ABC):
         k : how many at most
         max_terms : look for candidates by so many words of the expanded query only, those that can count most.
             Scores stay exact; `Results.exact` and `Results.missed` say what may be missing
+        cutoff : end the list at the last match, which is a hit that has a word of the query or at least a twentieth of
+            the best score: learned weights, above all those of low rank, give every document a score. False fills the
+            list. Runs of `search_many` are never cut
         """
         model, Q = self._query(text)
         unknown = tuple(model.query_vectoriser.unknown_words(text))
-        return self._results(SearchedQuery(self._view, model, Q, unknown), check_integer(k, "k"), max_terms)
+        return self._results(SearchedQuery(self._view, model, Q, unknown), check_integer(k, "k"), max_terms, cutoff)
 
-    def search_row(self, q: Any, k: int = 10, max_terms: int | None = None) -> Results:
-        """`search` for a query that is a row of a matrix already."""
+    def search_row(self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False) -> Results:
+        """`search` for a query that is a row of a matrix already; nothing is cut off unless it is asked for."""
         Q = checked_rows(q, "q", weights_of(self._model).shape[0])
         if Q.shape[0] != 1:
             raise InputError(f"q must be one row; got {Q.shape[0]}")
         model = self._model if isinstance(self._model, TextModel) else None
-        return self._results(SearchedQuery(self._view, model, Q, ()), check_integer(k, "k"), max_terms)
+        return self._results(SearchedQuery(self._view, model, Q, ()), check_integer(k, "k"), max_terms, cutoff)
 
     def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
         """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""
@@ -123,17 +127,16 @@ class BaseIndex(ABC):
                 run[next(qids)] = {next(ids): score for score in scores.tolist()}
         return run
 
-    def _results(self, searched: SearchedQuery, k: int, max_terms: int | None) -> Results:
+    def _results(self, searched: SearchedQuery, k: int, max_terms: int | None, cutoff: bool) -> Results:
         _check_max_terms(max_terms)
         if not searched.query.nnz:
             return Results(unknown=searched.unknown)
         [query] = searched.view.scorer.expand(searched.query)
         [(rows, scores, missed)] = best_rows(searched.view, query, k, max_terms)
-        hits = [
-            Hit(doc_id, score, searched, row)
-            for doc_id, score, row in zip(searched.view.doc_ids(rows), scores.tolist(), rows.tolist(), strict=True)
-        ]
-        return Results(hits, searched.unknown, missed is None, missed or 0.0)
+        n = n_matches(searched, rows, scores) if cutoff else len(rows)
+        kept = zip(searched.view.doc_ids(rows[:n]), scores[:n].tolist(), rows[:n].tolist(), strict=True)
+        hits = [Hit(doc_id, score, searched, row) for doc_id, score, row in kept]
+        return Results(hits, searched.unknown, missed is None, missed or 0.0, len(rows) - n)
 
     # -- explaining ---------------------------------------------------------------------------------------------
 
@@ -167,6 +170,26 @@ class BaseIndex(ABC):
         if not isinstance(self._model, TextModel):
             raise InputError("the index has weights without words; use search_row and explain_row")
         return self._model
+
+
+def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64]) -> int:
+    """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
+    n = len(rows)
+    if n == 0 or scores[0] <= 0:
+        return n
+    words = searched.query.indices if same_columns(searched) else ()
+    while scores[n - 1] < LEAST_SHARE * scores[0]:  # which the best is not
+        if np.isin(searched.view.matrix(int(rows[n - 1])).indices, words).any():
+            break
+        n -= 1
+    return n
+
+
+def same_columns(searched: SearchedQuery) -> bool:
+    """Whether a column is the same word for queries and documents; a model across languages has two vocabularies."""
+    model = searched.model
+    n, m = searched.view.scorer.weights.shape
+    return n == m if model is None else model.query_vectoriser is model.doc_vectoriser
 
 
 def best_rows(view: DocumentView, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:

@@ -105,13 +105,19 @@ class Results(list[Hit]):
     unknown : words of the query that the model does not know, each once, in order
     exact : False when ``max_terms`` left words out, so that a document that belongs here may be missing
     missed : by how much at most a missing document's score is above that of the last hit; 0 when exact
+    left_off : how many hits below the last match were left off, see `BaseIndex.search`
     """
 
     def __init__(
-        self, hits: Iterable[Hit] = (), unknown: tuple[str, ...] = (), exact: bool = True, missed: float = 0.0
+        self,
+        hits: Iterable[Hit] = (),
+        unknown: tuple[str, ...] = (),
+        exact: bool = True,
+        missed: float = 0.0,
+        left_off: int = 0,
     ) -> None:
         super().__init__(hits)
-        self.unknown, self.exact, self.missed = unknown, exact, missed
+        self.unknown, self.exact, self.missed, self.left_off = unknown, exact, missed, left_off
 
 
 class SearchRun(dict[str, dict[str, float]]):
