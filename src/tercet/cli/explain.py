@@ -8,6 +8,7 @@ import click
 
 from tercet.cli.inputs import open_judged, open_model
 from tercet.cli.options import DATA, FILE, FOLDER
+from tercet.data.documents import Documents
 from tercet.errors import InputError
 from tercet.search import open_index
 
@@ -62,7 +63,8 @@ def explain(
     if doc_id not in texts.docs:
         raise InputError(f"there is no document {doc_id!r} among the {len(texts.docs):,}")
     query_text = texts.queries.get(query, query)
-    why = open_model(model).explain(query_text, texts.docs[doc_id])
+    docs = texts.docs
+    why = open_model(model).explain(query_text, docs.part([doc_id]) if isinstance(docs, Documents) else docs[doc_id])
     click.echo(f"{doc_id} for {query_text!r}")
     click.echo(why.table(count))
 

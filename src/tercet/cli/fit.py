@@ -40,7 +40,7 @@ from tercet.text.vectors import Vectors
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 CHECKPOINT_EVERY = 100_000  # steps
 
-TEXT_OPTIONS = ("train", "validation", "test", "cut", "stem", "n_models")
+TEXT_OPTIONS = ("train", "validation", "test", "cut", "stem", "n_models", "fields", "features")
 text_options = together(
     click.option("--train", default="train", show_default=True, help="Split to learn from."),
     click.option(
@@ -63,6 +63,21 @@ text_options = together(
         show_default=True,
         type=click.IntRange(min=1),
         help="Learn the mean of so many.",
+    ),
+    click.option(
+        "--field",
+        "fields",
+        multiple=True,
+        metavar="COLUMN[:WEIGHT]",
+        help="A column of text with a match of its own, as in --field title:2; may be given again and again.",
+    ),
+    click.option(
+        "--feature",
+        "features",
+        multiple=True,
+        metavar="[TRANSFORM:]COLUMN",
+        help="A column of numbers that counts, as in --feature price --feature log:downloads; transforms are log, "
+        "inverse, rank and date.",
     ),
 )
 VECTOR_OPTIONS = ("skip_unknown", "steps", "validation_qrels", "test_qrels", "ranker", "checkpoint", "epochs")
@@ -161,6 +176,8 @@ def _fit_texts(
     cut: str,
     stem: str | None,
     n_models: int,
+    fields: tuple[str, ...],
+    features: tuple[str, ...],
     seed: int,
     verbose: bool | None,
 ) -> tuple[TextModel, str]:
@@ -175,6 +192,8 @@ def _fit_texts(
             texts.queries or None,
             preferences=_read_threes(preferences),
             analyser=analyser,
+            fields=_field_weights(fields),
+            features=features,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
@@ -189,12 +208,16 @@ def _fit_texts(
             test=_held_out(texts, test, ("test",), (train, validation)),
             measure=measure or "nDCG@10",
             analyser=analyser,
+            fields=_field_weights(fields),
+            features=features,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
             name=name,
         )
     else:
+        if fields or features:
+            raise InputError("labelled texts have no columns; leave out --field and --feature")
         if preferences:
             raise InputError("labelled texts have no queries to prefer documents for; leave out --preferences")
         if validation is not None or test is not None:
@@ -212,6 +235,22 @@ def _fit_texts(
         )
     assert model.report is not None
     return model, f"{model.report.seconds:.1f} s of learning"
+
+
+def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
+    """Columns and their weights; a column may have a colon in its name."""
+    weights: dict[str, float] = {}
+    for field in fields:
+        name, _, number = field.rpartition(":")
+        try:
+            weight = float(number) if name else 1.0
+        except ValueError:
+            name, weight = field, 1.0
+        name = name or field
+        if name in weights:
+            raise click.UsageError(f"--field {name} is there twice")
+        weights[name] = weight
+    return weights
 
 
 def _read_threes(paths: tuple[Path, ...]) -> list[tuple[str, str, str]]:

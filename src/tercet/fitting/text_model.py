@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from scipy import sparse
 
-from tercet.data.documents import as_documents
+from tercet.data.documents import Documents, as_documents
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
@@ -134,7 +134,9 @@ class TextModel:
 
     def explain(self, query: str, doc: str | Mapping[str, Value]) -> TextExplanation:
         """The word pairs behind the score of a document for a query text; a record where it has fields or numbers."""
-        row = self.docs([doc] if isinstance(doc, str) else as_documents({"document": doc}))
+        if not isinstance(doc, str | Documents):
+            doc = as_documents({"document": doc})
+        row = self.docs([doc] if isinstance(doc, str) else doc)
         unknown = tuple(self.query_vectoriser.unknown_words(query))
         return self.worded(self.weights.explain(self.queries([query]), row), unknown, row)
 
