@@ -1,6 +1,6 @@
 """Search with numbers of documents that every document has, against the same search by words alone.
 
-Documents are those of ``search_speed.py``; two columns of numbers stand behind their words. Queries have a few words, as
+Documents are those of ``search_speed.py``; two columns of numbers stand behind their words. Queries have few words, as
 people type them, or many, as expanded ones have.
 """
 

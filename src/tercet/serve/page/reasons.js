@@ -5,6 +5,7 @@ import { counted, el, hiddenText, number, signed } from "./dom.js";
 import { openGraph } from "./graph.js";
 
 const SHOWN = 8; // pairs before "show all"
+const ANY_QUERY = "any query"; // the word of all queries, by which numbers of documents count
 
 function word(text) {
   return el(
@@ -16,6 +17,10 @@ function word(text) {
 
 function words(pair) {
   if (pair.query_word === pair.doc_word) return [word(pair.query_word)];
+  // A match in a field, or a number of the document: what the service calls them says it all.
+  if (pair.query_word === ANY_QUERY || pair.doc_word.endsWith(`: ${pair.query_word}`)) {
+    return [el("bdi", null, pair.doc_word)];
+  }
   return [
     word(pair.query_word),
     el("span", { class: "to", "aria-hidden": "true" }, " → "),

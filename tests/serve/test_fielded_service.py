@@ -1,0 +1,54 @@
+"""The service over documents with fields and numbers: reasons have them, and what is learned is about words alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tercet as tc
+from tercet.learn.joint import joined
+from tercet.search import Index
+from tercet.serve.answers import Baseline, Deadline, explain, search
+from tercet.serve.journal import Preferred
+from tercet.serve.learner import replay
+from tercet.text import FieldedVectoriser
+from tercet.weights import Identity, Weights
+
+DOCS = tc.as_documents(
+    {
+        "a": {"title": "green avocado", "text": "a fruit", "downloads": 10},
+        "b": {"title": "green eyes", "text": "an eye", "downloads": 2000},
+        "c": {"title": "blue sky", "text": "above", "downloads": 0},
+    }
+)
+
+
+@pytest.fixture
+def index():
+    words = FieldedVectoriser(fields=["title"], features=["log:downloads"]).fit(DOCS)
+    weights = joined(Weights([Identity(n_terms=words.layout_.n_words)]), np.array([0.5, 0.2, 0.0]), words.layout_)
+    return Index.build(DOCS, tc.TextModel(words, words, weights))
+
+
+def test_votes_change_words_and_leave_numbers_as_they_are(index):
+    assert index.search("green")[0].doc_id == "b"
+    version = replay(index, [Preferred(number, "", "me", "green", better="a", worse="b") for number in (1, 2, 3)])
+    assert version.overlay.nnz
+    rows, columns = version.overlay.nonzero()
+    assert max(*rows, *columns) < index.model.n_words
+    before, after = (one.search("green") for one in (index, version.index))
+    lead = {hit.doc_id: hit.score for hit in after}
+    assert (
+        lead["a"] - lead["b"]
+        > {hit.doc_id: hit.score for hit in before}["a"] - {hit.doc_id: hit.score for hit in before}["b"]
+    )
+
+
+def test_both_lists_and_reasons_are_given(index):
+    version = replay(index, [])
+    answer = search(version, Baseline(index), "green", 3, Deadline(0.0, 1e12))
+    assert answer["learned"][0]["id"] == "b"
+    assert [hit["id"] for hit in answer["baseline"]] == ["a", "b"]  # by words alone
+    why = explain(version, index, "green", "b", None, 100)
+    assert {pair["doc_word"] for pair in why["pairs"]} >= {"green", "title: green", "log:downloads 2000"}
+    assert sum(pair["contribution"] for pair in why["pairs"]) == pytest.approx(why["score"])
