@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from tercet.data.lines import Refused, id_problem
 from tercet.data.tables import RECORDS_LOOKED_AT, DataTable, check_names
 from tercet.data.values import Record, plain_record, plain_value
-from tercet.errors import FormatError, InputError
+from tercet.errors import FormatError, InputError, MissingExtraError
 
 KEY = "id"  # the column that the keys of a mapping of records become
 
@@ -167,3 +168,20 @@ def _texts(values: Iterable[Any], name: str) -> list[str]:
             raise InputError(f"{name}[{number}] is {plain_shown(value)}; a text, a string, is needed")
         texts.append(value)
     return texts
+
+
+def frame_of(columns: Mapping[str, Sequence[Any]]) -> Any:
+    """A frame of columns: of pandas where that is installed, else of polars, else an Arrow table.
+
+    Examples
+    --------
+    >>> frame_of({"id": ["a", "b"], "price": [1.5, None]}).shape
+    (2, 2)
+    """
+    for package, maker in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+        try:
+            return getattr(import_module(package), maker)(dict(columns))
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                raise
+    raise MissingExtraError("pandas, polars or pyarrow", "parquet", "a frame")

@@ -15,6 +15,8 @@ from tercet.data.documents import Documents, as_documents
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
+from tercet.report.html import element, join
+from tercet.report.table import Cell, Table
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
@@ -34,17 +36,26 @@ class TextExplanation:
 
     def table(self, k: int = 10) -> str:
         """The score and the k largest contributions, the others added up, one line each."""
-        lines = [f"{self.score:+.4f}  score"]
-        for query_word, doc_word, contribution in self.pairs[:k]:
-            lines.append(f"{contribution:+.4f}  {pair_name(query_word, doc_word)}")
-        if rest := self.pairs[k:]:
-            lines.append(f"{sum(c for _, _, c in rest):+.4f}  {len(rest)} more pairs")
+        lines = [f"{contribution:+.4f}  {name}" for name, contribution in self._summed(k)]
         if self.unknown:
             lines.append(f"the model does not know: {', '.join(self.unknown)}")
         return "\n".join(lines)
 
+    def _summed(self, k: int) -> list[tuple[str, float]]:
+        """The score, the k largest contributions by name, and the others added up."""
+        rows = [("score", self.score), *((pair_name(a, b), contribution) for a, b, contribution in self.pairs[:k])]
+        if rest := self.pairs[k:]:
+            rows.append((f"{len(rest)} more pairs", sum(contribution for _, _, contribution in rest)))
+        return rows
+
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        table = Table("Why", ["", "contribution"], n_labels=1, marked=0)
+        table.rows += [[Cell(name), Cell(f"{contribution:+.4f}")] for name, contribution in self._summed(10)]
+        unknown = f"the model does not know: {', '.join(self.unknown)}" if self.unknown else None
+        return join([table.as_html(), element("p", unknown) if unknown else ""])
 
 
 def pair_name(query_word: str, doc_word: str) -> str:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.frames import frame_of
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
+from tercet.report.html import element, join
+from tercet.report.table import Cell, Table
+from tercet.search.carried import shown_record
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs
 
 DocRows = NDArray[np.integer[Any]]
+
+_HITS_SHOWN: Final = 3  # in a repr
+_ROWS_SHOWN: Final = 50  # in a notebook
+_TEXT_SHOWN: Final = 120
 
 
 class DocumentView(Protocol):
@@ -66,12 +74,21 @@ class DocumentView(Protocol):
 
 @dataclass(frozen=True)
 class Hit:
-    """A document that was found: its id, its score and, when asked for, its text and the reasons for the score."""
+    """A document that was found: its id, its score and, when asked for, its text, what it carries and the reasons for
+    the score.
+    """
 
     doc_id: str
     score: float
-    _query: SearchedQuery = field(repr=False, compare=False)
-    _row: int = field(repr=False, compare=False)
+    query: InitVar[SearchedQuery]
+    row: InitVar[int]
+    # No fields, so that they are in no frame and no comparison; each hit has its own.
+    _query: ClassVar[SearchedQuery]
+    _row: ClassVar[int]
+
+    def __post_init__(self, query: SearchedQuery, row: int) -> None:
+        object.__setattr__(self, "_query", query)
+        object.__setattr__(self, "_row", row)
 
     @property
     def why(self) -> TextExplanation:
@@ -96,9 +113,12 @@ class Hit:
         """What the document carries along, by column: what its table had beside the text; empty values are left out."""
         return self._query.view.carried(self._row)
 
+    def _repr_html_(self) -> str:
+        return Results([self])._repr_html_()
+
 
 class Results(list[Hit]):
-    """Hits, best first.
+    """Hits, best first. A notebook shows them as a table; `to_frame` makes a frame of them.
 
     Attributes
     ----------
@@ -119,6 +139,47 @@ class Results(list[Hit]):
         super().__init__(hits)
         self.unknown, self.exact, self.missed, self.left_off = unknown, exact, missed, left_off
 
+    def to_frame(self) -> Any:
+        """A frame of pandas, else of polars, else an Arrow table, whichever is installed.
+
+        Columns are ``doc_id``, ``score``, ``text`` where the index keeps texts, and what documents carry; a carried
+        column that has one of these names is called ``carried.NAME``.
+
+        Examples
+        --------
+        >>> from tercet import Index
+        >>> index = Index.build([{"id": "a", "text": "green tea", "price": 1.5}, {"id": "b", "text": "black tea"}])
+        >>> index.search("tea").to_frame().columns.tolist()
+        ['doc_id', 'score', 'text', 'price']
+        """
+        texts = [hit.kept_text for hit in self]
+        columns: dict[str, list[Any]] = {"doc_id": [hit.doc_id for hit in self], "score": [hit.score for hit in self]}
+        if any(text is not None for text in texts):
+            columns["text"] = texts
+        records = [hit.carried for hit in self]
+        for name in dict.fromkeys(name for record in records for name in record):
+            shown = f"carried.{name}" if name in ("doc_id", "score", "text") else name
+            columns[shown] = [record.get(name) for record in records]
+        return frame_of(columns)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{hit.doc_id!r}: {hit.score:.4g}" for hit in self[:_HITS_SHOWN])
+        rest = f", … {len(self) - _HITS_SHOWN:,} more" if len(self) > _HITS_SHOWN else ""
+        return f"Results({shown}{rest})"
+
+    def _repr_html_(self) -> str:
+        carried = [hit.carried for hit in self[:_ROWS_SHOWN]]
+        table = Table("Hits", ["", "score", "document", *(["carried"] if any(carried) else [])], n_labels=None)
+        for rank, (hit, record) in enumerate(zip(self, carried, strict=False), 1):
+            text = " ".join((hit.kept_text or "")[: 2 * _TEXT_SHOWN].split())
+            beginning = text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
+            row = [Cell(str(rank)), Cell(f"{hit.score:.4f}"), Cell(hit.doc_id, beginning)]
+            table.rows.append([*row, *([Cell(shown_record(record, _TEXT_SHOWN))] if any(carried) else [])])
+        notes = [f"{len(self) - _ROWS_SHOWN:,} more hits"] if len(self) > _ROWS_SHOWN else []
+        notes += [f"{self.left_off:,} hits below the last match are left off"] if self.left_off else []
+        notes += [f"the model does not know: {', '.join(self.unknown)}"] if self.unknown else []
+        return join([table.as_html() if self else "nothing found", *(element("p", note) for note in notes)])
+
 
 class SearchRun(dict[str, dict[str, float]]):
     """``{qid: {doc_id: score}}``, best first, of the queries it was made for."""
@@ -126,6 +187,15 @@ class SearchRun(dict[str, dict[str, float]]):
     def __init__(self, queries: Mapping[str, str], model: TextModel) -> None:
         super().__init__()
         self._queries, self._model = queries, model
+
+    def to_frame(self) -> Any:
+        """A frame with a row for each hit: ``qid``, ``doc_id``, ``score``; see `Results.to_frame`."""
+        rows = [(qid, doc_id, score) for qid, hits in self.items() for doc_id, score in hits.items()]
+        names = ("qid", "doc_id", "score")
+        return frame_of({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+    def __repr__(self) -> str:
+        return f"SearchRun({len(self):,} queries, {sum(map(len, self.values())):,} hits)"
 
     @cached_property
     def unknown(self) -> dict[str, tuple[str, ...]]:
