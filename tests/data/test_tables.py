@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tercet.data import Documents, as_documents, check, iter_rows, read_table
-from tercet.data.documents import document_roles, iter_documents
+from tercet.data.documents import DocumentStream, document_roles
 from tercet.data.roles import TableSettings
 from tercet.data.tables import BadRows, open_table
 from tercet.errors import FormatError, InputError, TercetError
@@ -83,8 +83,9 @@ def test_csv_gives_back_what_was_written(tmp_path, records, delimiter, encoding,
     docs = read_table(path)
     assert_same(docs, records)
     table = open_table(path)
-    streamed = list(iter_documents(table, document_roles(table)))
-    assert streamed == [(doc_id, docs[doc_id], docs.carried(doc_id)) for doc_id in docs]
+    streamed = DocumentStream(table, document_roles(table))
+    for _ in range(2):
+        assert list(streamed) == [(doc_id, docs[doc_id], docs.carried(doc_id)) for doc_id in docs]
 
 
 @quick
@@ -358,7 +359,7 @@ def test_so_many_bad_rows_are_left_out_and_one_more_is_not(tmp_path):
     with pytest.raises(FormatError, match=r"already used at line 5 .2 bad rows were allowed, and this is one more"):
         read_table(path, skip_bad=2)
     table, bad = open_table(path), BadRows(3)
-    assert [doc_id for doc_id, _, _ in iter_documents(table, document_roles(table), bad)] == ["1", "4"]
+    assert [doc_id for doc_id, _, _ in DocumentStream(table, document_roles(table), bad)] == ["1", "4"]
     assert [problem.line for problem in bad.problems] == [3, 4, 6]  # though the file was read twice
     with pytest.raises(InputError, match="skip_bad must be a whole number"):
         read_table(path, skip_bad=-1)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import click
 
-from tercet.cli.options import ANY, json_option
+from tercet.cli.options import ANY, json_option, table_options, table_settings
 from tercet.data import check as check_data
 from tercet.data.checking.findings import MOST_SHOWN
 from tercet.data.recognition import Kind
+from tercet.data.roles import kind_of_columns
 
 
 @click.command()
@@ -20,6 +21,7 @@ from tercet.data.recognition import Kind
 @click.option(
     "-k", "most", default=MOST_SHOWN, show_default=True, type=click.IntRange(min=0), help="Problems of a kind to show."
 )
+@table_options
 @json_option
 @click.pass_context
 def check(context: click.Context, data: Path, kind: Kind | None, most: int, as_json: bool) -> None:
@@ -28,6 +30,9 @@ def check(context: click.Context, data: Path, kind: Kind | None, most: int, as_j
     The exit code is 1 if anything would be refused. Every kind of data that is read can be checked: single files, too,
     such as judgements, runs, preferences and clicks.
     """
-    report = check_data(data, kind, most_shown=most)
+    said = table_settings()
+    if kind is None and data.is_file() and said:  # so it is a table
+        kind = cast(Kind, kind_of_columns(said.open(data).columns) or "documents")
+    report = check_data(data, kind, most_shown=most, table=said)
     click.echo(json.dumps(report.to_meta(), ensure_ascii=False, indent=2) if as_json else str(report))
     context.exit(1 if report.n_errors else 0)

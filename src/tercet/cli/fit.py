@@ -13,17 +13,22 @@ from tercet.cli.options import (
     ANY,
     FILE,
     NEW,
+    bad_rows,
     cluster_option,
     data_options,
     learning_on,
     naming_flag,
+    naming_table_options,
     output_options,
     quiet_option,
     refuse_given,
     seed_option,
+    table_settings,
     together,
 )
-from tercet.data import JudgedTexts, read_preferences, read_qrels
+from tercet.data import JudgedTexts, read_qrels
+from tercet.data.preference_files import preference_paths
+from tercet.data.threes import read_threes
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
@@ -106,8 +111,8 @@ vector_options = together(
     "--preferences",
     type=ANY,
     multiple=True,
-    help="Learn from these threes (query, better, worse), TSV, JSONL or Parquet, and not from judgements; may be given "
-    "again and again.",
+    help="Learn from these threes (query, better, worse), TSV, JSONL, Parquet or a table, and not from judgements; may "
+    "be given again and again.",
 )
 @click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts]")
 @text_options
@@ -149,7 +154,9 @@ def fit(
         if options["preferences"] and data is None and corpus is not None:
             texts: JudgedTexts | Labelled = read_files(corpus, queries, None)  # threes may have texts for queries
         else:
-            texts = open_data(data, corpus, queries, qrels, kind)
+            texts = open_data(data, corpus, queries, qrels, kind, known_only=True)
+        if isinstance(texts, JudgedTexts) and not texts.qrels and not options["preferences"]:
+            raise click.UsageError(f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences")
         with learning_on(cluster):
             model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
     model.save(output)
@@ -190,7 +197,7 @@ def _fit_texts(
         model = fit_judged(
             texts.docs,
             texts.queries or None,
-            preferences=_read_threes(preferences),
+            preferences=_read_threes(preferences, texts),
             analyser=analyser,
             fields=_field_weights(fields),
             features=features,
@@ -253,13 +260,26 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
     return weights
 
 
-def _read_threes(paths: tuple[Path, ...]) -> list[tuple[str, str, str]]:
-    """Preferences of all files, in their order."""
-    parts = [read_preferences(path) for path in paths]
-    if any(part.numbers() for part in parts):
-        click.echo("note: texts are learned from threes alone; their weights and margins are left out", err=True)
-    threes = [three for part in parts for three in zip(part.qid, part.better, part.worse, strict=True)]
-    click.echo(f"{len(threes):,} preferences")
+def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[tuple[str, str, str]]:
+    """Preferences of all files, in their order; queries by id, or by text where the data has none."""
+    said = table_settings()
+    threes: list[tuple[str, str, str]] = []
+    for path in preference_paths(paths):
+        with naming_table_options():
+            part = read_threes(
+                path,
+                texts.queries or None,
+                texts.docs,
+                columns=said.columns,
+                refused=bad_rows(),
+                encoding=said.encoding,
+                delimiter=said.delimiter,
+            )
+        click.echo(f"{path}: {part.form}")
+        if part.has_numbers:
+            click.echo(f"note: texts are learned from threes alone; the weights of {path} are left out", err=True)
+        threes += part.threes
+    click.echo("1 preference" if len(threes) == 1 else f"{len(threes):,} preferences")
     return threes
 
 

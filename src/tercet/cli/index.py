@@ -9,7 +9,17 @@ from typing import Any
 import click
 
 from tercet.cli.inputs import documents_of, open_model
-from tercet.cli.options import DATA, FILE, FOLDER, NEW, check_output, quiet_option, refuse_given, replace_option
+from tercet.cli.options import (
+    DATA,
+    FILE,
+    FOLDER,
+    NEW,
+    check_output,
+    quiet_option,
+    refuse_given,
+    replace_option,
+    table_options,
+)
 from tercet.cli.progress import DocumentCount
 from tercet.cli.serve import journal_of
 from tercet.data.lines import open_lines
@@ -25,7 +35,8 @@ from tercet.text import Analyser
 
 @click.command()
 @click.argument("data", type=DATA, required=False)
-@click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
+@click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
+@table_options
 @click.option("--model", type=FOLDER, help="A new index: the text model to search with.  [default: BM25]")
 @click.option("--stem", metavar="LANGUAGE", help="BM25: cut words to their stems, as in --stem english.")
 @click.option("-o", "--output", type=NEW, required=True, help="Folder of the index.")

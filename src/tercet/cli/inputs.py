@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
+from tercet.cli.options import bad_rows, naming_table_options, say_of_tables, table_settings
 from tercet.data import (
+    Documents,
     JudgedTexts,
     LabelledTexts,
-    iter_corpus,
     read_20newsgroups,
     read_beir,
     read_corpus,
     read_labelled_folder,
-    read_qrels,
-    read_quepid,
     read_queries,
     recognise,
 )
-from tercet.data.beir import plain_or_packed
+from tercet.data.beir import iter_carrying_corpus, plain_or_packed
+from tercet.data.documents import DocumentStream, gather_documents
+from tercet.data.judgements import JudgedQueries, queries_of_table
+from tercet.data.judgements import read_judgements as read_any_judgements
 from tercet.data.lines import parse_json_object, write_atomically
-from tercet.data.quepid import is_quepid
+from tercet.data.parquet import is_parquet
+from tercet.data.recognition import TableKind
+from tercet.data.roles import DocumentRoles, document_roles
+from tercet.data.tables import DataTable, first_line
 from tercet.errors import BundleError, FormatError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.loading import load
@@ -34,6 +40,8 @@ from tercet.search import BaseIndex
 
 ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
+
+TABLES = get_args(TableKind)  # as DATA, each is a table of documents
 
 DATA_POINTER = "data.json"  # beside a model that `fit` wrote: where its texts are, for `learn`
 POINTED_TO = ("data", "corpus", "queries")
@@ -53,38 +61,105 @@ def is_ir_datasets(data: Path) -> bool:
 
 
 def kind_of(data: Path) -> str:
-    """What DATA is: a kind that `recognise` knows, or ``"ir_datasets"``."""
-    return "ir_datasets" if is_ir_datasets(data) else recognise(data)
+    """What DATA is: a kind that `recognise` knows, or ``"ir_datasets"``; a file of which more is said is a table."""
+    if is_ir_datasets(data):
+        return "ir_datasets"
+    if data.is_file() and replace(table_settings(), columns={}):
+        return "documents"
+    return recognise(data)
 
 
 def open_data(
-    data: Path | None, corpus: Path | None, queries: Path | None, qrels: Path | None, kind: str | None = None
+    data: Path | None,
+    corpus: Path | None,
+    queries: Path | None,
+    qrels: Path | None,
+    kind: str | None = None,
+    *,
+    known_only: bool = False,
 ) -> JudgedTexts | Labelled:
-    """Read the texts that were named; what they are is recognised, unless their kind is known, and printed."""
+    """Read the texts that were named; what they are is recognised, unless their kind is known, and printed.
+
+    ``known_only`` refuses judgements of documents that there are not.
+    """
     if data is None:
-        if corpus is None or queries is None:
+        if corpus is None or (queries is None and qrels is None):
             raise click.UsageError("name DATA, or --corpus and --queries")
-        return read_files(corpus, queries, qrels)
-    if corpus is not None or queries is not None:
+        return read_files(corpus, queries, qrels, known_only=known_only)
+    kind = kind or kind_of(data)
+    if corpus is not None or (queries is not None and kind not in TABLES):
         raise click.UsageError("--corpus and --queries stand in DATA's place; name one or the other")
-    return read_data(data, kind or kind_of(data), qrels)
+    if kind in TABLES:
+        return read_files(data, queries, qrels, known_only=known_only)
+    return read_data(data, kind, qrels, known_only=known_only)
 
 
-def read_files(corpus: Path, queries: Path | None, qrels: Path | None) -> JudgedTexts:
-    """Texts that are named file by file."""
-    query_texts = {} if queries is None else read_queries(queries)
-    splits = {} if qrels is None else {ONLY_SPLIT: read_judgements(qrels, query_texts)}
-    texts = JudgedTexts(read_corpus(corpus), query_texts, splits)
+def read_files(corpus: Path, queries: Path | None, qrels: Path | None, *, known_only: bool = False) -> JudgedTexts:
+    """Texts that are named file by file; without queries, they are those that the judgements name by their texts."""
+    docs = read_documents(corpus)
+    query_texts = None if queries is None else read_query_texts(queries)
+    splits: dict[str, Qrels] = {}
+    if qrels is not None:
+        judged = read_judgements(qrels, query_texts, docs if known_only else None)
+        query_texts, splits = judged.queries, {ONLY_SPLIT: judged.qrels}
+        if not query_texts:
+            raise InputError(f"{qrels} names queries by their ids; name their texts: --queries")
+    texts = JudgedTexts(docs, query_texts or {}, splits)
     describe(str(corpus), "files", texts)
     return texts
 
 
-def read_data(data: Path, kind: str, qrels: Path | None) -> JudgedTexts | Labelled:
+def read_documents(path: Path) -> Documents:
+    """The documents of a corpus of BEIR or of a table, whose columns are told."""
+    if is_beir_texts(path):
+        return read_corpus(path)
+    with naming_table_options():
+        table, roles = _open_documents(path)
+        return gather_documents(table, roles, bad_rows())
+
+
+def _open_documents(path: Path) -> tuple[DataTable, DocumentRoles]:
+    said = table_settings()
+    table = said.open(path)
+    roles = document_roles(table, said.id, said.text)
+    tell_once(f"{path}: {table.form}; {roles}")
+    return table, roles
+
+
+def read_query_texts(path: Path) -> dict[str, str]:
+    """The queries of a file of BEIR or of a table."""
+    if is_beir_texts(path):
+        return read_queries(path)
+    said = table_settings()
+    with naming_table_options():
+        return queries_of_table(said.open(path), bad_rows(), columns=said.columns)
+
+
+def is_beir_texts(path: Path) -> bool:
+    """Whether a file is the corpus or the queries of a BEIR folder, of which nothing else is said."""
+    if replace(table_settings(), columns={}) or is_parquet(path):
+        return False
+    with naming_table_options():
+        line, first = first_line(path)
+    return first.lstrip().startswith("{") and "_id" in parse_json_object(first, path, line)
+
+
+def tell_once(message: str) -> None:
+    """Say something that was not said yet; a file may be opened twice."""
+    context = click.get_current_context(silent=True)
+    said = set() if context is None else context.meta.setdefault("tercet.said", set())
+    if message not in said:
+        said.add(message)
+        click.echo(message)
+
+
+def read_data(data: Path, kind: str, qrels: Path | None, *, known_only: bool = False) -> JudgedTexts | Labelled:
     """Read the texts of DATA, whose kind is known, and print what they are."""
     if kind in ("beir", "ir_datasets"):
         texts = read_beir(data) if kind == "beir" else read_ir_datasets(str(data))
         if qrels is not None:
-            texts = replace(texts, qrels={ONLY_SPLIT: read_judgements(qrels, texts.queries)})
+            judged = read_judgements(qrels, texts.queries, texts.docs if known_only else None)
+            texts = replace(texts, qrels={ONLY_SPLIT: judged.qrels})
         describe(str(data), "a BEIR folder" if kind == "beir" else "a collection of ir_datasets", texts)
         return texts
     if kind == "labelled-folder":
@@ -100,21 +175,31 @@ def read_data(data: Path, kind: str, qrels: Path | None) -> JudgedTexts | Labell
         return Labelled(train, test)
     letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval, compare"
     raise InputError(
-        f"{data} is recognised as {kind!r}; this verb takes a BEIR folder, a folder of labelled texts or the "
-        f"20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
+        f"{data} is recognised as {kind!r}; this verb takes a table of documents (CSV, JSONL or Parquet), a BEIR "
+        f"folder, a folder of labelled texts or the 20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
     )
 
 
-def read_judgements(path: Path, queries: Mapping[str, str] | None) -> Qrels:
-    """Judgements by query id; those of Quepid name queries by their texts, so it takes the queries to read them."""
-    if not is_quepid(path):
-        return read_qrels(path)
-    if queries is None:
-        raise InputError(f"{path} names queries by their texts, as Quepid does; name --queries, too")
-    judgements = read_quepid(path)
-    if judgements.unrated:
-        click.echo(f"note: {path}: {len(judgements.unrated):,} queries without a rating are left out", err=True)
-    return judgements.qrels(queries)
+def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Container[str] | None = None) -> JudgedQueries:
+    """Judgements of any kind, and what was left out of them; without queries, those are that it names by texts."""
+    said = table_settings()
+    with naming_table_options():
+        judged = read_any_judgements(
+            path,
+            queries,
+            docs,
+            columns=said.columns,
+            refused=bad_rows(),
+            encoding=said.encoding,
+            delimiter=said.delimiter,
+        )
+    click.echo(f"{path}: {judged.form}")
+    if judged.n_ungraded:
+        rows = (
+            "1 row without a grade is" if judged.n_ungraded == 1 else f"{judged.n_ungraded:,} rows without a grade are"
+        )
+        click.echo(f"note: {path}: {rows} left out", err=True)
+    return judged
 
 
 def describe(name: str, kind: str, texts: JudgedTexts) -> None:
@@ -132,15 +217,21 @@ def open_judged(data: Path | None, corpus: Path | None, queries: Path | None, qr
     return texts
 
 
-def documents_of(data: Path | None, corpus: Path | None) -> Iterable[tuple[str, str]]:
-    """Documents, by id, as they are read where the format allows it."""
-    if corpus is not None:
-        return iter_corpus(corpus)
-    assert data is not None
-    kind = kind_of(data)
+def documents_of(data: Path | None, corpus: Path | None) -> Iterable[tuple[Any, ...]]:
+    """Documents as they are read, where the format allows it: id, text and, where there are some, carried values."""
+    path = corpus or data
+    assert path is not None
+    if corpus is not None and is_beir_texts(corpus):
+        return iter_carrying_corpus(corpus)
+    kind = "documents" if corpus is not None else kind_of(path)
+    if kind in TABLES:
+        if is_beir_texts(path):
+            return iter_carrying_corpus(path)
+        with naming_table_options():
+            return DocumentStream(*_open_documents(path), bad_rows())
     if kind == "beir":
-        return iter_corpus(plain_or_packed(data, "corpus.jsonl"))
-    texts = read_data(data, kind, None)
+        return iter_carrying_corpus(plain_or_packed(path, "corpus.jsonl"))
+    texts = read_data(path, kind, None)
     if isinstance(texts, Labelled):
         parts = [part for part in (texts.train, texts.test) if part is not None]
         return chain.from_iterable(zip(part.names, part.texts, strict=True) for part in parts)
@@ -160,11 +251,14 @@ def open_model(path: Path) -> TextModel:
 
 def write_data_pointer(model: Path, **paths: Path | None) -> None:
     """Note where the data of a model are; what has no path is left out."""
-    record = {
+    record: dict[str, Any] = {
         name: str(path) if str(path).startswith(PREFIX) else str(path.absolute())
         for name, path in paths.items()
         if path is not None
     }
+    said = replace(table_settings(), columns={})
+    if said:
+        record["table"] = {name: value for name, value in asdict(said).items() if value}
     with write_atomically(model / DATA_POINTER) as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
@@ -175,6 +269,11 @@ def read_data_pointer(model: Path) -> dict[str, Path]:
     if not file.is_file():
         return {}
     record = parse_json_object(file.read_text(encoding="utf-8"), file, 1)
+    table = record.pop("table", {})
+    if not isinstance(table, dict) or not set(table) <= {"id", "text", "encoding", "delimiter"}:
+        raise FormatError(file, 1, f"found 'table': {table!r}; it says id, text, encoding and delimiter of a table")
+    if table:
+        say_of_tables(**{name: tuple(said) if isinstance(said, list) else said for name, said in table.items()})
     for name, path in record.items():
         if name not in POINTED_TO or not isinstance(path, str) or not path:
             raise FormatError(file, 1, f"found {name!r}: {path!r}; it names {', '.join(POINTED_TO)} by their paths")

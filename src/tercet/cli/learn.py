@@ -132,7 +132,8 @@ def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], w
         index = open_index(source)
         check_fits(model, vectoriser_fingerprint(index.model), str(source))
         return index
-    return documents_of(None, source) if source.is_file() else documents_of(source, None)
+    documents = documents_of(None, source) if source.is_file() else documents_of(source, None)
+    return ((doc_id, text) for doc_id, text, *_ in documents)
 
 
 def _queries(queries: Path | None, docs: Path | None, noted: Mapping[str, Path]) -> Queries | None:

@@ -11,6 +11,8 @@ import click
 from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
+from tercet.data.roles import TableSettings
+from tercet.data.tables import COLUMNS_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
 from tercet.store import bundle_kind, check_destination
 
@@ -109,12 +111,142 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
         )
 
 
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+_TABLES = "tercet.tables"  # where a context keeps what was said of tables
+_BAD_ROWS = "tercet.bad-rows"
+ROLES = ("query", "query-id", "doc", "grade", "better", "worse")
+
+
+def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """A callback that notes what was said of tables for `table_settings`."""
+
+    def note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value is not None and value != ():
+            context.meta.setdefault(_TABLES, {})[name] = value
+
+    return note
+
+
+def _listed_columns(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    columns = tuple(name.strip() for names in value for name in names.split(","))
+    _said("text")(context, parameter, tuple(name for name in columns if name))
+
+
+def _columns_by_role(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    columns = dict(pair.partition("=")[::2] for pair in value)
+    for role, column in columns.items():
+        if role not in ROLES or not column:
+            raise click.BadParameter(f"as in {ROLES[0]}=COLUMN, for one of {', '.join(ROLES)}; got {role!r}")
+    _said("columns")(context, parameter, columns or None)
+
+
+def _delimiter(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    _said("delimiter")(context, parameter, "\t" if value in ("tab", "\\t") else value)
+
+
+def _bad_rows(context: click.Context, parameter: click.Parameter, value: int) -> None:
+    bad = BadRows(value)
+    context.meta[_BAD_ROWS] = bad
+
+    def tell() -> None:
+        if bad.problems:
+            rows = "1 bad row is" if len(bad.problems) == 1 else f"{len(bad.problems):,} bad rows are"
+            click.echo(f"note: {rows} left out:", err=True)
+        for problem in bad.problems:
+            click.echo(f"  {problem}", err=True)
+
+    context.call_on_close(tell)
+
+
+def table_settings() -> TableSettings:
+    """What was said of tables on the command line."""
+    context = click.get_current_context(silent=True)
+    return TableSettings(**(context.meta.get(_TABLES, {}) if context is not None else {}))
+
+
+def say_of_tables(**said: Any) -> None:
+    """Take settings as said that were noted before, where nothing else was."""
+    click.get_current_context().meta.setdefault(_TABLES, said)
+
+
+def bad_rows() -> BadRows:
+    """Takes the rows that --skip-bad allows."""
+    context = click.get_current_context(silent=True)
+    bad = context.meta.get(_BAD_ROWS) if context is not None else None
+    return bad if bad is not None else BadRows()
+
+
+@contextmanager
+def naming_table_options() -> Iterator[None]:
+    """Name the options that help with a table; the library names its own parameters."""
+    options = {
+        COLUMNS_PROBLEM: "--id, --text, --column ROLE=NAME",
+        "encoding": "--encoding",
+        "delimiter": "--delimiter",
+    }
+    try:
+        yield
+    except FormatError as error:
+        if error.kind not in options:
+            raise
+        raise FormatError(error.path, error.line, f"{error.message} (here: {options[error.kind]})") from error
+
+
+id_option = click.option("--id", expose_value=False, callback=_said("id"), metavar="COLUMN", help="Table: the ids.")
+text_option = click.option(
+    "--text",
+    multiple=True,
+    expose_value=False,
+    callback=_listed_columns,
+    metavar="COLUMN,COLUMN",
+    help="Table: the texts that are searched.  [default of both: by the names of the columns, which are printed]",
+)
+table_options = together(
+    id_option,
+    text_option,
+    click.option(
+        "--column",
+        multiple=True,
+        expose_value=False,
+        callback=_columns_by_role,
+        metavar="ROLE=COLUMN",
+        help=f"Table of judgements or threes: the column of a role, {', '.join(ROLES)}; may be repeated.",
+    ),
+    click.option(
+        "--encoding",
+        expose_value=False,
+        callback=_said("encoding"),
+        help="Table: as in latin-1.  [default: UTF-8, or UTF-16 with a byte order mark]",
+    ),
+    click.option(
+        "--delimiter",
+        type=click.Choice([",", ";", "|", "tab"]),
+        expose_value=False,
+        callback=_delimiter,
+        help="Table: what separates the columns.  [default: by the first lines]",
+    ),
+    click.option(
+        "--skip-bad",
+        type=click.IntRange(min=0),
+        default=0,
+        expose_value=False,
+        callback=_bad_rows,
+        metavar="N",
+        help="Leave out up to N bad rows of tables, judgements and threes, and list them.",
+    ),
+)
+
+
 # DATA, or its parts as files.
 data_options = together(
     click.argument("data", type=DATA, required=False),
-    click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA."),
-    click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of DATA."),
-    click.option("--qrels", type=FILE, help="Judgements, TREC, BEIR or Quepid CSV, instead of DATA's."),
+    click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA."),
+    click.option("--queries", type=FILE, help="Queries, BEIR JSONL or a table, instead of DATA's."),
+    click.option(
+        "--judgements", "--qrels", "qrels", type=FILE, help="Judgements: TREC, BEIR, Quepid or a table; not DATA's."
+    ),
+    table_options,
 )
 models_option = click.option(
     "--model", "models", type=FOLDER, multiple=True, help="A model to measure; may be repeated."

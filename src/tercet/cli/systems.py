@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements
+from tercet.cli.inputs import ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements, read_query_texts
 from tercet.cli.options import FILE, measures_option, models_option, together
-from tercet.data import read_queries, read_run
+from tercet.data import read_run
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.text import unknown_words
@@ -54,8 +54,11 @@ def open_systems(
     if not models and data is None:
         if qrels is None or corpus is not None or split is not None:
             raise click.UsageError("--run needs --qrels, and none of --corpus and --split; or DATA")
-        texts = {} if queries is None else read_queries(queries)
-        systems = Systems(read_judgements(qrels, texts or None), texts)
+        texts = None if queries is None else read_query_texts(queries)
+        judgements = read_judgements(qrels, texts)
+        if texts is None and judgements.queries:
+            raise InputError(f"{qrels} names queries by their texts; name their ids: --queries")
+        systems = Systems(judgements.qrels, texts or {})
     else:
         if qrels is not None and split is not None:
             raise click.UsageError("--qrels and --split both say whose judgements to use; name one or the other")

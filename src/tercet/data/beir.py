@@ -6,8 +6,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from tercet.data.documents import Documents, joined_text
 from tercet.data.lines import (
     FilePath,
     Refused,
@@ -28,8 +31,11 @@ from tercet.data.trec import (
     gather_judgements,
     iterate_judgements,
 )
+from tercet.data.values import Record, Value, plain_record
 from tercet.errors import FormatError, InputError
 
+T = TypeVar("T")
+_TEXTS = ("title", "text")
 NO_DOCUMENTS = "the file holds no documents"
 NO_QUERIES = "the file holds no queries"
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain or with .gz"
@@ -41,12 +47,13 @@ class JudgedTexts:
 
     Attributes
     ----------
-    docs : ``{doc_id: text}``, title and text joined by a line break when there is a title
+    docs : ``{doc_id: text}``, title and text joined by a line break when there is a title; what `read_beir` reads are
+        `Documents`, which carry the other keys, too
     queries : ``{qid: text}``
     qrels : ``{split: {qid: {doc_id: grade}}}``, a split being a file of the folder ``qrels``
     """
 
-    docs: dict[str, str]
+    docs: Mapping[str, str]
     queries: dict[str, str]
     qrels: dict[str, dict[str, dict[str, int]]]
 
@@ -141,28 +148,36 @@ def unknown_document(doc_id: str) -> str:
     return f"document {doc_id!r} is judged here and is not in corpus.jsonl"
 
 
-def read_corpus(path: FilePath) -> dict[str, str]:
+def read_corpus(path: FilePath) -> Documents:
     """Read ``corpus.jsonl``: one object a line with ``_id``, ``text`` and perhaps ``title``.
 
-    Other keys are left out.
+    Other keys are carried; those of an object, such as ``metadata``, as ``metadata.url``.
 
     Returns
     -------
-    ``{doc_id: text}`` in file order. A text may be empty; an id may occur once.
+    Documents in file order. A text may be empty; an id may occur once.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "corpus.jsonl")
-    ...     _ = file.write_text('{"_id": "007", "title": "Bond", "text": "A spy."}')
-    ...     read_corpus(file)
-    {'007': 'Bond\\nA spy.'}
+    ...     _ = file.write_text('{"_id": "007", "title": "Bond", "text": "A spy.", "year": 1962}')
+    ...     docs = read_corpus(file)
+    >>> docs["007"], docs.carried("007")
+    ('Bond\\nA spy.', {'year': 1962})
     """
-    docs = dict(iter_corpus(path))
-    if not docs:
+    ids: list[str] = []
+    columns: dict[str, list[Value]] = {"text": []}
+    for doc_id, record in _unrepeated(path, records_of(path)):
+        for name in record.keys() - columns.keys():
+            columns[name] = [None] * len(ids)
+        ids.append(doc_id)
+        for name, column in columns.items():
+            column.append(record.get(name))
+    if not ids:
         raise FormatError(path, None, NO_DOCUMENTS)
-    return docs
+    return Documents(ids, columns, _TEXTS if "title" in columns else _TEXTS[1:])
 
 
 def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
@@ -180,18 +195,39 @@ def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
     return _unrepeated(path, documents_of(path))
 
 
+def iter_carrying_corpus(path: FilePath) -> Iterator[tuple[str, str, Record]]:
+    """The same with what is carried of each document."""
+    for doc_id, record in _unrepeated(path, records_of(path)):
+        carried = {name: value for name, value in record.items() if name not in _TEXTS}
+        yield doc_id, _text_of(record), carried
+
+
 def documents_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, str]]:
     """Yield line, id and text of each document of ``corpus.jsonl``; an id may come back."""
+    for line, doc_id, record in records_of(path, refused):
+        yield line, doc_id, _text_of(record)
 
-    def parse(text: str, line: int) -> tuple[str, str]:
+
+def records_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, Record]]:
+    """Yield line, id and the other keys of each document of ``corpus.jsonl``; an id may come back."""
+
+    def parse(text: str, line: int) -> tuple[str, Record]:
         record = parse_json_object(text, path, line)
         doc_id = read_id(json_field(record, "_id", path, line), path, line, '"_id"')
-        body = json_text(record, "text", path, line)
-        title = "" if record.get("title") is None else json_text(record, "title", path, line)
-        return doc_id, f"{title}\n{body}" if title.strip() else body
+        json_text(record, "text", path, line)
+        if record.get("title") is None:
+            record.pop("title", None)
+        else:
+            json_text(record, "title", path, line)
+        del record["_id"]
+        return doc_id, plain_record(record, partial(FormatError, path, line))
 
-    for line, (doc_id, whole) in parsed_lines(path, parse, refused):
-        yield line, doc_id, whole
+    for line, (doc_id, record) in parsed_lines(path, parse, refused):
+        yield line, doc_id, record
+
+
+def _text_of(record: Record) -> str:
+    return joined_text(record.get(name) for name in _TEXTS)
 
 
 def read_queries(path: FilePath) -> dict[str, str]:
@@ -232,13 +268,13 @@ def queries_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
         yield line, qid, words
 
 
-def _unrepeated(path: FilePath, texts: Iterable[tuple[int, str, str]]) -> Iterator[tuple[str, str]]:
+def _unrepeated(path: FilePath, rows: Iterable[tuple[int, str, T]]) -> Iterator[tuple[str, T]]:
     seen: set[str] = set()
-    for line, identifier, text in texts:
+    for line, identifier, row in rows:
         if identifier in seen:
             raise _repeated(path, line, identifier)
         seen.add(identifier)
-        yield identifier, text
+        yield identifier, row
 
 
 def _repeated(path: FilePath, line: int, identifier: str) -> FormatError:

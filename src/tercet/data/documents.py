@@ -173,17 +173,27 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
     return Documents(ids, columns, roles.text)
 
 
-def iter_documents(
-    table: DataTable, roles: DocumentRoles, refused: Refused | None = None
-) -> Iterator[tuple[str, str, Record]]:
-    """Yield id, text and carried values of each document as it is read; only the ids stay in memory.
+class DocumentStream:
+    """Documents of a table as they are read, as often as asked: id, text and carried values; only ids stay in memory.
 
-    A table of CSV is read twice: which columns hold numbers is known at the end.
+    A table of CSV is read once more beforehand: which columns hold numbers is known at the end.
     """
-    numbers = number_columns(table, refused) - {roles.id, *roles.text}
-    for _, doc_id, row in document_rows(table, roles, refused):
-        carried = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
-        yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(carried, numbers)
+
+    def __init__(self, table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> None:
+        self._table, self._roles, self._refused = table, roles, refused
+        self._numbers: frozenset[str] | None = None
+
+    def __iter__(self) -> Iterator[tuple[str, str, Record]]:
+        roles = self._roles
+        if self._numbers is None:
+            self._numbers = number_columns(self._table, self._refused) - {roles.id, *roles.text}
+        is_empty = True
+        for _, doc_id, row in document_rows(self._table, roles, self._refused):
+            carried = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
+            yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(carried, self._numbers)
+            is_empty = False
+        if is_empty:
+            raise FormatError(self._table.name, None, NO_ROWS)
 
 
 def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | None) -> Iterator[tuple[int, str, Record]]:

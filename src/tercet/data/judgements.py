@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
-from tercet.data.lines import FilePath, Refused, open_lines, split_columns
+from tercet.data.lines import FilePath, Refused, split_columns
+from tercet.data.parquet import is_parquet
 from tercet.data.quepid import is_quepid_header, rating_of, ratings_of
 from tercet.data.roles import (
     DOCUMENTS,
@@ -21,7 +21,7 @@ from tercet.data.roles import (
     need_column,
     plain_name,
 )
-from tercet.data.tables import NO_ROWS, DataTable, LinedFile, number_in, open_table
+from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, number_in, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
 from tercet.data.values import Value
 from tercet.errors import FormatError, InputError
@@ -114,31 +114,21 @@ def read_judgements(
     ...     read_judgements(file, columns={"grade": "stars"}).qrels
     {'green tea': {'007': 3}}
     """
-    first = None if encoding is not None or columns else _first_line(path)
+    first = "" if is_parquet(path) else first_line(path, encoding)[1]
     source = LinedFile(path)
     ungraded = [0]
-    if first is not None and is_quepid_header(first):
+    if is_quepid_header(first) and not columns:
         rows, by_id, form = _quepid_rows(path, refused, ungraded), False, "judgements of Quepid"
-    elif first is not None and _is_trec(first):
+    elif _is_trec(first):
         trec = iterate_judgements(path, refused=refused)
         rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
-        by_id, form = True, "judgements by query id"
+        by_id, form = True, "judgements by the ids of queries"
     else:
         source = table = open_table(path, encoding=encoding, delimiter=delimiter)
         roles = judgement_roles(table, columns)
         rows, by_id = judgement_rows(table, roles, refused, ungraded), roles.by_id
         form = f"{table.form}; {roles}"
     return _gathered(rows, source, queries, docs, refused, ungraded, by_id, form)
-
-
-def _first_line(path: FilePath) -> str | None:
-    try:
-        with closing(open_lines(path)) as lines:
-            return next((text for _, text in lines if text.strip()), None)
-    except FormatError as error:
-        if error.kind != "encoding":
-            raise
-        return None  # a table may be UTF-16, or say what is wrong
 
 
 def _is_trec(text: str) -> bool:
@@ -321,15 +311,30 @@ def as_queries(queries: Any) -> dict[str, str]:
     if table is None:
         wanted = "a mapping of ids to texts, a list of texts or records, or a frame"
         raise InputError(f"queries must be {wanted}; got {type(queries).__name__}")
-    text_column = need_column(table, "text", QUERY_TEXTS)
+    return queries_of_table(table, id_column=table.columns[0] if isinstance(queries, Mapping) else None)
+
+
+def queries_of_table(
+    table: DataTable, refused: Refused | None = None, *, columns: Columns | None = None, id_column: str | None = None
+) -> dict[str, str]:
+    """Queries of a table with a text and perhaps an id on each row; one without an id has its text as its id."""
+    given = dict(columns or {})
+    text_column = need_column(table, "query", QUERY_TEXTS, given.get("query"))
     id_tiers = [[name for name in tier if name != plain_name(text_column)] for tier in QUERY_IDS]
-    id_column = table.columns[0] if isinstance(queries, Mapping) else find_column(table, "id", id_tiers)
+    id_column = id_column or find_column(table, "query-id", id_tiers, given.get("query-id"))
     texts: dict[str, str] = {}
-    for number, row in table.rows():
-        text = query_in(row.get(text_column), table, number, text_column)
-        qid = text if id_column is None else id_in(row.get(id_column), table, number, id_column)
-        if texts.setdefault(qid, text) != text:
-            raise table.error(number, f"the id {qid!r} is already used", "duplicate-id")
+    for number, row in table.rows(refused):
+        try:
+            text = query_in(row.get(text_column), table, number, text_column)
+            qid = text if id_column is None else id_in(row.get(id_column), table, number, id_column)
+            if texts.setdefault(qid, text) != text:
+                raise table.error(number, f"the id {qid!r} is already used", "duplicate-id")
+        except FormatError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+    if not texts:
+        raise FormatError(table.name, None, NO_ROWS)
     return texts
 
 

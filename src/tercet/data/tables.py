@@ -29,7 +29,7 @@ from tercet.data.lines import (
     open_lines,
     parse_json_object,
 )
-from tercet.data.parquet import MAGIC as PARQUET_MAGIC
+from tercet.data.parquet import is_parquet
 from tercet.data.values import Record, plain_record, plain_value
 from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError, MissingExtraError, TercetError
@@ -150,39 +150,43 @@ def iter_rows(
 
 def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | None = None) -> DataTable:
     """A table at a path, with its columns; rows are read when they are asked for."""
-    with open_bytes(path) as stream:
-        start = stream.read(len(PARQUET_MAGIC))
-    if start == PARQUET_MAGIC:
+    if is_parquet(path):
         return ParquetTable(path)
-    if encoding is None:
-        encoding = "utf-16" if start.startswith(UTF16_MARKS) else "utf-8"
-    else:
-        encoding = _checked_encoding(encoding)
+    encoding = encoding_of(path, encoding)
     if delimiter is not None and delimiter not in DELIMITERS:
         listed = ", ".join(map(repr, DELIMITERS))
         raise InputError(f"{path}: delimiter must be one of {listed}; got {delimiter!r}")
-    with closing(text_lines(path, encoding)) as lines:
-        first = next((text for _, text in lines if text.strip()), None)
-    if first is None:
+    number, first = first_line(path, encoding)
+    if not first:
         raise FormatError(path, None, "the file is empty; a table has a first line that names its columns")
     if first.lstrip().startswith("{"):
         return JsonTable(path, encoding)
     if re.match(r"\s*\[\s*(\{|$)", first):
         advice = "a table has one object a line; for instance: jq -c '.[]'"
-        raise FormatError(path, 1, f"this is a JSON array; {advice}", "json")
+        raise FormatError(path, number, f"this is a JSON array; {advice}", "json")
     return CsvTable(path, encoding, delimiter)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _checked_encoding(encoding: str) -> str:
+def encoding_of(path: FilePath, encoding: str | None = None) -> str:
+    """The encoding of a text that is named, or else UTF-16 where there is its mark, or else UTF-8."""
+    if encoding is None:
+        with open_bytes(path) as stream:
+            return "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8"
     try:
         b"".decode(encoding)
         name = codecs.lookup(encoding).name
     except (LookupError, UnicodeError, TypeError) as error:
         raise InputError(f"encoding {encoding!r} is not known; as in 'latin-1', 'cp1252', 'utf-16', 'gbk'") from error
     return "utf-8" if name == "utf-8-sig" else name
+
+
+def first_line(path: FilePath, encoding: str | None = None) -> tuple[int, str]:
+    """Number and text of the first line of a text that is not blank; 0 and nothing where there is none."""
+    with closing(text_lines(path, encoding_of(path, encoding))) as lines:
+        return next(((number, text) for number, text in lines if text.strip()), (0, ""))
 
 
 def text_lines(

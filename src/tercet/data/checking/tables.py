@@ -59,7 +59,8 @@ def check_judgement_table(path: Path, findings: Findings, settings: TableSetting
         for key, number in number_of.items():
             if key not in relevant:
                 _warn(findings, table, number, f"query {key!r} has no relevant document", "no-relevant")
-    return {"queries": len(number_of), "judgements": len(grades), "rows without a grade": ungraded[0]}
+    left_out = {"rows without a grade": ungraded[0]} if ungraded[0] else {}
+    return {"queries": len(number_of), "judgements": len(grades), **left_out}
 
 
 def check_threes(path: Path, findings: Findings, settings: TableSettings) -> Counts:
