@@ -156,7 +156,9 @@ def fit(
         else:
             texts = open_data(data, corpus, queries, qrels, kind, known_only=True)
         if isinstance(texts, JudgedTexts) and not texts.qrels and not options["preferences"]:
-            raise click.UsageError(f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences")
+            raise click.UsageError(
+                f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences"
+            )
         with learning_on(cluster):
             model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
     model.save(output)
