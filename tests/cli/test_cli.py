@@ -138,7 +138,7 @@ def test_fit_learns_from_preferences(beir, tmp_path):
     assert tc.load(tmp_path / "by_text").report.accepted
     wrong = run("fit", beir, "--preferences", by_id, "--qrels", beir / "qrels" / "train.tsv", "-o", tmp_path / "x")
     assert wrong.exit_code == 2
-    assert "--qrels is for judgements" in wrong.output
+    assert "--judgements is for judgements" in wrong.output
 
 
 def test_fit_labelled_folder(tmp_path):
@@ -187,10 +187,10 @@ def test_failures_are_one_line_and_exit_code_1(beir, model, tmp_path):
         (damaged / path.name).write_bytes(path.read_bytes().replace(b"tercet", b"terzet"))
     (tmp_path / "foreign.qrels").write_text("unknown 0 000 1\n")
     for arguments, message in (
-        (("eval", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels"), "judges query 'unknown'"),
+        (("eval", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels"), "foreign.qrels:1: query 'unknown'"),
         (
             ("rank", beir, "--model", model, "--qrels", tmp_path / "foreign.qrels", "--split", "train", "-o", "x"),
-            "judges query 'unknown'",
+            "foreign.qrels:1: query 'unknown' is not among the queries",
         ),
         (("fit", tmp_path / "broken", "-o", tmp_path / "m"), "corpus.jsonl:2: "),
         (("fit", beir, "-o", tmp_path / "m", "--validation", "nope"), "no judgements for the split 'nope'"),

@@ -195,10 +195,8 @@ def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Contain
         )
     click.echo(f"{path}: {judged.form}")
     if judged.n_ungraded:
-        rows = (
-            "1 row without a grade is" if judged.n_ungraded == 1 else f"{judged.n_ungraded:,} rows without a grade are"
-        )
-        click.echo(f"note: {path}: {rows} left out", err=True)
+        rows = "1 row" if judged.n_ungraded == 1 else f"{judged.n_ungraded:,} rows"
+        click.echo(f"note: {path}: left out, without a grade: {rows}", err=True)
     return judged
 
 

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
 from tercet.data.roles import TableSettings
-from tercet.data.tables import COLUMNS_PROBLEM, BadRows
+from tercet.data.tables import COLUMNS_PROBLEM, DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
 from tercet.store import bundle_kind, check_destination
 
@@ -180,11 +180,8 @@ def bad_rows() -> BadRows:
 @contextmanager
 def naming_table_options() -> Iterator[None]:
     """Name the options that help with a table; the library names its own parameters."""
-    options = {
-        COLUMNS_PROBLEM: "--id, --text, --column ROLE=NAME",
-        "encoding": "--encoding",
-        "delimiter": "--delimiter",
-    }
+    columns = "--id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN"
+    options = {COLUMNS_PROBLEM: columns, ENCODING_PROBLEM: "--encoding", DELIMITER_PROBLEM: "--delimiter"}
     try:
         yield
     except FormatError as error:

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table
 from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
-from tercet.data.lines import FilePath, Refused
+from tercet.data.lines import FilePath, Refused, parse_json_object
 from tercet.data.parquet import is_parquet, parquet_batches
-from tercet.data.preference_text import NUMBERS, PreferenceTriples, preference_lines
-from tercet.data.recognition import recognise
+from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import BETTER, QUERIES, WORSE, kind_of_columns, need_column
-from tercet.data.tables import DataTable, open_table
+from tercet.data.tables import DataTable, first_line, open_table
 from tercet.errors import FormatError
 
 Three = tuple[str, str, str]
@@ -110,8 +109,8 @@ def read_threes(
     ...     read_threes(file).threes
     [('green tea', '007', '1e5')]
     """
-    is_table = encoding is not None or delimiter is not None or bool(columns) or recognise(path) == "threes"
-    if is_table:
+    named = {"better", "worse"} & set(columns or ())
+    if encoding is not None or delimiter is not None or named or _is_table(path):
         table = open_table(path, encoding=encoding, delimiter=delimiter)
         roles = three_roles(table, columns)
         rows, form = three_rows(table, roles, refused), f"{table.form}; {roles}"
@@ -138,6 +137,23 @@ def read_threes(
     if not threes:
         raise FormatError(path, None, "the file holds no preferences")
     return ReadThrees(threes, has_numbers, form)
+
+
+def _is_table(path: FilePath) -> bool:
+    """Whether the columns of a file may be any; a file of preferences has those of its format, or none named."""
+    if is_parquet(path):
+        return not _are_of_preferences(open_table(path).columns)
+    number, first = first_line(path)
+    if first.lstrip().startswith("{"):
+        return not _are_of_preferences(parse_json_object(first, path, number))
+    if first in TSV_HEADERS:
+        return False
+    return "\t" not in first or kind_of_columns(first.split("\t")) == "threes"
+
+
+def _are_of_preferences(columns: Iterable[str]) -> bool:
+    names = set(columns)
+    return set(IDS) <= names <= {*IDS, *NUMBERS}
 
 
 def _preference_rows(path: FilePath, refused: Refused | None) -> Iterator[PlacedThree]:
