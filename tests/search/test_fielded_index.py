@@ -80,7 +80,7 @@ def test_answers_are_those_of_scoring_every_document(n, seed, w, kind, k):
     query = "w1 w2 w3"
     if not model.queries([query]).nnz:
         return
-    hits = index.search(query, k=k)
+    hits = index.search(query, k=k, cutoff=False)
     expected = brute_force(model, docs, query, k)
     assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected], abs=1e-9)
     assert len({hit.doc_id for hit in hits}) == len(hits)
@@ -98,15 +98,37 @@ def shelf():
 def test_reasons_name_fields_and_numbers(shelf):
     docs, model = shelf
     index = Index.build(docs, model)
-    hit = next(hit for hit in index.search("w1", k=40) if "w1" in docs.record(hit.doc_id)["title"].split())
+    hits = index.search("w1", k=40, cutoff=False)
+    hit = next(hit for hit in hits if "w1" in docs.record(hit.doc_id)["title"].split())
     names = {(a, b) for a, b, _ in hit.why.pairs}
     assert ("w1", "title: w1") in names
     assert ("any query", f"log:downloads {docs.record(hit.doc_id)['downloads']}") in names
     assert "  title: w1" in str(hit.why)
-    first, last = index.search("w1", k=40)[0], index.search("w1", k=40)[-1]
+    first, last = hits[0], hits[-1]
     between = index.versus("w1", first.doc_id, last.doc_id)
     assert sum(c for _, _, c in between.pairs) == pytest.approx(first.score - last.score, abs=1e-9)
     assert hit.carried["downloads"] == docs.record(hit.doc_id)["downloads"]
+
+
+def test_numbers_alone_make_no_match():
+    docs = {
+        "plain": {"title": "tea", "text": "green tea", "downloads": 1},
+        "known": {"title": "tea", "text": "black tea", "downloads": 20},
+        "famous": {"title": "coffee", "text": "black coffee", "downloads": 10**6},
+        "none": {"title": "water", "text": "still", "downloads": 0},
+    }
+    documents = as_documents(docs)
+    vectoriser = FieldedVectoriser(fields=["title"], features=["log:downloads"]).fit(documents)
+    match = Weights([Identity(n_terms=vectoriser.layout_.n_words)])
+    weak, strong = (
+        tc.TextModel(vectoriser, vectoriser, joined(match, np.array([0.5, w, 0.0]), vectoriser.layout_))
+        for w in (0.1, 5.0)
+    )
+    index = Index.build(docs, weak)
+    assert [hit.doc_id for hit in index.search("tea")] == ["known", "plain"]
+    assert [hit.doc_id for hit in index.search("tea", cutoff=False)] == ["known", "plain", "famous", "none"]
+    # Where a number outweighs words the order is the model's, down to the last match.
+    assert [hit.doc_id for hit in index.with_model(strong).search("tea")] == ["famous", "known", "plain"]
 
 
 def test_a_query_without_known_words_finds_nothing(shelf):

@@ -19,7 +19,7 @@ from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import evaluate_rm3
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
-from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, words_alone
+from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, columns_notes, words_alone
 from tercet.fitting.task import WEIGHTINGS, Facts, Space, Task, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements, preference_task
@@ -441,6 +441,7 @@ def make_report(
         seconds=seconds,
         rivals=(SystemResult.of("RM3", rm3),),
         details=details,
+        notes=columns_notes(space.vectoriser, outcome.learned),
         declined=None if outcome.accepted else SystemResult.of("learned", learned),
     )
 

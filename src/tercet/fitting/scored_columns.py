@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
 from tercet.fitting.task import Space
 from tercet.learn import SampledSource
 from tercet.learn.joint import JointRanker, joined, words_of
-from tercet.text import Analyser, FieldedVectoriser
+from tercet.text import Analyser, FieldedVectoriser, Vectoriser
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
@@ -128,8 +128,17 @@ def words_alone(space: Space) -> Space:
     return Space(space.name, words.plain_, Q, D, validation, test)
 
 
-def chosen_weights(words: Any, weights: Weights) -> dict[str, Any]:
-    """What a report says of fields and numbers."""
+def chosen_weights(words: Vectoriser, weights: Weights) -> dict[str, float]:
+    """What a report says of fields and numbers among what was chosen."""
     if not isinstance(words, FieldedVectoriser):
         return {}
     return {f"weight of {name}": round(weight, 4) for name, weight in weights_by_name(words, weights).items()}
+
+
+def columns_notes(words: Vectoriser, weights: Weights) -> tuple[str, ...]:
+    """The weights of fields and numbers in a sentence."""
+    if not isinstance(words, FieldedVectoriser):
+        return ()
+    named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())
+    match = f"beside words, of which a match counts {weights.identity:.3g}: "
+    return (f"{match}{named or 'nothing'}; numbers by standard deviations.",)

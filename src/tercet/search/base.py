@@ -95,8 +95,8 @@ class BaseIndex(ABC):
         max_terms : look for candidates by so many words of the expanded query only, those that can count most.
             Scores stay exact; `Results.exact` and `Results.missed` say what may be missing
         cutoff : end the list at the last match, which is a hit that has a word of the query or at least a twentieth of
-            the best score: learned weights, above all those of low rank, give every document a score. False fills the
-            list. Runs of `search_many` are never cut
+            the best score, numbers of documents not counted: learned weights, above all those of low rank, give every
+            document a score. False fills the list. Runs of `search_many` are never cut
         """
         model, Q = self._query(text)
         unknown = tuple(model.query_vectoriser.unknown_words(text))
@@ -174,15 +174,25 @@ class BaseIndex(ABC):
 
 def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64]) -> int:
     """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
-    n = len(rows)
-    if n == 0 or scores[0] <= 0:
+    n, n_words = len(rows), None if searched.model is None else searched.model.n_words
+    if n_words is not None:  # a number of a document counts for every query, so it makes no match
+        [by_words] = searched.view.scorer.expand(_of_words(searched.query, n_words))
+        scores = searched.view.rescore(by_words, rows)
+    best = scores.max(initial=0.0)
+    if best <= 0:
         return n
     words = searched.query.indices if same_columns(searched) else ()
-    while scores[n - 1] < LEAST_SHARE * scores[0]:  # which the best is not
+    while scores[n - 1] < LEAST_SHARE * best:  # which the best is not
         if np.isin(searched.view.matrix(int(rows[n - 1])).indices, words).any():
             break
         n -= 1
     return n
+
+
+def _of_words(row: sparse.csr_array, n_words: int) -> sparse.csr_array:
+    """A query by its words alone."""
+    kept = row.indices < n_words
+    return sparse.csr_array((row.data[kept], row.indices[kept], [0, int(kept.sum())]), shape=row.shape)
 
 
 def same_columns(searched: SearchedQuery) -> bool:
