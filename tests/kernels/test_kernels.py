@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import time
+import tempfile
 from pathlib import Path
 
+import filelock
 import numba
 import pytest
 
@@ -103,41 +104,118 @@ def test_other_users_of_numba_keep_their_cache_setting():
     assert before == numba.core.config.CACHE_DIR
 
 
-def test_compiling_once_is_said_only_when_it_takes_time():
-    said: list[str] = []
-
-    class Kernel:
-        signatures: tuple[str, ...] = ()
-
-    with compiler.announce_compilation((Kernel(),), said.append):
-        pass
-    assert said == []
-    with compiler.announce_compilation((Kernel(),), said.append):
-        time.sleep(0.9)
-    assert said == ["compiling once …"]
-    Kernel.signatures = ("compiled",)
-    with compiler.announce_compilation((Kernel(),), said.append):
-        time.sleep(0.9)
-    assert said == ["compiling once …"]
+@pytest.fixture
+def fresh(tmp_path, monkeypatch) -> Path:
+    """A cache folder of its own, and a process that has said nothing so far; what it says is in ``said.txt``."""
+    folder = tmp_path / "0123456789abcdef"
+    monkeypatch.setattr(compiler, "cache_folder", lambda: folder)
+    for what in ("compiling", "failing", "marked", "removed"):
+        monkeypatch.setattr(compiler._Told, what, False)
+    return folder
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs flock")
-def test_processes_save_compiled_code_one_after_the_other(tmp_path, monkeypatch):
-    import fcntl
+def said(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
 
-    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
-    add_one = compiler.kernel(lambda x: x + 1)
+
+def add_one(x):
+    return x + 1
+
+
+def test_compiling_is_said_once_and_only_if_the_cache_has_nothing(fresh, caplog, monkeypatch):
+    caplog.set_level("INFO", "tercet.kernels")
+    assert compiler.kernel(add_one)(1) == 2
+    assert compiler.kernel(lambda x: x + 2)(1) == 3
+    assert said(caplog) == ["compiling kernels, once on this machine …"]
+    caplog.clear()
+    monkeypatch.setattr(compiler._Told, "compiling", False)
+    again = compiler.kernel(add_one)
+    assert again(1) == 2  # as in another process: the entry is there, however long it takes to load
+    assert sum(again.stats.cache_hits.values()) == 1
+    assert said(caplog) == []
+
+
+def test_on_a_terminal_it_is_said_without_logging_too(fresh, capsys, monkeypatch):
+    compiler.tell("compiling")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    compiler.tell("compiling")
+    assert capsys.readouterr().err == "tercet: compiling\n"
+
+
+def test_a_cache_that_cannot_be_written_to_is_told_once(fresh, caplog, tmp_path):
+    caplog.set_level("INFO", "tercet.kernels")
+    fresh.write_text("a file where the folder should be")
+    before = set(Path(tempfile.gettempdir()).glob("tercet-*"))
+    assert compiler.kernel(add_one)(1) == 2
+    assert compiler.kernel(lambda x: x + 2)(1) == 3
+    assert said(caplog)[1:] == [
+        f"compiled kernels cannot be kept in {fresh} (File exists), so every run compiles them again; NUMBA_CACHE_DIR "
+        "names another folder"
+    ]
+    assert set(Path(tempfile.gettempdir()).glob("tercet-*")) == before
+
+
+def test_damaged_code_is_compiled_again(fresh):
+    assert compiler.kernel(add_one)(1) == 2
+    for path in fresh.glob("*.nb*"):
+        path.write_bytes(path.read_bytes()[:20])
+    assert compiler.kernel(add_one)(1) == 2
+
+
+def test_folders_of_other_versions_go_when_nobody_used_them_for_long(fresh, tmp_path):
+    old = [tmp_path / name for name in ("f" * 16, "tercet-" + "e" * 16)]
+    kept = [tmp_path / name for name in ("d" * 16, "mine", "f" * 15, "x" + "f" * 16)]
+    for folder in (*old, *kept):
+        folder.mkdir()
+        (folder / "code.nbc").touch()
+        os.utime(folder, (0, 0) if folder.name != "d" * 16 else None)
+    held = tmp_path / ("c" * 16)
+    held.mkdir()
+    with compiler._locked(held):
+        os.utime(held, (0, 0))
+        assert compiler.kernel(add_one)(1) == 2
+        assert {path.name for path in tmp_path.iterdir()} == {fresh.name, held.name, *(path.name for path in kept)}
+
+
+def test_use_is_marked_for_others_to_see(fresh, monkeypatch):
+    assert compiler.kernel(add_one)(1) == 2
+    os.utime(fresh, (0, 0))
+    assert compiler.kernel(add_one)(1) == 2
+    assert fresh.stat().st_mtime > 0
+
+
+def test_the_cache_is_where_the_system_has_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(compiler.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    where = compiler.cache_folder.__wrapped__()
+    assert where.name == compiler.own_fingerprint()
+    if sys.platform == "linux":
+        assert where.parent == tmp_path / "tercet"
+    monkeypatch.setattr(compiler.config, "CACHE_DIR", str(tmp_path))
+    assert compiler.cache_folder.__wrapped__() == tmp_path / f"tercet-{compiler.own_fingerprint()}"
+
+
+def test_processes_save_compiled_code_one_after_the_other(fresh, monkeypatch):
+    compiled = compiler.kernel(add_one)
     held = []
 
     def write(signature, data):
-        folder = os.open(add_one._cache.cache_path, os.O_RDONLY)  # as another process would
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            held.append(signature)
-        finally:
-            os.close(folder)
+        with pytest.raises(filelock.Timeout):
+            compiler._locked(fresh).acquire(timeout=0)  # as another process would
+        held.append(signature)
 
-    monkeypatch.setattr(add_one._cache, "_save_overload", write)
-    assert add_one(1) == 2
+    monkeypatch.setattr(compiled._cache, "_save_overload", write)
+    assert compiled(1) == 2
     assert len(held) == 1
+
+
+# -- helpers --------------------------------------------------------------------------------------------------------
+
+
+def test_python_cannot_call_a_helper_but_kernels_can(fresh):
+    inner = compiler.helper(add_one)
+    outer = compiler.kernel(lambda x: 2 * inner(x))
+    assert outer(1) == 4
+    with pytest.raises(TypeError, match="add_one is a helper, which only kernels call"):
+        inner(1)

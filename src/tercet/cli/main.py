@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 import traceback
 from typing import Any
@@ -85,8 +86,19 @@ def cli(context: click.Context, traceback: bool) -> None:
     context.with_resource(show_reading())
 
 
+class Telling(logging.Handler):
+    """What the library says of compiling, on standard error, with the verb that waits for it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        context = click.get_current_context(silent=True)
+        click.echo(f"{'tercet' if context is None else context.command_path}: {record.getMessage()}", err=True)
+
+
 def main() -> None:
     """Entry point of the ``tercet`` command."""
+    log = logging.getLogger("tercet.kernels")
+    log.addHandler(Telling())
+    log.setLevel(logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or file that cannot hold an arrow or an é gets its number, as on standard error, and no crash.
         sys.stdout.reconfigure(errors="backslashreplace")

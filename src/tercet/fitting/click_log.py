@@ -133,7 +133,7 @@ def learn_from_clicks(
             run = _LogRun(learner, file, output, kept, on_event, every, seconds)
             if progress is not None and output is not None:
                 learner.model.save(output)  # a kill may have come between the two writings
-            learner.online.compile(lambda message: run.report(note=message))
+            learner.online.compile()
             run.go(follow, stopped)
         return learner.model
 

@@ -16,8 +16,6 @@ from tercet.choose import RULES, Rule, Trial, choose, standard_error
 from tercet.data import LetorData, query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.fitting.feature_model import LETOR_MEASURES, weights_of
-from tercet.kernels.compiler import announce_compilation
-from tercet.kernels.ftrl import ftrl_pass
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import FTRLRanker, l1_path
 from tercet.learn.linear.base import SparseLinearRanker
@@ -174,8 +172,7 @@ class RowCandidates:
         if isinstance(self.pattern, FTRLRanker) and has_pairs(data):
             spread = np.maximum.reduceat(data.y, data.starts[:-1]) > np.minimum.reduceat(data.y, data.starts[:-1])
             first, stop = data.starts[spread.argmax() :][:2]
-            with announce_compilation((ftrl_pass,), self.bar.say):
-                l1_path(data.X[first:stop], data.y[first:stop], l1s=[0.0], ranker=self.pattern)
+            l1_path(data.X[first:stop], data.y[first:stop], l1s=[0.0], ranker=self.pattern)
 
     def learn(self, data: LetorData, l1s: Matrix | None, name: str) -> RankerPath:
         """Rankers at these penalties; without any, those of a path, or the one ranker that has no path."""

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.rows import difference, violates
 
 
-@kernel
+@helper
 def add_rows(factors, cols, vals, n, total):
     """Add ``vals[j] * factors[cols[j]]`` for j < n to ``total`` (n_components,)."""
     for j in range(n):
@@ -15,7 +15,7 @@ def add_rows(factors, cols, vals, n, total):
             total[k] += x * row[k]
 
 
-@kernel
+@helper
 def change_rows(factors, cols, vals, n, step, change):
     """Add ``step * vals[j] * change`` to ``factors[cols[j]]`` for j < n."""
     for j in range(n):

@@ -3,7 +3,8 @@
 Numba notices an edit in the file of a cached function, but not one in a helper that lives in another file. The
 cache folder is therefore named after a fingerprint of the whole room: any edit gives a new folder, so cached code is
 never stale. Processes that compile at the same time write to it one after the other: left to itself, Numba may give
-the code of two signatures the same file, and a later process would run one for the other.
+the code of two signatures the same file, and a later process would run one for the other. Folders of other
+fingerprints are removed when nobody has used them for a month.
 
 Numba names what it compiles, the closures inside ``np.argsort`` among them, after a counter that begins at 1 in each
 process. Cached code of one process that is linked with what another compiles could then have two functions of one name,
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
+import re
+import shutil
 import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,17 +30,22 @@ from typing import Any
 import numba
 from numba.core import config as _config
 from numba.core.bytecode import FunctionIdentity
-
-if sys.platform != "win32":
-    import fcntl
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.registry import CPUDispatcher
 
 config: Any = _config  # its settings are set from the environment, out of a type checker's sight
+log = logging.getLogger(__name__)
 
 FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "little"))
 
 # Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
 FAST_MATH = {"reassoc", "contract", "nsz"}
 IN_ORDER = {"contract"}  # for sums whose order is promised
+
+UNUSED_SECONDS = 30 * 86_400.0  # after which the code of other versions is removed
+_MARK_SECONDS = 86_400.0  # a folder is marked as used once a day
+_LOCK = "lock"
+_OURS = re.compile(r"(?:tercet-)?[0-9a-f]{16}")  # names of cache folders
 
 
 def fingerprint(folder: Path) -> str:
@@ -50,78 +58,194 @@ def fingerprint(folder: Path) -> str:
 
 
 @cache
+def own_fingerprint() -> str:
+    """That of this room."""
+    return fingerprint(Path(__file__).parent)
+
+
+@cache
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: NUMBA_CACHE_DIR if set, else the user's cache, else a private folder."""
-    name = fingerprint(Path(__file__).parent)
+    """Where compiled kernels are kept: below NUMBA_CACHE_DIR if that is set, else in the user's cache.
+
+    Nothing is made here: reading needs no folder, and one that cannot be written to is noticed when it is.
+    """
     if config.CACHE_DIR:
-        return Path(config.CACHE_DIR) / f"tercet-{name}"
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet" / name
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=home):
-            return home
-    except OSError:
-        # A read-only home: code is compiled again in each process, in a folder nobody else can write to.
-        return Path(tempfile.mkdtemp(prefix="tercet-kernels-"))
+        return Path(config.CACHE_DIR) / f"tercet-{own_fingerprint()}"
+    from platformdirs import user_cache_path
+
+    home = user_cache_path("tercet", appauthor=False)
+    # Where nobody knows a home, a path stays "~/…", which must not become a folder here.
+    return (home if home.is_absolute() else Path(os.devnull)) / own_fingerprint()
+
+
+# -- one function ---------------------------------------------------------------------------------------------------
 
 
 def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:
     """Compile a function over arrays on first call; cached on disk, releases the GIL, no Python objects."""
-    previous = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())  # read once, when the dispatcher is made; other Numba users keep theirs
-    try:
-        compiled: Any = numba.njit(cache=True, nogil=True, fastmath=set(fast_math), error_model="numpy")(function)
-    finally:
-        config.CACHE_DIR = previous
-    _save_one_at_a_time(compiled._cache)
-    return compiled
-
-
-def _save_one_at_a_time(kept: Any) -> None:
-    """Let only one process at a time add to a cache folder."""
-    save = kept.save_overload
-
-    def save_alone(signature: Any, data: Any) -> None:
-        folder = Path(kept.cache_path)
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
-            save(signature, data)
-
-    kept.save_overload = save_alone
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    if sys.platform == "win32":
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return _compiled(function, fast_math)
 
 
 def kernel_in_order(function: Callable[..., Any]) -> Any:
     """Like `kernel`, but sums are taken in the order in which they are written."""
-    return kernel(function, IN_ORDER)
+    return _compiled(function, IN_ORDER)
 
 
-@contextmanager
-def announce_compilation(kernels: tuple[Any, ...], say: Callable[[str], None]) -> Iterator[None]:
-    """Say "compiling once" when the first call of a kernel is still not done after a moment.
+def helper(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:
+    """Like `kernel` for a function that only kernels call, which saves half the time it takes to compile."""
+    compiled = _compiled(function, fast_math, no_cpython_wrapper=True)
+    if isinstance(compiled, CPUDispatcher):
+        compiled.__class__ = Helper
+    return compiled
 
-    A kernel found in the cache loads faster than that and nothing is said.
-    """
-    if all(k.signatures for k in kernels):
-        yield
+
+def helper_in_order(function: Callable[..., Any]) -> Any:
+    """Like `helper`, but sums are taken in the order in which they are written."""
+    return helper(function, IN_ORDER)
+
+
+class Helper(CPUDispatcher):
+    """What `helper` gives: Python cannot call it, and a call says so instead of ending the process."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        raise TypeError(f"{self.py_func.__name__} is a helper, which only kernels call; @kernel makes it one")
+
+
+def _compiled(function: Callable[..., Any], fast_math: Iterable[str], **options: bool) -> Any:
+    compiled: Any = numba.njit(
+        nogil=True, fastmath=set(fast_math), error_model="numpy", no_cfunc_wrapper=True, **options
+    )(function)
+    if isinstance(compiled, CPUDispatcher):  # not where Numba is switched off
+        compiled._cache = KernelCache(function)
+    return compiled
+
+
+# -- the cache ------------------------------------------------------------------------------------------------------
+
+
+class KernelLocator(_CacheLocator):
+    """Says that code is kept in `cache_folder`, whose name stands for the sources."""
+
+    def __init__(self, first_line: int) -> None:
+        self._first_line = first_line
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> KernelLocator:
+        return cls(py_func.__code__.co_firstlineno)
+
+    def get_cache_path(self) -> str:
+        return str(cache_folder())
+
+    def get_source_stamp(self) -> str:
+        return own_fingerprint()
+
+    def get_disambiguator(self) -> str:
+        return str(self._first_line)
+
+
+class KernelCacheImpl(CompileResultCacheImpl):
+    """Numba's way to keep what it compiled, in our place."""
+
+    _locator_classes = (KernelLocator,)
+
+
+class KernelCache(FunctionCache):
+    """The compiled signatures of a kernel on disk. Says when something is compiled, and when it cannot be kept."""
+
+    _impl_class = KernelCacheImpl
+    _damaged = False
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            code = super().load_overload(sig, target_context)
+        except Exception:  # whatever a damaged file makes of itself: it is compiled again, and what is kept begins anew
+            code, self._damaged = None, True
+        if code is None:
+            _tell_of_compiling()
+        else:
+            _mark_as_used()
+        return code
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        if not _keeping_fails():
+            try:
+                folder = Path(self.cache_path)
+                folder.mkdir(parents=True, exist_ok=True)
+                with _locked(folder):
+                    if self._damaged:
+                        self.flush()
+                        self._damaged = False
+                    super().save_overload(sig, data)
+            except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
+                _tell_of_failing(error)
+                return
+            _remove_unused()
+
+
+def _locked(folder: Path) -> Any:
+    """Only one process at a time adds to a cache folder."""
+    from filelock import FileLock
+
+    return FileLock(folder / _LOCK)
+
+
+class _Told:
+    """What was said or done once in this process."""
+
+    compiling = failing = marked = removed = False
+
+
+def tell(message: str) -> None:
+    """Say something to who waits: by logging where that is listened to, else on a terminal."""
+    log.info(message)
+    if not log.isEnabledFor(logging.INFO) and sys.stderr is not None and sys.stderr.isatty():
+        print(f"tercet: {message}", file=sys.stderr, flush=True)
+
+
+def _tell_of_compiling() -> None:
+    if not _Told.compiling:
+        _Told.compiling = True
+        tell("compiling kernels, once on this machine …")
+
+
+def _tell_of_failing(error: Exception) -> None:
+    _Told.failing = True
+    reason = getattr(error, "strerror", None) or error
+    tell(
+        f"compiled kernels cannot be kept in {cache_folder()} ({reason}), so every run compiles them again; "
+        "NUMBA_CACHE_DIR names another folder"
+    )
+
+
+def _keeping_fails() -> bool:
+    return _Told.failing
+
+
+def _mark_as_used() -> None:
+    """Let others see that this version's code is in use; they look at the time of the folder."""
+    if not _Told.marked:
+        _Told.marked = True
+        with suppress(OSError):  # read-only, or another user's
+            if time.time() - cache_folder().stat().st_mtime > _MARK_SECONDS:
+                os.utime(cache_folder())
+
+
+def _remove_unused() -> None:
+    """Remove the code of other versions that nobody used for long: once in a process that compiled something."""
+    if _Told.removed:
         return
-    timer = threading.Timer(0.7, say, args=("compiling once …",))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    _Told.removed = True
+    own = cache_folder()
+    with suppress(OSError):
+        for folder in own.parent.iterdir():
+            if folder != own and _OURS.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
+                _remove_if_unused(folder)
+
+
+def _remove_if_unused(folder: Path) -> None:
+    from filelock import Timeout
+
+    with suppress(OSError, Timeout):  # another's, or being written to
+        if time.time() - folder.stat().st_mtime > UNUSED_SECONDS:
+            with _locked(folder).acquire(timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)

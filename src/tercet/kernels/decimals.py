@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 
 LARGEST_EXACT_MANTISSA = 1 << 53
 LARGEST_EXACT_POWER = 22
@@ -52,13 +52,13 @@ _ALL_ONES = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _TOP_BIT = np.uint64(1 << 63)
 
 
-@kernel
+@helper
 def is_digit(byte):
     """0 to 9."""
     return _ZERO <= byte <= _ZERO + 9
 
 
-@kernel
+@helper
 def multiply(a, b):
     """The 128 bits of a product of two uint64, as (high, low)."""
     a_low, a_high = a & _LOW_HALF, a >> _HALF_WORD
@@ -100,7 +100,7 @@ def nearest_float(mantissa, power):
     return math.ldexp(np.float64(kept), scale + 64 + np.int64(n_rest))
 
 
-@kernel
+@helper
 def scan_number(text, position):
     """Read ``[+-]digits[.digits][e[+-]digits]``: (end, negative, mantissa, power of ten, whether that is all of it).
 

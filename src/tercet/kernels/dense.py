@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.prefetch import line_starts, prefetch_lines
 from tercet.kernels.rows import difference, violates
 
 AHEAD = 8  # rows of W that are prefetched before they are read
 
 
-@kernel
+@helper
 def weighted_sum(W, rows, factors, cols, vals, starts, m):
     """``Σ factors[a] (W[rows[a]] · x)`` for a sparse x, whose columns touch the cache lines ``starts[:m]``.
 

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
-from tercet.kernels.pairs import HINGE, LISTNET, listnet_slopes, pair_slopes
+from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.pairs import HINGE, LISTNET, hinge_slopes, listnet_slopes, weighted_slopes
+
+_FIRST = np.int64(0)  # a literal 0 would be compiled for by itself
 
 
 class Features(NamedTuple):
@@ -28,6 +30,21 @@ class Losses(NamedTuple):
     margin: float
     batch_size: int  # pairs in a batch, 0 for all of a query
     per_pair: bool  # whether to divide by the query's pairs
+
+
+class Paths(NamedTuple):
+    """Which ways `ftrl_pass` takes: True for those it does, None for others, which are not compiled then."""
+
+    sparse: bool | None
+    batches: bool | None
+    lists: bool | None
+    weighted: bool | None
+
+    @classmethod
+    def of(cls, X: Features, losses: Losses) -> Paths:
+        """Those for these features and losses."""
+        lists, weighted = losses.loss == LISTNET, losses.loss > LISTNET
+        return cls(*(way or None for way in (not X.is_dense, losses.batch_size > 0, lists, weighted)))
 
 
 class Rules(NamedTuple):
@@ -51,7 +68,7 @@ class Sums(NamedTuple):
     slopes: NDArray[Any]
 
 
-@kernel
+@helper
 def ftrl_weight(z, inverse_rate, l1):
     """Theorem 3.1: exactly zero up to the penalty, and shrunk by it beyond."""
     if abs(z) <= l1 or inverse_rate == 0.0:  # the latter with rho = 0 and slopes whose squares underflow
@@ -59,7 +76,7 @@ def ftrl_weight(z, inverse_rate, l1):
     return ((l1 if z > 0.0 else -l1) - z) / inverse_rate  # NaN stays NaN
 
 
-@kernel
+@helper
 def ftrl_step(feature, slope, t, rules, sums):
     """Take in the derivative of batch t (from 1) by one weight; without one, no weight ever changes.
 
@@ -86,7 +103,7 @@ def ftrl_step(feature, slope, t, rules, sums):
     w[feature] = ftrl_weight(z[feature], inverse_rate, l1)
 
 
-@kernel
+@helper
 def next_pairs(grades, better, worse, size, used, is_used):
     """Where the batch of up to ``size`` pairs from (better, worse) on ends, how many pairs it has, and how many
     documents; these are put in ``used`` (n,) and marked in ``is_used`` (n,), which comes in without marks.
@@ -112,7 +129,7 @@ def next_pairs(grades, better, worse, size, used, is_used):
     return better, worse, n_pairs, n_used
 
 
-@kernel
+@helper
 def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
     """Like ``pair_slopes`` for the ``n_pairs`` pairs from (better, worse) on; ``slopes`` (n,) comes in zero."""
     n = grades.size
@@ -133,11 +150,11 @@ def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
     return loss
 
 
-@kernel
-def score_docs(X, rows, docs, w, scores):
+@helper
+def score_docs(X, rows, docs, w, scores, sparse):
     """Put the score of each of the documents ``docs`` (n,), whose rows of X are ``rows[docs]``, in ``scores[docs]``."""
-    dense, indptr, indices, data, is_dense = X
-    if is_dense:
+    dense, indptr, indices, data, _ = X
+    if sparse is None:
         # Four at a time: one sum alone waits for itself at every feature. The last one is taken again where there are
         # fewer, so that every row is summed the same way and equal rows have equal scores.
         last = docs.size - 1
@@ -161,10 +178,11 @@ def score_docs(X, rows, docs, w, scores):
 
 
 @kernel
-def ftrl_pass(X, sequence, queries, losses, rules, sums, step):
+def ftrl_pass(X, sequence, queries, losses, rules, sums, step, sparse, batches, lists, weighted):
     """One pass over the queries ``sequence`` (n,), one step a batch; returns steps done, loss met and largest |z|.
 
-    X is `Features`, ``queries`` are `QueryDocs`; ``sums`` are changed in place, and ``step`` counts those before.
+    X is `Features`, ``queries`` are `QueryDocs`; ``sums`` are changed in place, and ``step`` counts those before. The
+    last four are `Paths`.
     """
     dense, indptr, indices, data, is_dense = X
     rows, starts, grades, labels, n_grades, n_pairs = queries
@@ -184,23 +202,25 @@ def ftrl_pass(X, sequence, queries, losses, rules, sums, step):
         n = stop - start
         grade = grades[start:stop]
         scale = 1.0 / n_pairs[q] if per_pair else 1.0
-        better, worse = 0, 0
+        better, worse = _FIRST, _FIRST
         while True:
             n_used = n
-            if batch_size > 0:
+            if batches is not None:
                 next_better, next_worse, n_here, n_used = next_pairs(grade, better, worse, batch_size, used, is_used)
                 if n_here == 0:
                     break
-            score_docs(X, rows[start:stop], used[:n_used], w, scores)
-            if batch_size > 0:
+            score_docs(X, rows[start:stop], used[:n_used], w, scores, sparse)
+            if batches is not None:
                 slopes[:n] = 0.0
                 total += scale * batch_slopes(scores[:n], grade, better, worse, n_here, margin, loss, slopes[:n])
-            elif loss == LISTNET:
+            elif lists is not None:
                 total += listnet_slopes(scores[:n], labels[start:stop], slopes[:n])
+            elif weighted is not None:
+                total += scale * weighted_slopes(scores[:n], grade, margin, loss, slopes[:n])
             else:
-                total += scale * pair_slopes(scores[:n], grade, n_grades[q], margin, loss, slopes[:n])
+                total += scale * hinge_slopes(scores[:n], grade, n_grades[q], margin, loss, slopes[:n])
             step += 1
-            if is_dense:
+            if sparse is None:
                 for u in range(n_used):
                     row, slope = rows[start + used[u]], scale * slopes[used[u]]
                     if slope != 0.0:
@@ -224,13 +244,13 @@ def ftrl_pass(X, sequence, queries, losses, rules, sums, step):
                                 n_met += 1
                             gradient[f] += slope * data[k]
                 for m in range(n_met):
-                    f = features[m]
+                    f = np.int64(features[m])
                     if gradient[f] != 0.0:
                         ftrl_step(f, gradient[f], step, rules, sums)
                         largest = max(largest, abs(z[f]))
                     gradient[f] = 0.0
                     met[f] = False
-            if batch_size == 0:
+            if batches is None:
                 break
             for u in range(n_used):
                 is_used[used[u]] = False

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.dense import weighted_sum
 from tercet.kernels.prefetch import LINE, line_starts
 from tercet.kernels.rows import difference, violates
@@ -42,18 +42,18 @@ class GroupScratch(NamedTuple):
     touched: NDArray[Any]  # int64, the marks of one group
 
 
-@kernel
+@helper
 def scale_at(groups, g, cum):
     """The scale of a group after its owed shrinkage; 0 or less when it is dead."""
     return groups[g, SCALE] - (cum - groups[g, STAMP]) / groups[g, NORM]
 
 
-@kernel
+@helper
 def mark(marked, line):
     marked[line >> 6] |= np.int64(1) << (line & 63)
 
 
-@kernel
+@helper
 def is_marked(marked, line):
     return (marked[line >> 6] >> (line & 63)) & 1 != 0
 
@@ -67,7 +67,7 @@ def mark_written(V, marks):
                 mark(marks[g], j // LINE)
 
 
-@kernel
+@helper
 def clear(group, marked):
     """Set a group to zero."""
     for first in range(0, group.size, LINE):
@@ -76,7 +76,7 @@ def clear(group, marked):
     marked[:] = 0
 
 
-@kernel
+@helper
 def fold(group, marked, scale):
     """Multiply the scale into a group; returns the squared norm."""
     square = 0.0
@@ -89,7 +89,7 @@ def fold(group, marked, scale):
     return square
 
 
-@kernel
+@helper
 def add_at(group, j, change):
     """Add to one entry; returns what its square gains, in double precision."""
     before = group[j]
@@ -98,7 +98,7 @@ def add_at(group, j, change):
     return (np.float64(after) - before) * (np.float64(after) + before)
 
 
-@kernel
+@helper
 def add_to(group, inner, inner_vals, e):
     """Add ``e`` times a sparse vector to a group; returns what the squared norm gains."""
     # Four sums, so that an addition does not wait for the one before it.
@@ -114,7 +114,7 @@ def add_to(group, inner, inner_vals, e):
     return g0 + g1 + g2 + g3
 
 
-@kernel
+@helper
 def settle(groups, g, scale, cum, square):
     """Note what a group is after an update. One that cancelled to nothing is dead, one that is NaN is not."""
     groups[g, STAMP] = cum

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.prefetch import line_starts, prefetch
 from tercet.kernels.rows import difference, product, violates
 from tercet.kernels.scoring import largest
@@ -10,7 +10,7 @@ from tercet.kernels.scoring import largest
 AHEAD = 8  # rows of W that are prefetched before they are read
 
 
-@kernel
+@helper
 def prefetch_buckets(pool, first, starts, m):
     """Prefetch the buckets of a row's columns; ``first`` is the bucket of its column 0."""
     size = pool.shape[1]
@@ -19,7 +19,7 @@ def prefetch_buckets(pool, first, starts, m):
         prefetch(pool, 0, bucket - size if bucket >= size else bucket)
 
 
-@kernel
+@helper
 def row_sum(table, first, last, cols, vals, n):
     """The inner product of a row of W with a difference of documents, whose columns are below H and up to ``last``."""
     size, start = np.uint64(table.size), np.uint64(first)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.decimals import (
     LARGEST_EXACT_MANTISSA,
     LARGEST_EXACT_POWER,
@@ -28,19 +28,19 @@ _HASH, _PLUS, _MINUS, _POINT, _ZERO, _COLON = 35, 43, 45, 46, 48, 58
 _Q, _I, _D = 113, 105, 100
 
 
-@kernel
+@helper
 def is_blank(byte):
     """Space, tab, vertical tab, form feed or carriage return; not the newline."""
     return byte == _BLANK or (_TAB <= byte <= _RETURN and byte != _NEWLINE)
 
 
-@kernel
+@helper
 def ends_token(byte):
     """A blank, a newline or the start of a comment."""
     return byte in (_HASH, _NEWLINE) or is_blank(byte)
 
 
-@kernel
+@helper
 def token_end(text, position):
     """Where the token that `position` is in ends."""
     while not ends_token(text[position]):
@@ -223,7 +223,7 @@ def fill_dense(row_ends, columns, values, X):
         first = row_ends[row]
 
 
-@kernel
+@helper
 def write_whole(buffer, position, number, n_least):
     """Write a whole number of 0 or more in at least `n_least` digits at `position`; return where it ends."""
     n_digits = 1

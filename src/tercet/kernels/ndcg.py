@@ -5,10 +5,10 @@ A document of grade g at rank r (from 1) adds (2^g - 1) / log2(1 + r), over what
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 
 
-@kernel
+@helper
 def gains_of(grades):
     """2^g - 1 over 2^(highest grade): NDCG is the same by any scale, and this one never overflows."""
     highest = grades.max()
@@ -18,7 +18,7 @@ def gains_of(grades):
     return gains
 
 
-@kernel
+@helper
 def best_gain(gains, at):
     """What the first ``at`` documents of the best order add up to."""
     ordered = np.sort(gains)
@@ -28,7 +28,7 @@ def best_gain(gains, at):
     return total
 
 
-@kernel
+@helper
 def shared_discounts(keys, grades):
     """1 / log2(1 + rank) of each document by falling key; of equal keys the lower grade stands first.
 
@@ -52,7 +52,7 @@ def shared_discounts(keys, grades):
     return discounts
 
 
-@kernel
+@helper
 def ndcg_pair_slopes(scores, grades, margin, is_squared, is_ideal, slopes):
     """The loss of all pairs of one query, each times the change in NDCG were the two to change places; O(n²).
 

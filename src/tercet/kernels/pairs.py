@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.ndcg import ndcg_pair_slopes
 
 HINGE = 1  # the violation
@@ -35,7 +35,7 @@ class QueryDocs(NamedTuple):
     n_pairs: NDArray[Any]  # int64 (n_queries,)
 
 
-@kernel
+@helper
 def tree_add(tree, place, value):
     """Add ``value`` at ``place`` of a Fenwick tree (n + 1,); places count from 0.
 
@@ -51,7 +51,7 @@ def tree_add(tree, place, value):
         node += node & -node
 
 
-@kernel
+@helper
 def tree_sum(tree, n):
     """The sum of the first n places."""
     if tree.size <= SMALL_TREE:
@@ -63,7 +63,7 @@ def tree_sum(tree, n):
     return total
 
 
-@kernel
+@helper
 def in_score_order(scores, grades, margin):
     """Documents from the lowest score up: their order, scores, scores less the margin, and grades.
 
@@ -72,7 +72,7 @@ def in_score_order(scores, grades, margin):
     n = scores.size
     order = np.argsort(scores)
     middle = scores[order[n // 2]]
-    score, lowered, grade = np.empty(n), np.empty(n), np.empty(n, np.int32)
+    score, lowered, grade = np.empty(n), np.empty(n), np.empty(n, np.int64)
     for k in range(n):
         score[k] = scores[order[k]] - middle
         lowered[k] = score[k] - margin
@@ -80,7 +80,7 @@ def in_score_order(scores, grades, margin):
     return order, score, lowered, grade
 
 
-@kernel
+@helper
 def slopes_within_margin(scores, grades, n_grades, margin, power, slopes):
     """``pair_slopes`` where no two scores are a margin apart: every pair is violated, and no order is needed."""
     n = scores.size
@@ -118,12 +118,26 @@ def pair_slopes(scores, grades, n_grades, margin, power, slopes):
     margin exactly, its derivative is taken as 0. With BY_PRESENT_ORDER or BY_BEST_ORDER added to the power, pairs are
     weighted and looked at one by one.
     """
+    if power > LISTNET:
+        return weighted_slopes(scores, grades, margin, power, slopes)
+    return hinge_slopes(scores, grades, n_grades, margin, power, slopes)
+
+
+@helper
+def weighted_slopes(scores, grades, margin, power, slopes):
+    """`pair_slopes` with BY_PRESENT_ORDER or BY_BEST_ORDER."""
+    if scores.size == 0:
+        return 0.0
+    is_squared = power % BY_PRESENT_ORDER == SQUARED_HINGE
+    return ndcg_pair_slopes(scores, grades, margin, is_squared, power >= BY_BEST_ORDER, slopes)
+
+
+@helper
+def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
+    """`pair_slopes` without them, in O(n log n)."""
     n = scores.size
     if n == 0:
         return 0.0
-    if power > LISTNET:
-        is_squared = power % BY_PRESENT_ORDER == SQUARED_HINGE
-        return ndcg_pair_slopes(scores, grades, margin, is_squared, power >= BY_BEST_ORDER, slopes)
     if scores.max() - scores.min() < margin:
         return slopes_within_margin(scores, grades, n_grades, margin, power, slopes)
     order, score, lowered, grade = in_score_order(scores, grades, margin)
@@ -205,21 +219,21 @@ def listnet_slopes(scores, labels, slopes):
 
 
 @kernel
-def all_slopes(scores, queries, margin, loss, per_pair, slopes):
+def all_slopes(scores, queries, margin, loss, per_pair, slopes, lists):
     """The loss of all queries, summed, and its derivative by each score.
 
-    scores, slopes (n_rows,) in the order of ``queries`` (`QueryDocs`); with
-    ``per_pair`` the loss of a query is divided by its number of pairs.
+    scores, slopes (n_rows,) in the order of ``queries`` (`QueryDocs`); with ``per_pair`` the loss of a query is divided
+    by its number of pairs. ``lists`` is True for LISTNET and else None: what is not run is not compiled.
     """
     starts, grades, labels = queries.starts, queries.grades, queries.labels
     n_grades, n_pairs = queries.n_grades, queries.n_pairs
     total = 0.0
     for q in range(starts.size - 1):
         part = slice(starts[q], starts[q + 1])
-        if loss == LISTNET:
+        if lists is not None:
             total += listnet_slopes(scores[part], labels[part], slopes[part])
         else:
-            value = pair_slopes(scores[part], grades[part], n_grades[q], margin, loss, slopes[part])
+            value = hinge_slopes(scores[part], grades[part], n_grades[q], margin, loss, slopes[part])
             if per_pair:
                 value /= n_pairs[q]
                 slopes[part] /= n_pairs[q]

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper
 
 LINE = 16  # float32 in a cache line
 
@@ -29,7 +29,7 @@ def prefetch(typing_context, matrix, row, column):
     return signature, generate
 
 
-@kernel
+@helper
 def line_starts(cols, n, starts):
     """Write one column of each cache line that ``cols``, which rise, touch to ``starts``; return their number."""
     m, last = 0, -1
@@ -42,7 +42,7 @@ def line_starts(cols, n, starts):
     return m
 
 
-@kernel
+@helper
 def prefetch_lines(matrix, row, starts, m):
     """Prefetch the m cache lines of a row that ``line_starts`` found."""
     for i in range(m):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 
 
-@kernel
+@helper
 def count_greater(sorted_scores, value):
     """How many of `sorted_scores` (falling, not empty) are greater than `value`; nothing to mispredict."""
     first = 0
@@ -19,7 +19,7 @@ def count_greater(sorted_scores, value):
     return first + (1 if sorted_scores[first] > value else 0)
 
 
-@kernel
+@helper
 def count_before(sorted_scores, sorted_columns, first, value, column):
     """Like `count_greater`, from `first` on, and an equal score counts as before when its column is lower."""
     last = sorted_scores.shape[0]
@@ -34,16 +34,16 @@ def count_before(sorted_scores, sorted_columns, first, value, column):
 
 
 @kernel
-def rank_chosen(scores, row_starts, exclude, starts, columns, order, rank, at_least):
+def rank_chosen(scores, row_starts, exclude, starts, columns, chosen, rank, at_least):
     """Rank the chosen documents of every query; equal scores stand in column order.
 
     scores     (n_scores,)     the rows of scores, one after another, no NaN
     row_starts (n_q + 1,)      where each query's scores begin
     exclude    (n_q,)          column left out of the query's ranking, -1 for none; never a chosen one
     starts     (n_q + 1,)      where each query's chosen documents begin
-    columns    (n_chosen,)     their columns within the row, ascending per query
+    columns    (n_chosen,)     their columns within the row, best first per query, of equal scores ascending
+    chosen     (n_chosen,)     the same columns, ascending per query
     Filled in, per query and best first:
-    order      (n_chosen,)     which of the query's chosen documents this is
     rank       (n_chosen,)     how many documents stand before it
     at_least   (n_chosen,)     how many documents, itself included, score at least as high
     """
@@ -53,16 +53,14 @@ def rank_chosen(scores, row_starts, exclude, starts, columns, order, rank, at_le
         if n_chosen == 0:
             continue
         row = scores[row_starts[q] : row_starts[q + 1]]
-        chosen = columns[start:stop]
-        best_first = np.argsort(-row[chosen], kind="mergesort")  # stable, so ties keep column order
-        sorted_columns = chosen[best_first]
+        sorted_columns = columns[start:stop]
         sorted_scores = row[sorted_columns]
         lowest = sorted_scores[n_chosen - 1]
         between = np.zeros(n_chosen + 1, np.int64)  # others with i chosen documents before them
         not_below = np.zeros(n_chosen + 1, np.int64)  # others with i chosen documents of a greater score
         upcoming = 0
         for column in range(row.shape[0]):
-            if upcoming < n_chosen and chosen[upcoming] == column:
+            if upcoming < n_chosen and chosen[start + upcoming] == column:
                 upcoming += 1
                 continue
             value = row[column]
@@ -82,6 +80,5 @@ def rank_chosen(scores, row_starts, exclude, starts, columns, order, rank, at_le
             others_not_below += not_below[i]
             while tie_end < n_chosen and sorted_scores[tie_end] == sorted_scores[i]:
                 tie_end += 1
-            order[start + i] = best_first[i]
             rank[start + i] = i + others
             at_least[start + i] = tie_end + others_not_below

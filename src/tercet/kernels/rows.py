@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper
 
 
 class CsrRows(NamedTuple):
@@ -44,7 +44,7 @@ class Scratch(NamedTuple):
     shared_vals: NDArray[Any]  # float32
 
 
-@kernel
+@helper
 def violates(z, margin, tally):
     """Whether the score difference z misses the margin: then ``tally`` gains a violation and its hinge loss.
 
@@ -61,7 +61,7 @@ def violates(z, margin, tally):
     return False
 
 
-@kernel
+@helper
 def difference(matrix, better, worse, cols, vals):
     """Write the non-zero entries of ``matrix[better] - matrix[worse]`` to ``cols``, ``vals``; return their number.
 
@@ -99,7 +99,7 @@ def difference(matrix, better, worse, cols, vals):
     return n
 
 
-@kernel
+@helper
 def product(matrix, row, cols, vals, n, shared_cols, shared_vals):
     """Write the entries of ``matrix[row] * x`` for a sparse x (``cols``, ``vals``, n); return their number."""
     indptr, indices, data = matrix

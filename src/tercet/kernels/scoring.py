@@ -6,7 +6,7 @@ changes no bit of a score, nor do the other queries of the call; equal documents
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 
 
 @kernel
@@ -174,7 +174,7 @@ def expand_hashed(Q, table, width, expanded):
                     bucket = 0
 
 
-@kernel
+@helper
 def largest(places):
     """The largest of the places in a table, 0 when there are none. Unsigned indices need no test for a negative one."""
     most = np.uint64(0)

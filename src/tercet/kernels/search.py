@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel, kernel_in_order
+from tercet.kernels.compiler import helper, helper_in_order, kernel, kernel_in_order
 from tercet.kernels.prefetch import prefetch
 from tercet.kernels.topk import offer
 
-_BUCKETS = 1024
+N_BUCKETS = 1024
 _FIRST_CHECK = 0.5  # of the postings are left
 _NEXT_CHECK = 0.5  # of those that were left at the last one
 _SAMPLE = 2048
@@ -26,6 +26,7 @@ _AHEAD, _PREFETCHED = 6, 128  # terms ahead whose first postings are prefetched,
 _TOGETHER = 32  # sums that are compared side by side
 _COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
 _COST_OF_A_ROW = 200.0
+_NONE = np.int64(0)  # a literal 0 and each type of a row or a score would be compiled for by itself
 _SMALLEST_UNIT, _LARGEST_UNIT = 1e-200, 1e200  # beyond these, products of doubles overflow or lose digits
 
 
@@ -39,11 +40,14 @@ class SegmentArrays(NamedTuple):
 
 
 class SearchScratch(NamedTuple):
-    """Room for a search; the middle four are one longer than the words of a query."""
+    """Room for a search; those without a size are one longer than the words of a query."""
 
     sums: NDArray[Any]  # float32 (n_docs,), all zero before and after
     order: NDArray[Any]  # int32
+    by_bucket: NDArray[Any]  # int32
     ratio: NDArray[Any]  # float32
+    bits: NDArray[Any]  # int32, the same memory
+    counts: NDArray[Any]  # int64 (N_BUCKETS + 1,)
     rest: NDArray[Any]  # float64
     left: NDArray[Any]  # int64
     sample_score: NDArray[Any]  # (k,)
@@ -94,7 +98,7 @@ def wipe(words, union):
             words[p, union[i]] = 0.0
 
 
-@kernel_in_order
+@helper_in_order
 def score_row(row, rows, words):
     """The score of a document by its row, and whether it has one of the words."""
     starts, terms, values = rows
@@ -118,7 +122,7 @@ def score_row(row, rows, words):
 def score_rows_of(listed, rows, words, scores):
     """`score_row` of each listed row."""
     for i in range(listed.size):
-        scores[i], _ = score_row(listed[i], rows, words)
+        scores[i], _ = score_row(np.int64(listed[i]), rows, words)
 
 
 @kernel_in_order
@@ -145,22 +149,22 @@ def score_latent(rows, factors, query, typical_length, scores):
         scores[d] = score
 
 
-@kernel
-def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
+@helper
+def _plan(postings, bounds, words, union, max_length, scratch):
     """Put the terms in an order in which much is found soon, and say what those from each place on can add.
 
     order (m,)      terms with postings here, those that can raise a score most for each of their postings first
     rest  (m + 1,)  at most this much is added to any document from here on
     left  (m + 1,)  postings from here on
-    ratio (m,)      scratch, float32
 
     Returns how many terms, a bound of the sum of sizes of all that is added to a document of at most that length, and
     the same with each part of W for itself: parts that nearly cancel leave little but the rounding of `score_row`.
     """
     starts = postings[0]
+    _, order, by_bucket, ratio, bits, counts, rest, left, _, _ = scratch
     n, size, squared, largest, gross = 0, 0.0, 0.0, 0.0, 0.0
-    counts = np.zeros(_BUCKETS + 1, dtype=np.int64)
-    bits = ratio.view(np.int32)
+    for b in range(counts.size):
+        counts[b] = 0
     for i in range(union.size):
         term = union[i]
         n_docs = np.int64(starts[term + 1]) - np.int64(starts[term])
@@ -175,7 +179,7 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
         size += max(up, -min(weight * bounds[term, 0], weight * bounds[term, 1]))
         squared += weight * weight
         largest = max(largest, abs(weight))
-        bucket = _BUCKETS - 1
+        bucket = N_BUCKETS - 1
         if up > 0.0:  # a zero may have a sign
             ratio[n] = up / n_docs
             bucket -= bits[n] >> 21  # exponent and two bits more: in order up to a quarter
@@ -183,9 +187,8 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
         order[n] = term
         counts[bucket + 1] += 1
         n += 1
-    for b in range(_BUCKETS):
+    for b in range(N_BUCKETS):
         counts[b + 1] += counts[b]
-    by_bucket = np.empty(n, dtype=np.int32)
     for i in range(n):
         by_bucket[counts[bits[i]]] = order[i]
         counts[bits[i]] += 1
@@ -202,18 +205,18 @@ def _plan(postings, bounds, words, union, max_length, order, ratio, rest, left):
     return n, max(min(size, np.sqrt(squared) * max_length), 1e-30 * largest), gross
 
 
-@kernel
+@helper
 def _reached(sums, step, rows, words, base, has_base, sample):
     """A score that as many documents reach as the sample is long; -inf where too few are known to count."""
-    size = 0
+    size = _NONE
     for d in range(0, sums.size, step):
         if sums[d] > -np.inf and (has_base or sums[d] != 0.0):
-            size = offer(sample.score, sample.row, size, sums[d], d)
+            size = offer(sample.score, sample.row, size, np.float64(sums[d]), d)
     if size < sample.score.size:
         return -np.inf
     lowest = np.inf
     for j in range(size):
-        d = sample.row[j]
+        d = np.int64(sample.row[j])
         score, matched = score_row(d, rows, words)
         if has_base:
             score += base[d]
@@ -236,13 +239,13 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
     """
     postings, bounds, rows, limits = segment
     starts, docs, values = postings
-    sums, order, ratio, rest, left, sample_score, sample_row = scratch
+    sums, order, _, _, _, _, rest, left, sample_score, sample_row = scratch
     heap_score, heap_row = heap
     sample = Heap(sample_score, sample_row)
     found_row, found_score = candidates
     has_base = base.size > 0
     n_docs, k = sums.size, heap_score.size
-    n, unit, gross = _plan(postings, bounds, words, union, limits[1], order, ratio, rest, left)
+    n, unit, gross = _plan(postings, bounds, words, union, limits[1], scratch)
     if has_base:
         highest = 0.0
         for d in range(n_docs):
@@ -308,7 +311,7 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
         else:
             n_near = _near(sums, has_base, threshold * per_unit, wrong * per_unit, sample, candidates)
         for i in range(n_near):
-            d = found_row[i]
+            d = np.int64(found_row[i])
             score, _ = score_row(d, rows, words)
             if has_base:
                 score += base[d]
@@ -318,7 +321,7 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
             # Whose sum is exactly zero may have a word all the same, and now it may be among the best.
             for i in range(union.size):
                 for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
-                    d = docs[a]
+                    d = np.int64(docs[a])
                     if sums[d] == 0.0:
                         sums[d] = 1.0  # offered once
                         score, _ = score_row(d, rows, words)
@@ -354,7 +357,7 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
     return size, n_near
 
 
-@kernel
+@helper
 def _offer_all(rows, words, base, sums, first_row, heap, size, candidates):
     """Offer every document whose sum is not -inf, for queries whose sums would leave the range of their numbers."""
     n = 0
@@ -373,7 +376,7 @@ def _offer_all(rows, words, base, sums, first_row, heap, size, candidates):
     return size, n
 
 
-@kernel
+@helper
 def _highest(sums, step):
     highest = np.float32(0.0)
     for d in range(0, sums.size, step):
@@ -381,7 +384,7 @@ def _highest(sums, step):
     return highest
 
 
-@kernel
+@helper
 def _some_reach(sums, first, limit):
     """Whether one of the _TOGETHER sums from ``first`` on is so large; fewer than that at the end are not looked at."""
     if first + _TOGETHER > sums.size:
@@ -392,13 +395,13 @@ def _some_reach(sums, first, limit):
     return some
 
 
-@kernel
+@helper
 def _near(sums, has_base, threshold, wrong, best, candidates):
     """List the documents whose sums are among the best, or so close below that rounding may have put them there.
 
     Sums of exactly zero are left out unless there is a base; ``best`` is scratch for as many as are wanted.
     """
-    size, n = 0, 0
+    size, n = _NONE, _NONE
     for first in range(0, sums.size, _TOGETHER):
         if not _some_reach(sums, first, threshold - wrong):
             continue
@@ -408,27 +411,27 @@ def _near(sums, has_base, threshold, wrong, best, candidates):
                 continue
             candidates.rows[n], candidates.scores[n] = d, total
             n += 1
-            size = offer(best.score, best.row, size, total, d)
+            size = offer(best.score, best.row, size, np.float64(total), d)
             if size == best.score.size and best.score[0] > threshold:
                 threshold = best.score[0]
     return _kept(candidates, n, threshold - wrong)
 
 
-@kernel
+@helper
 def _near_touched(postings, union, sums, threshold, wrong, best, candidates):
     """Like `_near` where few documents have a word: only those are looked at, and their sums made zero again."""
     starts, docs, _ = postings
-    size, n = 0, 0
+    size, n = _NONE, _NONE
     for i in range(union.size):
         for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
-            d = docs[a]
+            d = np.int64(docs[a])
             total = sums[d]
             if total == -np.inf or total < threshold - wrong:
                 continue
             sums[d] = -np.inf  # listed once
             candidates.rows[n], candidates.scores[n] = d, total
             n += 1
-            size = offer(best.score, best.row, size, total, d)
+            size = offer(best.score, best.row, size, np.float64(total), d)
             if size == best.score.size and best.score[0] > threshold:
                 threshold = best.score[0]
     for i in range(union.size):
@@ -437,7 +440,7 @@ def _near_touched(postings, union, sums, threshold, wrong, best, candidates):
     return _kept(candidates, n, threshold - wrong)
 
 
-@kernel
+@helper
 def _kept(candidates, n, least):
     """Leave out those below a score that was known only later; returns how many are left."""
     kept = 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.prefetch import line_starts, prefetch
 from tercet.kernels.rows import difference, violates
 from tercet.kernels.sparse_rows import (
@@ -28,7 +28,7 @@ from tercet.kernels.sparse_rows import (
 AHEAD = 4  # rows of W that are prefetched before they are read
 
 
-@kernel
+@helper
 def prefetch_row(row, cols, n, starts, m, scattered, rows):
     """Prefetch the cache lines of a row that the columns lie in; ``starts`` has one column of each line of a head."""
     place, head, size, pool = rows.place, rows.head, rows.size, rows.pool
@@ -44,7 +44,7 @@ def prefetch_row(row, cols, n, starts, m, scattered, rows):
             j -= 1
 
 
-@kernel
+@helper
 def gather(row, cols, n, scattered, cum, frozen, rows, weights, words):
     """Read the weights of a row at the columns, and where the tail has them: ``words[j]`` is -1 where it has none.
 
@@ -78,7 +78,7 @@ def gather(row, cols, n, scattered, cum, frozen, rows, weights, words):
     return in_head, absent, dead
 
 
-@kernel
+@helper
 def put(row, cols, n, in_head, scattered, cum, rows, weights, words):
     """Write weights to where ``gather`` found them, and those that the tail does not have yet to free slots."""
     place, head, size, used, keys, levels = rows.place, rows.head, rows.size, rows.used, rows.keys, rows.levels
@@ -96,7 +96,7 @@ def put(row, cols, n, in_head, scattered, cum, rows, weights, words):
         levels[word] = level_of(weights[j], cum)
 
 
-@kernel
+@helper
 def add_on_support(row, cols, n, in_head, rows, change, words):
     """Add to the entries that there are, and to no others."""
     place, levels = rows.place, rows.levels
@@ -108,7 +108,7 @@ def add_on_support(row, cols, n, in_head, rows, change, words):
             levels[words[j]] += change[j]
 
 
-@kernel
+@helper
 def see_to_room(query_words, cum, rows, counts):
     """Make room in the rows of a query for the entries they lack; False when rows must be tidied first."""
     books, size, used = rows.books, rows.size, rows.used

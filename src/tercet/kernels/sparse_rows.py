@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 
 FREE = np.int32(-1)
 # Places in ``books``: words taken so far, words in gaps, 1 when every head is the whole row, what an entry of a tail
@@ -52,31 +52,31 @@ class LevelRows(NamedTuple):
     spare: NDArray[Any]  # int32 (2 n_doc_terms,), room for the entries of a tail
 
 
-@kernel
+@helper
 def soft(level, cum):
     """The weight a level stands for."""
     return max(level - cum, np.float32(0)) + min(level + cum, np.float32(0))
 
 
-@kernel
+@helper
 def level_of(weight, cum):
     """The level of a weight. That of exactly zero is cum, which reads as zero; a branch here would be mispredicted."""
     return weight + np.copysign(cum, weight)
 
 
-@kernel
+@helper
 def scatter(column):
     """A 32-bit hash, the same for eight neighbouring columns."""
     return (np.int64(column >> 3) * 0x9E3779B1) & 0xFFFFFFFF
 
 
-@kernel
+@helper
 def home(scattered, column, size):
     """The slot of a tail of that size where a search for the column starts."""
     return (((scattered * (size >> 3)) >> 32) << 3) + (column & 7)
 
 
-@kernel
+@helper
 def find(keys, first, size, k, column):
     """The word of the column's slot in the tail at ``first``, or of the free one where it would go; k is its home."""
     while True:
@@ -89,14 +89,14 @@ def find(keys, first, size, k, column):
             k = 0
 
 
-@kernel
+@helper
 def tail_size(n, tight):
     """Slots for n entries, three fifths full, or four fifths where room is short."""
     slots = n * 5 // 4 if tight else n * 5 // 3
     return (slots + 8) // 8 * 8 if n > 0 else 0
 
 
-@kernel
+@helper
 def take(n, keys, books):
     """The first of n words, or -1 when the pool is full."""
     first = books[TAKEN]
@@ -106,7 +106,7 @@ def take(n, keys, books):
     return first
 
 
-@kernel
+@helper
 def new_row(head, size, absent, keys, levels, books):
     """The first word of an empty row, or -1."""
     first = take(head + 2 * size, keys, books)
@@ -129,7 +129,7 @@ def best_head(counts, n_live, cost):
     return best * BLOCK
 
 
-@kernel
+@helper
 def count_head(row, cum, rows):
     """Count the live entries of a row's head by block, in the first of ``counts``; returns their number."""
     place, head, levels, counts = rows.place, rows.head, rows.levels, rows.counts
@@ -144,7 +144,7 @@ def count_head(row, cum, rows):
     return total
 
 
-@kernel
+@helper
 def count_tail(row, cum, rows):
     """The number of live entries of a row's tail."""
     place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
@@ -155,7 +155,7 @@ def count_tail(row, cum, rows):
     return live
 
 
-@kernel
+@helper
 def count_row(row, cum, rows):
     """Count the live entries of a row by block, in ``counts``; returns their number."""
     place, head, size, keys, levels, counts = rows.place, rows.head, rows.size, rows.keys, rows.levels, rows.counts
@@ -169,7 +169,7 @@ def count_row(row, cum, rows):
     return n_live
 
 
-@kernel
+@helper
 def move_row(row, width, need, n_live, cum, rows):
     """Move a row's live entries, counted before, to a head of that width and a tail where ``need`` more fit.
 
@@ -213,7 +213,7 @@ def move_row(row, width, need, n_live, cum, rows):
     return True
 
 
-@kernel
+@helper
 def purge_tail(row, cum, rows):
     """Drop the dead entries of a tail; ``spare`` has room for the others."""
     place, head, size, used, keys, levels, spare = (
@@ -239,7 +239,7 @@ def purge_tail(row, cum, rows):
     used[row] = n // 2
 
 
-@kernel
+@helper
 def make_room(row, need, cum, rows):
     """See that a row's tail has room for ``need`` more entries; dead ones are dropped. False without room.
 
@@ -398,7 +398,7 @@ def write_rows(rows, indptr, columns, kept, absent):
     return True
 
 
-@kernel
+@helper
 def hand_out(shrinkage, rate, n_done):
     """After step ``n_done``: its rate is pending, and every T steps ``l1`` times the pending rates is handed out."""
     shrinkage[PENDING] += rate

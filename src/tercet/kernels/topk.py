@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
 
 
-@kernel
+@helper
 def _comes_after(score_a, row_a, score_b, row_b):
     """True when a ranks below b: a lower score, or the same score and a higher row."""
     return score_a < score_b or (score_a == score_b and row_a > row_b)
 
 
-@kernel
+@helper
 def _sift_down(heap_score, heap_row, size, score, row):
     """Put an entry at the root of a heap of that size and let it sink to its place."""
     slot = 0
@@ -29,7 +29,7 @@ def _sift_down(heap_score, heap_row, size, score, row):
     heap_score[slot], heap_row[slot] = score, np.int32(row)
 
 
-@kernel
+@helper
 def _sift_up(heap_score, heap_row, size, score, row):
     """Put an entry behind the last of a heap of that size and let it rise to its place."""
     slot = size
@@ -42,7 +42,7 @@ def _sift_up(heap_score, heap_row, size, score, row):
     heap_score[slot], heap_row[slot] = score, np.int32(row)
 
 
-@kernel
+@helper
 def offer(heap_score, heap_row, size, score, row):
     """Offer an entry to a heap that keeps the best, as many as the arrays are long; returns how many it has now.
 

@@ -47,8 +47,6 @@ Variant = Literal["mean", "by-bin", "first"]
 class BinnedState(LowRankState):
     """U and V; a text has ``n_bins`` rows, and only rows of one bin meet."""
 
-    kernels = (binned_advance,)
-
     n_bins: Annotated[int, Bounds(least=1)]
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:

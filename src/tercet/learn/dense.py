@@ -24,8 +24,6 @@ from tercet.weights import Dense, Weights
 class DenseState(State):
     """W with its columns from the most to the least frequent word, so that a step touches fewer cache lines."""
 
-    kernels = (dense_advance,)
-
     W: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_doc_terms")]
     order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
     step: Steps = 0

@@ -24,8 +24,6 @@ from tercet.weights import Diagonal, Weights
 class DiagonalState(State):
     """A weight for each word."""
 
-    kernels = (diagonal_advance,)
-
     weights: Annotated[NDArray[np.float32], Shape("n_terms")]
     step: Steps = 0
 

@@ -69,8 +69,6 @@ class GroupedState(State):
     ``order`` is that of the side that is not grouped, frequent words first, so that a step touches fewer cache lines.
     """
 
-    kernels = (grouped_advance,)
-
     def __init__(
         self,
         V: NDArray[np.float32],

@@ -29,7 +29,6 @@ _LARGEST_MULTIPLIER = 2**31  # times a column number, it fits 64 bits
 class HashedState(State):
     """The table, and the amount of the identity beside it: an array of one, empty when there is none."""
 
-    kernels = (hashed_advance,)
     shape_lengths: ClassVar[tuple[str, str]] = ("n_query_terms", "n_doc_terms")
 
     table: Annotated[NDArray[np.float32], Shape("n_buckets")]

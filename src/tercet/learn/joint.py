@@ -182,10 +182,6 @@ class JointState(State):
         self._words = np.zeros(features.layout.n_words, dtype=np.float32)
 
     @property
-    def kernels(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return (*self.inner.kernels, feature_differences, ftrl_preferences)
-
-    @property
     def shape(self) -> tuple[int, int]:
         return self.features.layout.n_columns, self.features.layout.n_columns
 

@@ -22,7 +22,6 @@ from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DivergedError, InputError, MissingBundleError
-from tercet.kernels.compiler import announce_compilation
 from tercet.learn.matrices import KernelInput, fingerprint
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import Source
@@ -224,8 +223,7 @@ class Run:
         with ProgressBar(title, self.total, self.done, verbose) as bar:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
-            with announce_compilation(self.state.kernels, bar.say):
-                self.stepper.step(0)
+            self.stepper.step(0)  # compiles what is run, so that rates are those of learning
             while not self.finished:
                 limit = self.stepper.most_steps
                 if self.total is not None:

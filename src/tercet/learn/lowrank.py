@@ -41,8 +41,6 @@ class LowRankState(State):
         it; the V of a tied model is its U
     """
 
-    kernels = (lowrank_advance,)
-
     U: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_components")]
     V: Annotated[NDArray[np.float32], Shape("n_doc_terms", "n_components"), SameAs("U", "tied")]
     diagonal: Annotated[NDArray[np.float32], Shape("n_diagonal")]

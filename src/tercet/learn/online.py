@@ -12,7 +12,6 @@ by it; the service bounds its steps, and may take them back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,7 +22,6 @@ from scipy import sparse
 from tercet._validate import is_number
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError, MemoryLimitError
-from tercet.kernels.compiler import announce_compilation
 from tercet.kernels.online import FREE, add_step, fill_table, margin_of, online_advance, propose, put_back
 from tercet.learn.matrices import check_matrix, kernel_rows
 from tercet.store.codec import decode, encode
@@ -211,14 +209,13 @@ class OnlineLearner:
             raise DivergedError(f"the loss is no longer finite after {self.n_steps} steps; a smaller rate is needed")
         return Learned(len(prefs), int(tally[0]), float(tally[1]))
 
-    def compile(self, say: Callable[[str], None]) -> None:
-        """Get ready, and say so where that takes a while; learning does it by itself otherwise."""
+    def compile(self) -> None:
+        """Get ready; learning does it by itself otherwise."""
         Q, D = (sparse.csr_array((1, width), dtype=np.float32) for width in self.base.shape)
-        with announce_compilation((online_advance, margin_of, propose, add_step, put_back), say):
-            self._advance(Q, Preferences([], [], []), D, np.zeros(2))
-            step = self.propose(self.contrast(Q, D, D), 1.0)  # an empty one
-            self.take(step)
-            self.go_back(step)
+        self._advance(Q, Preferences([], [], []), D, np.zeros(2))
+        step = self.propose(self.contrast(Q, D, D), 1.0)  # an empty one
+        self.take(step)
+        self.go_back(step)
 
     def _advance(
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]

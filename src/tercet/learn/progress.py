@@ -12,10 +12,38 @@ if TYPE_CHECKING:
 
 SHOW_AFTER_SECONDS = 1.0
 PLAIN_LINE_EVERY_SECONDS = 5.0
+FACTS_WIDTH = 48  # columns: "999M/s  viol 100.0%  valid 1.0000  99:59:59 left"
+
+
+def facts_line(rate: float, violation_rate: float, left: float | None, validation: float | None = None) -> str:
+    """What stands behind the bar, in at most `FACTS_WIDTH` columns.
+
+    >>> facts_line(49_099, 0.081, 3.2)
+    '49k/s  viol 8.1%  0:03 left'
+    >>> facts_line(812, 0.4, 5400, validation=0.31234)
+    '812/s  viol 40.0%  valid .3123  1:30:00 left'
+    """
+    facts = [f"{_short(rate)}/s", f"viol {violation_rate:.1%}"]
+    if validation is not None:
+        shown = f"{validation:.4f}"
+        facts.append(f"valid {shown[1:] if shown.startswith('0.') else shown}")
+    if left is not None:
+        minutes, seconds = divmod(round(left), 60)
+        hours, minutes = divmod(minutes, 60)
+        facts.append(f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left")
+    return "  ".join(facts)
+
+
+def _short(number: float) -> str:
+    """A number in at most four characters: 812, 4.1k, 49k, 1.2M."""
+    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * size:
+            return f"{number / size:.0f}{sign}" if number >= 9.95 * size else f"{number / size:.1f}{sign}"
+    return f"{number:.0f}"
 
 
 class ProgressBar:
-    """Rate, violations, loss and time left, once a run has lasted a second.
+    """Rate, violations and time left, once a run has lasted a second.
 
     ``verbose=None`` shows it when standard error is a terminal; True also elsewhere, as a plain line every few seconds;
     False never.
@@ -28,6 +56,7 @@ class ProgressBar:
         self._next_line = 0.0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._validation: float | None = None
 
     def say(self, message: str) -> None:
         if self.enabled:
@@ -39,15 +68,19 @@ class ProgressBar:
         elapsed = time.perf_counter() - self.started
         if elapsed < SHOW_AFTER_SECONDS:
             return
-        facts = f"{(step - self.first) / elapsed:,.0f} steps/s  violations {violation_rate:.1%}  loss {loss:.3f}"
+        rate = (step - self.first) / elapsed
+        left = (self.total - step) / rate if self.total and rate > 0 else None
         if validation is not None:
-            facts += f"  validation {validation:.4f}"
+            self._validation = validation
         if sys.stderr.isatty():
-            self._draw(step, facts)
+            self._draw(step, facts_line(rate, violation_rate, left, self._validation))
         elif elapsed >= self._next_line:
             self._next_line = elapsed + PLAIN_LINE_EVERY_SECONDS
-            if self.total and step > self.first:
-                facts += f"  {elapsed * (self.total - step) / (step - self.first):.0f} s left"
+            facts = f"{rate:,.0f} steps/s  violations {violation_rate:.1%}  loss {loss:.3f}"
+            if validation is not None:
+                facts += f"  validation {validation:.4f}"
+            if left is not None:
+                facts += f"  {left:.0f} s left"
             self.say(f"step {step:,}  {facts}")
 
     def _draw(self, step: int, facts: str) -> None:
@@ -59,17 +92,17 @@ class ProgressBar:
 
     def _open(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+        console = Console(stderr=True)
+        whole = self.total is not None
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[facts]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
+            TextColumn("{task.description}", markup=False),
+            # A line: the title, the bar, three digits of per cent, the facts, and a blank between any two.
+            BarColumn(bar_width=max(8, min(24, console.width - len(self.title) - FACTS_WIDTH - 8))),
+            *([TaskProgressColumn("{task.percentage:>3.0f}%")] if whole else []),
+            TextColumn("{task.fields[facts]}", markup=False),
+            console=console,
             transient=True,
         )
         self._task = self._bar.add_task(self.title, total=self.total, completed=self.first, facts="")

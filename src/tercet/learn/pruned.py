@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.kernels.dense import dense_advance
 from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import Count, Positive, SgdRanker
@@ -42,8 +41,6 @@ class SupportState(State):
     columns : the column of each entry in W, rising in every row
     order : the columns of W from the most to the least frequent word, as in ``DenseState``
     """
-
-    kernels = (fixed_rows_advance,)
 
     values: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_kept")]
     columns: Annotated[NDArray[np.int32], Shape("n_query_terms", "n_kept")]
@@ -95,8 +92,6 @@ class PrunedState(State):
 
     cuts : (step, entries that stay in each row after it), in the order of their steps
     """
-
-    kernels = (dense_advance, fixed_rows_advance, largest_of_rows)
 
     def __init__(self, inner: DenseState | SupportState, cuts: Sequence[tuple[int, int]] = (), step: int = 0) -> None:
         self.inner = inner

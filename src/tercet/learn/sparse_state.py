@@ -230,8 +230,6 @@ class SparseState(State):
     frozen : no entry is added and none shrinks
     """
 
-    kernels = (sparse_advance,)
-
     def __init__(
         self,
         levels: sparse.csr_array,

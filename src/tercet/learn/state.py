@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ class Sgd:
 class State(ABC):
     """The arrays of one learner and the number of steps they have seen."""
 
-    kernels: ClassVar[tuple[Any, ...]]
     step: int = 0
 
     @property

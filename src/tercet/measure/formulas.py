@@ -55,9 +55,9 @@ def find_standing(
     if not kept.all():
         query, column, grade = query[kept], column[kept], grade[kept]
     starts = np.searchsorted(query, np.arange(n_queries + 1))
-    order, rank, at_least = (np.empty(len(query), np.int64) for _ in range(3))
-    rank_chosen(scores, row_starts, exclude, starts, column, order, rank, at_least)
-    order += starts[query]
+    order = np.lexsort((-scores[row_starts[query] + column], query))  # stable, so ties keep column order
+    rank, at_least = np.empty(len(query), np.int64), np.empty(len(query), np.int64)
+    rank_chosen(scores, row_starts, exclude, starts, column[order], column, rank, at_least)
     relevant_query, relevant_grade = query, grade
     if unseen is not None:
         relevant_query = np.concatenate([query, unseen[0]])

@@ -142,7 +142,7 @@ def _learned_by_query(estimator: Any) -> bool:
     return bool(getattr(steps[-1][1] if steps else estimator, "_learned_by_query", False))
 
 
-def checked_scores(scores: ArrayLike) -> NDArray[np.floating]:
+def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     """One real number per row, none of them NaN."""
     try:
         values = np.asarray(scores)
@@ -152,7 +152,7 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.floating]:
         raise InputError(f"Scores must be real numbers, one per row. Got shape {values.shape}, dtype {values.dtype}.")
     if not len(values):
         raise InputError("There are no rows to measure.")
-    values = np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
+    values = np.ascontiguousarray(values, dtype=np.float64)  # one type, so that ranking is compiled once
     if np.isnan(values.min()):  # one NaN makes the minimum NaN
         raise InputError(f"The score of row {np.isnan(values).argmax()} is NaN; scores must be numbers.")
     return values

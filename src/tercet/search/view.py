@@ -13,6 +13,7 @@ from scipy import sparse
 
 from tercet.data.values import Record
 from tercet.kernels.search import (
+    N_BUCKETS,
     Candidates,
     Heap,
     SearchScratch,
@@ -242,9 +243,13 @@ def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> Ran
 
 def _scratch(n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:
     """Room for the words of a query, each once, and what `search_segment` wants after the sums."""
+    ratio = np.empty(n + 1, dtype=np.float32)
     return np.empty(n, dtype=np.int32), (
         np.empty(n + 1, dtype=np.int32),
-        np.empty(n + 1, dtype=np.float32),
+        np.empty(n + 1, dtype=np.int32),
+        ratio,
+        ratio.view(np.int32),
+        np.empty(N_BUCKETS + 1, dtype=np.int64),
         np.empty(n + 1),
         np.empty(n + 1, dtype=np.int64),
         np.empty(k),

@@ -114,7 +114,7 @@ class Learner:
     def __init__(self, index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> None:
         self._base = index
         self._state = Replay(index, bounds or LearningBounds())
-        self._state.overlay.compile(_log.info)  # so that the first to teach does not wait for it
+        self._state.overlay.compile()  # so that the first to teach does not wait for it
         listed = list(entries)
         self._state.apply(listed)
         self.current = _version(self._state, index, listed[-1].number if listed else 0)

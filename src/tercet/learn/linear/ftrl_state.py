@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.ftrl import Features, Losses, Rules, Sums, ftrl_pass
+from tercet.kernels.ftrl import Features, Losses, Paths, Rules, Sums, ftrl_pass
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import QueryPass
 from tercet.store.schema import Bounds, Shape
@@ -92,7 +92,8 @@ class FTRLPass(QueryPass):
         state = self.state
         sums = Sums(state.z, state.G, state.w, _NO_SLOPES)
         n_steps, loss, largest = ftrl_pass(
-            self.X, self.order, self.queries.arrays(), self.losses, state.rules, sums, state.step
+            *(self.X, self.order, self.queries.arrays(), self.losses, state.rules, sums, state.step),
+            *Paths.of(self.X, self.losses),
         )
         state.step += int(n_steps)
         return float(loss), float(largest)

@@ -44,7 +44,8 @@ class PairObjective:
         """The value, and its derivative by each score."""
         slopes = np.empty(len(scores))
         target = self._margin if margin is None else margin
-        value = all_slopes(scores, self._queries, target, self._loss, self._per_pair, slopes)
+        lists = True if self._loss == LISTNET else None
+        value = all_slopes(scores, self._queries, target, self._loss, self._per_pair, slopes, lists)
         return float(value) * self._scale, slopes * self._scale
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
