@@ -112,10 +112,11 @@ class Helper(CPUDispatcher):
 
 
 def _compiled(function: Callable[..., Any], fast_math: Iterable[str], **options: bool) -> Any:
-    compiled: Any = numba.njit(
-        nogil=True, fastmath=set(fast_math), error_model="numpy", no_cfunc_wrapper=True, **options
-    )(function)
-    if isinstance(compiled, CPUDispatcher):  # not where Numba is switched off
+    jit: Any = numba.njit  # whose stubs do not know all options
+    compiled: Any = jit(nogil=True, fastmath=set(fast_math), error_model="numpy", no_cfunc_wrapper=True, **options)(
+        function
+    )
+    if hasattr(compiled, "_cache"):  # not where Numba is switched off
         compiled._cache = KernelCache(function)
     return compiled
 
@@ -146,7 +147,7 @@ class KernelLocator(_CacheLocator):
 class KernelCacheImpl(CompileResultCacheImpl):
     """Numba's way to keep what it compiled, in our place."""
 
-    _locator_classes = (KernelLocator,)
+    _locator_classes = [KernelLocator]  # noqa: RUF012 (Numba's own is a list, too)
 
 
 class KernelCache(FunctionCache):

@@ -92,8 +92,6 @@ def _over_all(part: Part, layout: ColumnLayout) -> Part:
 class FixedState(State):
     """A W that does not learn."""
 
-    kernels = ()
-
     weights: Weights
     step: int = 0
 
