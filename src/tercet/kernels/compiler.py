@@ -147,7 +147,7 @@ class KernelLocator(_CacheLocator):
 class KernelCacheImpl(CompileResultCacheImpl):
     """Numba's way to keep what it compiled, in our place."""
 
-    _locator_classes = [KernelLocator]  # noqa: RUF012 (Numba's own is a list, too)
+    _locator_classes: Any = [KernelLocator]  # noqa: RUF012 (a list in Numba, too)
 
 
 class KernelCache(FunctionCache):
