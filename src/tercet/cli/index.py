@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.inputs import documents_of, open_model
+from tercet.cli.inputs import documents_for, documents_of, open_model
 from tercet.cli.options import (
     DATA,
     FILE,
@@ -72,7 +72,8 @@ def index(
 ) -> None:
     """Index DATA's documents for a model, or by BM25, or change an index.
 
-    With a model, documents are read one by one, so DATA may be larger than memory; BM25 reads them twice. Removing
+    With a model, documents are read one by one, so DATA may be larger than memory, unless the model has fields or
+    numbers, whose columns DATA must have; BM25 reads them twice. Removing
     comes first, then adding or updating, then merging; each of these happens as a whole or not at all. An upload to
     Qdrant that was interrupted goes on where it was when the same command is given again.
     """
@@ -88,7 +89,8 @@ def index(
         if not (output / UPLOAD).is_file():  # else an upload goes on
             check_output(context, output, INDEX if url is None else QDRANT_INDEX)
         text_model = None if model is None else open_model(model)
-        docs, keep_texts = documents_of(data, corpus), not no_texts
+        docs = documents_of(data, corpus) if text_model is None else documents_for(text_model, data, corpus)
+        keep_texts = not no_texts
         analyser = None if stem is None else Analyser(stop_words="english", stemmer=stem)
         if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
             text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
@@ -120,7 +122,9 @@ def index(
     if gone:
         opened.remove(gone)
     if add or update:
-        (opened.add if add else opened.replace)(documents_of(data, corpus), progress)
+        kept = opened.model
+        docs = documents_for(kept, data, corpus) if isinstance(kept, TextModel) else documents_of(data, corpus)
+        (opened.add if add else opened.replace)(docs, progress)
     summary = f"{output}: {before:,} documents before, {len(opened):,} now"
     if isinstance(opened, Index):
         if merge:

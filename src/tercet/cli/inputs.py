@@ -236,6 +236,19 @@ def documents_of(data: Path | None, corpus: Path | None) -> Iterable[tuple[Any, 
     return texts.docs.items()
 
 
+def documents_for(model: TextModel, data: Path | None, corpus: Path | None) -> Iterable[Any]:
+    """The same for a model; `Documents`, in memory, where it scores columns of theirs."""
+    if model.n_words is None:
+        return documents_of(data, corpus)
+    path = corpus or data
+    assert path is not None
+    if corpus is None and kind_of(path) == "beir":
+        return read_documents(plain_or_packed(path, "corpus.jsonl"))
+    if corpus is None and kind_of(path) not in TABLES:
+        raise InputError(f"{path} has no columns, and the model scores some; it takes a table or a BEIR folder")
+    return read_documents(path)
+
+
 def open_model(path: Path) -> TextModel:
     """The text model in a folder, or that of the index in it."""
     saved = load(path)

@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from tercet.adapters.ir_datasets import read_ir_datasets
-from tercet.cli.inputs import documents_of, is_ir_datasets, open_model, read_data_pointer, write_data_pointer
+from tercet.cli.inputs import (
+    documents_for,
+    documents_of,
+    is_ir_datasets,
+    open_model,
+    read_data_pointer,
+    write_data_pointer,
+)
 from tercet.cli.options import DATA, FILE, FOLDER, NEW, check_output, naming_flag, quiet_option, replace_option
 from tercet.cli.progress import SpacedLines
 from tercet.data import read_queries, recognise
@@ -132,7 +139,10 @@ def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], w
         index = open_index(source)
         check_fits(model, vectoriser_fingerprint(index.model), str(source))
         return index
-    documents = documents_of(None, source) if source.is_file() else documents_of(source, None)
+    named = (None, source) if source.is_file() else (source, None)
+    if model.n_words is not None:
+        return documents_for(model, *named)
+    documents = documents_of(*named)
     return ((doc_id, text) for doc_id, text, *_ in documents)
 
 
