@@ -95,8 +95,8 @@ def test_a_tie_counts_a_half(model):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "qrels to learn from, or preferences"),
-        ({"qrels": CORPUS.qrels, "preferences": threes_of(CORPUS.qrels)}, "give one of the two"),
+        ({}, "something to learn from: qrels, preferences or clicks"),
+        ({"preferences": [("q1", "d1", "d2", 0)]}, r"preferences\[0\] has the weight 0; a positive number is needed"),
         ({"preferences": [("q1", "nothing", "d1")]}, r"preferences\[0\] names document 'nothing'"),
         ({"preferences": [("nobody", "d1", "d2")]}, r"preferences\[0\] is of query 'nobody'"),
         ({"preferences": [("q1", "d1", "d1")]}, "'d1' is better than itself"),

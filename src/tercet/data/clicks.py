@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from os import fspath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -45,20 +46,49 @@ class Impression(NamedTuple):
     clicked: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ClickLog:
+    """Impressions in the order of time.
+
+    Attributes
+    ----------
+    impressions : the lists that were shown
+    is_timed : whether times put them in order; otherwise they are in the order of the file
+    notes : what was left out, or taken for granted, while they were read
+    """
+
+    impressions: tuple[Impression, ...]
+    is_timed: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        n_clicked = sum(bool(impression.clicked) for impression in self.impressions)
+        return f"ClickLog({len(self.impressions):,} lists, {n_clicked:,} with a click)"
+
+
 def click_preferences(
-    shown: Sequence[Doc], clicked: Iterable[Doc], skipped: Skipped = "above"
+    shown: Sequence[Doc], clicked: Iterable[Doc], skipped: Skipped = "above", *, most: float = 1.0
 ) -> list[tuple[Doc, Doc, float]]:
     """What the clicks on a list say, as (better, worse, weight): a clicked document is better than one passed over.
 
     People look from the top down, so that clicks agree with what they judge better mostly where the other document
     stood above. The chance that rank r was looked at is taken as 1 / log2(1 + r), and a document that was passed over
-    there counts for that much. All of a list come to 1 at most, and are the `MOST_PREFERENCES` that count most.
+    there counts for that much. All of a list come to ``most`` at most, and are the `MOST_PREFERENCES` that count most.
 
     Parameters
     ----------
     shown : documents from top to bottom
     clicked : those of them that were clicked
     skipped : which documents a clicked one is better than: those without a click ``"above"`` it, or ``"all"`` without
+    most : what the weights of a list may come to; infinite leaves them as they are
+
+    Notes
+    -----
+    With ``skipped="all"`` and ``most=inf``, two documents that are equally good are preferred to each other alike,
+    whichever was shown above: with chances p of looking and g of a click, one on rank i and none on j has the chance
+    ``p_i g (1 - p_j g)`` and counts ``p_j``, the other way round ``p_j g (1 - p_i g)`` and ``p_i``, the same but for
+    the brackets. So one can measure by them as well as learn from them; those of ``"above"`` all contradict the order
+    that was shown.
 
     Examples
     --------
@@ -75,8 +105,17 @@ def click_preferences(
     ]
     if len(preferences) > MOST_PREFERENCES:
         preferences = sorted(preferences, key=lambda preference: -preference[2])[:MOST_PREFERENCES]
-    total = max(1.0, math.fsum(weight for _, _, weight in preferences))
-    return [(better, worse, weight / total) for better, worse, weight in preferences]
+    total = math.fsum(weight for _, _, weight in preferences)
+    if total > most:
+        preferences = [(better, worse, weight / total * most) for better, worse, weight in preferences]
+    return preferences
+
+
+def as_click_log(clicks: Any) -> ClickLog:
+    """A click log of whatever holds one."""
+    if isinstance(clicks, ClickLog):
+        return clicks
+    return ClickLog(tuple(Impression(*one) for one in clicks))
 
 
 def read_clicks(path: FilePath) -> list[Impression]:

@@ -289,6 +289,40 @@ class JudgementSampler:
         )
 
 
+class MixtureSampler:
+    """Draws from several samplers, each draw from one of them by chance, in proportion to their shares.
+
+    Examples
+    --------
+    >>> labels = LabelSampler(["a", "a", "b", "b"])
+    >>> mixture = MixtureSampler([(labels, 3.0), (labels, 1.0)])
+    >>> mixture.shares.tolist(), mixture.draw(np.random.default_rng(0), 5)[0].size
+    ([0.75, 0.25], 5)
+    """
+
+    def __init__(self, samplers: Sequence[tuple[Sampler, float]]) -> None:
+        if not samplers:
+            raise InputError("there are no samplers to mix")
+        self._samplers = [sampler for sampler, _ in samplers]
+        shares = np.array([share for _, share in samplers], dtype=np.float64)
+        if not (np.isfinite(shares).all() and (shares > 0).all()):
+            raise InputError(f"the shares of a mixture must be positive; got {shares.tolist()}")
+        self.shares = shares / shares.sum()
+
+    def fingerprint(self) -> str:
+        return digest_of(*(sampler.fingerprint() for sampler in self._samplers), self.shares)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
+        check_integer(n, "n")
+        source = rng.choice(len(self._samplers), n, p=self.shares)
+        query, better, worse = (np.empty(n, dtype=np.int32) for _ in range(3))
+        for number, sampler in enumerate(self._samplers):
+            places = np.flatnonzero(source == number)
+            if places.size:
+                query[places], better[places], worse[places] = sampler.draw(rng, places.size)
+        return query, better, worse
+
+
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
     """As int32 where all fit, else as int64."""
     if numbers.size and not -(2**31) <= int(numbers.min()) <= int(numbers.max()) < 2**31:

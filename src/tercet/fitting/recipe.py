@@ -13,22 +13,33 @@ from numpy.typing import NDArray
 
 from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose, standard_error
+from tercet.data.clicks import as_click_log
 from tercet.data.documents import as_documents
 from tercet.data.preferences import Preferences
 from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import evaluate_rm3
+from tercet.fitting.evidence import evidence_task
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
 from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, columns_notes, words_alone
 from tercet.fitting.task import WEIGHTINGS, Facts, Space, Task, decide
 from tercet.fitting.text_model import TextModel
-from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements, preference_task
+from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements
 from tercet.learn import CorrelatedRanker, LSIRanker, SampledSource, TermPairRanker
 from tercet.learn.loop import Callback, Event
 from tercet.measure import Evaluation, holm, paired_test
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.report import Report, SystemResult, changes_between
-from tercet.report.value import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
+from tercet.report.value import (
+    ByQuery,
+    Curve,
+    Details,
+    EvidenceResult,
+    Learning,
+    QueryChange,
+    Size,
+    SystemComparison,
+)
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, scan_rows
@@ -52,6 +63,7 @@ def fit(
     qrels: Any = None,
     *,
     preferences: Any = None,
+    clicks: Any = None,
     ranker: RankerChoice | None = None,
     fields: Fields | None = None,
     features: Iterable[str] | None = None,
@@ -65,16 +77,19 @@ def fit(
     verbose: bool | None = None,
     name: str = "",
 ) -> TextModel:
-    """Learn a text model from judgements or preferences, and report it against tf-idf and BM25 on untouched queries.
+    """Learn a text model from judgements, preferences or clicks, and report it against tf-idf and BM25.
+
+    What there is to learn from may be given together; the report, on untouched queries, then shows each.
 
     Parameters
     ----------
     docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
-    queries : id -> text, a list of texts, or records or a frame with an id and a text; may be left out where judgements
-        or preferences name queries by their texts
+    queries : id -> text, a list of texts, or records or a frame with an id and a text; may be left out where those of
+        judgements, preferences or clicks are named by their texts
     qrels : qid -> doc_id -> grade, or records or a frame with a query, by id or text, a document and a grade
-    preferences : instead of judgements, threes (query, better document, worse document), or records or a frame of them:
-        the id of a query or its text, and ids of documents
+    preferences : threes (query, better document, worse document), or records or a frame of them: the id of a query or
+        its text, and ids of documents; a fourth value is a weight
+    clicks : lists of results that were shown, and what of each was clicked: `Impression` values in the order of time
     ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
         "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, which stays as
         it is, or a list of these, of which the best on validation is taken; None is "low-rank"
@@ -83,8 +98,8 @@ def fit(
     features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/fields.md
     validation, test : judgements, or preferences, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
-    measure : what validation is by: "nDCG@10" by default. Preferences are measured by the share of a query's threes in
-        the right order, "PairAccuracy"; equal scores count a half
+    measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
+        share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
         to their English stems where plain matching is then better on validation by more than one standard error
     n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 100,000 to 500,000
@@ -117,12 +132,21 @@ def fit(
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
     qrels, preferences, validation, test = given.values()
-    if (qrels is None) == (preferences is None):
-        raise InputError("there must be qrels to learn from, or preferences; give one of the two")
-    if preferences is not None:
-        if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
-            raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
-        return _solve(preference_task(docs, queries, preferences, validation, test, how.seed), PAIR_ACCURACY, how)
+    if qrels is None and preferences is None and clicks is None:
+        raise InputError("there must be something to learn from: qrels, preferences or clicks")
+    if preferences is not None or clicks is not None:
+        task, chosen_by = evidence_task(
+            docs,
+            queries,
+            qrels=qrels,
+            preferences=preferences,
+            clicks=None if clicks is None else as_click_log(clicks),
+            validation=validation,
+            test=test,
+            measure=measure,
+            random_state=how.seed,
+        )
+        return _solve(task, chosen_by, how)
     if queries is None:
         raise InputError("judgements are of queries; give their texts, id -> text")
     assert qrels is not None
@@ -441,8 +465,14 @@ def make_report(
         seconds=seconds,
         rivals=(SystemResult.of("RM3", rm3),),
         details=details,
-        notes=columns_notes(space.vectoriser, outcome.learned),
+        notes=(*facts.notes, *columns_notes(space.vectoriser, outcome.learned)),
         declined=None if outcome.accepted else SystemResult.of("learned", learned),
+        evidence=tuple(
+            EvidenceResult.between(
+                name, size, (space.name, part.evaluate(space.start)), ("learned", part.evaluate(outcome.learned))
+            )
+            for name, part, size in facts.parts(space.Q, space.D)
+        ),
     )
 
 

@@ -20,7 +20,7 @@ from tercet.weights import Identity, Weights
 
 T = TypeVar("T")
 Qrels = Mapping[str, Mapping[str, int]]
-Threes = Iterable[tuple[str, str, str]]  # query, better document, worse document
+Threes = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 TextHeldOut = HeldOutQueries | HeldOutPreferences
 Matrices = tuple[sparse.csr_array, sparse.csr_array, TextHeldOut, TextHeldOut]
 
@@ -30,14 +30,27 @@ FEWEST_QUERIES = 10  # below this there is nothing to hold out
 FEWEST_TEXTS = 20
 
 
+class HeldOutPart(NamedTuple):
+    """One source of evidence, as far as it was held out to report on, and how much of it that is."""
+
+    name: str
+    held_out: TextHeldOut
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What was given: numbers of the collection, how the queries were split, and the texts of those by id."""
+    """What was given: numbers of the collection, how the queries were split, and the texts of those by id.
+
+    ``parts``, of Q and D, are what is reported besides: each source of evidence by itself.
+    """
 
     data: dict[str, Any]
     n_train: int
     split: str
     texts: Mapping[str, str]
+    parts: Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] = lambda Q, D: ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

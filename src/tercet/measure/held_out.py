@@ -201,6 +201,8 @@ class HeldOutQueries:
 class HeldOutPreferences:
     """Preferences of queries that nothing is learned from; measured is the share in the right order, by query.
 
+    Where preferences have weights, each counts by its own in the share of its query.
+
     Equal scores count a half: where a query shares no word with either document, plain matching has no opinion, and a
     model that guesses is no better.
 
@@ -253,7 +255,14 @@ class HeldOutPreferences:
         _, number = np.unique(self.preferences.query, return_inverse=True)
         rows = _evenly_spaced(len(self.qids), n)
         kept = np.isin(number.ravel(), rows)
-        return replace(self, preferences=self.preferences[kept], qids=tuple(self.qids[row] for row in rows))
+        some = self.preferences[kept]
+        taken, query = np.unique(some.query, return_inverse=True)
+        return replace(
+            self,
+            Q=take(self.Q, taken),
+            preferences=some.renumbered(query.ravel(), some.better, some.worse),
+            qids=tuple(self.qids[row] for row in rows),
+        )
 
     def _margins(self, weights: Weights) -> NDArray[np.float64]:
         margins = np.empty(len(self.preferences))
@@ -266,8 +275,10 @@ class HeldOutPreferences:
 
     def _shares(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
         _, number = np.unique(self.preferences.query, return_inverse=True)
-        right = 0.5 * (np.sign(margins) + 1.0)
-        return np.bincount(number.ravel(), right) / np.bincount(number.ravel())
+        right, weight = 0.5 * (np.sign(margins) + 1.0), self.preferences.weight
+        if weight is None:
+            return np.bincount(number.ravel(), right) / np.bincount(number.ravel())
+        return np.bincount(number.ravel(), right * weight) / np.bincount(number.ravel(), weight)
 
 
 def _evenly_spaced(n: int, some: int) -> NDArray[np.int64]:

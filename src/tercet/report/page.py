@@ -8,10 +8,10 @@ from typing import Any
 
 from tercet.choose import ThreeWay
 from tercet.data.lines import write_atomically
-from tercet.measure.names import parse_measure
+from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.report.charts import bars, curves, intervals
 from tercet.report.html import Html, element, page
-from tercet.report.table import Cell, Table
+from tercet.report.table import Cell, Table, Tone
 from tercet.report.value import (
     ByQuery,
     Details,
@@ -25,7 +25,7 @@ from tercet.report.value import (
 )
 
 PAGE_NAME = "report.html"  # beside a saved model
-_TONES: dict[ThreeWay | None, str] = {"better": "good", "worse": "bad"}
+_TONES: dict[ThreeWay | None, Tone] = {"better": "good", "worse": "bad"}
 RULE = (
     "Learning is accepted only when it beats its start on the validation queries by more than one standard error of "
     "the paired difference. Otherwise the model is the start itself."
@@ -48,6 +48,8 @@ def make_report_page(report: Report) -> str:
     sections = [_header(report, name)]
     if report.systems:
         sections.append(_systems(report))
+    if report.evidence and report.compared is not None:
+        sections.append(_evidence(report))
     if details is not None:
         sections.append(_learning(report, details.learning))
         if details.by_query is not None:
@@ -85,7 +87,7 @@ def _header(report: Report, name: str) -> Html:
             lead += "." if report.verdict is None else f": {report.verdict}."
     badge, tone = "learning declined", "soft"
     if report.accepted:
-        badge, tone = report.verdict or "not compared", _TONES.get(report.verdict, "soft")
+        badge, tone = report.verdict or "not compared", str(_TONES.get(report.verdict, "soft"))
     return element(
         "header",
         element("p", "Tercet fit report", class_="kicker"),
@@ -168,6 +170,36 @@ def _systems(report: Report) -> Html:
         ),
         table.as_html(),
         element("p", f"{note}{_rival_note(report.details)}", class_="soft") if report.details else None,
+    )
+
+
+def _evidence(report: Report) -> Html:
+    """What learning brought on each source of evidence."""
+    assert report.compared is not None
+    learned, start = report.compared
+    table = Table("By source", ["held out", "measure", start.name, learned.name, "difference", "verdict"], n_labels=2)
+    for result in report.evidence:
+        cells = []
+        for system in (result.start, result.learned):
+            mean, low, high = system.values[result.measure]
+            cells.append(Cell(f"{mean:.3f}", "" if isnan(low) else f"{low:.3f} to {high:.3f}"))
+        difference, under = ("", "")
+        if result.change is not None:
+            change, low, high, _ = result.change
+            difference, under = f"{change:+.3f}", f"{low:+.3f} to {high:+.3f}"
+        tone = _TONES.get(result.verdict, "plain")
+        measure = "share in the right order" if result.measure == PAIR_ACCURACY else result.measure
+        cells += [Cell(difference, under), Cell(result.verdict or "", tone=tone)]
+        table.rows.append([Cell(result.about), Cell(measure), *cells])
+    return element(
+        "section",
+        element("h2", "What each source says"),
+        element(
+            "p",
+            f"{learned.name} against {start.name} on evidence that was held out, with 95 % intervals.",
+            class_="soft",
+        ),
+        table.as_html(),
     )
 
 
@@ -330,6 +362,9 @@ _DATA_LABELS = {
     "n_queries": "queries in all",
     "n_judgements": "judgements learned from",
     "n_preferences": "preferences learned from",
+    "n_lists": "lists with clicks learned from",
+    "n_click_preferences": "preferences of these clicks",
+    "draws": "share of the draws",
     "n_classes": "classes",
     "n_words": "words",
     "mean_length": "words a document, mean",
@@ -383,6 +418,7 @@ def _facts(report: Report) -> Html:
         "section",
         element("h2", "Data, model and settings"),
         element("p", report.decision) if details is None else None,
+        *(element("p", note, class_="soft") for note in report.notes),
         element("div", *blocks, class_="facts"),
     )
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from tercet.choose import Rule, ThreeWay, verdict_of
 from tercet.errors import InputError
 from tercet.measure import Evaluation, PairedTest, paired_test
-from tercet.measure.names import parse_measure
+from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.report.table import Cell, Table
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Via
@@ -239,6 +239,65 @@ class SystemResult:
 
 
 @dataclass(frozen=True)
+class EvidenceResult:
+    """What learning brought on one source of evidence that was held out.
+
+    Attributes
+    ----------
+    name : the source, and which part of it
+    measure : how it is measured
+    n_queries, size : queries, and how many judgements, threes or lists with a click they have
+    start, learned : the two systems there
+    change : between the two; None for one query
+    """
+
+    name: str
+    measure: str
+    n_queries: int
+    size: int
+    start: SystemResult
+    learned: SystemResult
+    change: Change | None
+
+    @classmethod
+    def between(
+        cls, name: str, size: int, start: tuple[str, Evaluation], learned: tuple[str, Evaluation]
+    ) -> EvidenceResult:
+        """Of two systems, by name, on the same queries."""
+        measure = str(learned[1].measures[0])
+        change = changes_between(learned[1], start[1], measure).get(measure)
+        systems = SystemResult.of(*start), SystemResult.of(*learned)
+        return cls(name, measure, len(learned[1].qids), size, *systems, change)
+
+    @property
+    def verdict(self) -> ThreeWay | None:
+        """As of a report."""
+        return _verdict(self.change, self.measure)
+
+    def __str__(self) -> str:
+        measure = "share in the right order" if self.measure == PAIR_ACCURACY else self.measure
+        start, learned = (shown_interval(*system.values[self.measure]) for system in (self.start, self.learned))
+        text = f"{self.about}: {measure} {start} to {learned}"
+        if self.change is None:
+            return text
+        difference, interval = shown_change(self.change, ", ")
+        return f"{text}, {difference} {interval}: {self.verdict}"
+
+    @property
+    def about(self) -> str:
+        """What it is of."""
+        unit = self.name if self.name in ("judgements", "threes") else "lists with a click"
+        return f"{self.name} ({self.n_queries:,} queries, {self.size:,} {unit})"
+
+
+def _verdict(change: Change | None, measure: str) -> ThreeWay | None:
+    if change is None:
+        return None
+    _, low, high, _ = change
+    return verdict_of(low, high, higher_is_better=parse_measure(measure).higher_is_better)
+
+
+@dataclass(frozen=True)
 class Report:
     """What was tried, what was chosen on validation, and how it does on queries that nothing was chosen on.
 
@@ -261,6 +320,7 @@ class Report:
     features : of feature vectors, what was learned and the path it was chosen from
     notes : what the reader should know about the data
     declined : what was learned, where it was not accepted and was measured all the same
+    evidence : of several sources, or of clicks: what learning brought on each that was held out
     """
 
     measure: str
@@ -279,6 +339,7 @@ class Report:
     features: FeatureDetails | None = None
     notes: tuple[str, ...] = ()
     declined: SystemResult | None = None
+    evidence: tuple[EvidenceResult, ...] = ()
 
     @property
     def change(self) -> Change | None:
@@ -299,10 +360,7 @@ class Report:
         By the 95 % interval of the difference to its start. It is not what decided, which was done on validation; and
         where learning was declined it is the verdict on what was declined. None where there is no interval.
         """
-        if self.change is None:
-            return None
-        _, low, high, _ = self.change
-        return verdict_of(low, high, higher_is_better=parse_measure(self.measure).higher_is_better)
+        return _verdict(self.change, self.measure)
 
     # -- as text ----------------------------------------------------------------------------------------------------
 
@@ -335,6 +393,9 @@ class Report:
             difference, interval = shown_change(self.change, ", paired t-test ")
             name = learned.name if self.declined is None else f"{learned.name}, which was declined,"
             lines.append(f"{name} against {start.name}, untouched queries, {self.measure}: {difference} {interval}")
+        if self.evidence and self.compared is not None:
+            lines.append(f"What was learned against {self.compared[1].name}, by source:")
+            lines += [f"  {result}" for result in self.evidence]
         if self.verdict is not None:
             lines.append(f"Verdict: {self.shown_verdict}")
         return "\n".join([*lines, self.decision, *(f"Note: {note}" for note in self.notes)])
@@ -408,6 +469,7 @@ class _SavedTextReport:
     details: Annotated[Details | None, OMIT_DEFAULT] = None
     notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
     declined: Annotated[SystemResult | None, OMIT_DEFAULT] = None
+    evidence: Annotated[tuple[EvidenceResult, ...], OMIT_DEFAULT] = ()
 
     def __post_init__(self) -> None:
         if not self.systems and (self.rivals or self.details is not None or self.declined is not None):

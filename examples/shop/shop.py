@@ -1,0 +1,223 @@
+"""A made shop of Debian packages: products, a click log whose truth is known, and judgements; and what each is worth.
+
+    python examples/shop/shop.py make shop/         # products.csv, clicks.csv, judged.csv, truth.csv
+    python examples/shop/shop.py compare shop/      # BM25, clicks only, judgements only, both, by the truth
+
+The packages come from ``apt-cache dumpavail``, or from a file with such a list: ``--packages FILE``.
+
+A package is relevant for a query when it has the tag (debtags, such as ``works-with::audio``) that the query was made
+from. Tags are nowhere in the products. Queries are of one to three words that packages with the tag use more than
+others do. People are shown the ten best of BM25, look at rank r with probability r^-0.7, and click what they look at
+with probability 0.8 where it is relevant, and 0.1 where it is not.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from tercet.text import Analyser, Vectoriser
+from tercet.weights import Identity, Weights
+
+N_PACKAGES, N_QUERIES, N_LISTS, N_JUDGED = 5_000, 1_600, 30_000, 300
+UNTOUCHED_SHARE = 0.25  # queries that are in neither clicks nor judgements
+SHOWN, JUDGED_DEPTH = 10, 20
+LOOKING, RELEVANT_CLICK, OTHER_CLICK = 0.7, 0.8, 0.1
+FACETS = ("works-with", "use", "field", "game", "sound", "network", "admin", "security", "hardware", "culture", "web")
+BEGIN = datetime(2026, 3, 1, 6)
+
+
+@dataclass(frozen=True)
+class Package:
+    """One entry of a package list."""
+
+    name: str
+    description: str
+    section: str
+    size: int
+    installed: str
+    tags: frozenset[str]
+
+
+# -- the package list -------------------------------------------------------------------------------------------------
+
+
+def read_packages(path: Path | None) -> list[Package]:
+    """The packages of a file, or of this machine, each name once, those with a tag of `FACETS` only."""
+    if path is not None:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    elif shutil.which("apt-cache"):
+        text = subprocess.run(["apt-cache", "dumpavail"], check=True, capture_output=True).stdout.decode(
+            "utf-8", "replace"
+        )
+    else:
+        sys.exit("there is no apt-cache here; name a package list, as `apt-cache dumpavail` writes it: --packages FILE")
+    packages: dict[str, Package] = {}
+    for entry in entries(text):
+        tags = entry.get("Tag", "").replace(",", " ").split()
+        topics = frozenset(tag for tag in tags if tag.partition("::")[0] in FACETS)
+        if topics and entry.get("Description"):
+            packages.setdefault(
+                entry["Package"],
+                Package(
+                    entry["Package"],
+                    entry["Description"],
+                    entry.get("Section", ""),
+                    int(entry.get("Size", 0)),
+                    entry.get("Installed-Size", ""),
+                    topics,
+                ),
+            )
+    if not packages:
+        where = "the package lists are empty here; run `apt-get update`, or name a list" if path is None else str(path)
+        sys.exit(f"no tagged package was found: {where} (--packages FILE, as `apt-cache dumpavail` writes it)")
+    return list(packages.values())
+
+
+def entries(text: str) -> Iterator[dict[str, str]]:
+    """Fields by name, of each entry of a package list; lines that begin with a blank go on with the field above."""
+    entry: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if not line.strip():
+            if entry:
+                yield entry
+            entry = {}
+        elif line[0] in " \t":
+            entry[name] += "\n" + line.strip()
+        else:
+            name, _, value = line.partition(":")
+            entry[name] = value.strip()
+    if entry:
+        yield entry
+
+
+# -- the shop ---------------------------------------------------------------------------------------------------------
+
+
+def make_shop(
+    packages: list[Package],
+    folder: Path,
+    *,
+    n_packages: int = N_PACKAGES,
+    n_queries: int = N_QUERIES,
+    n_lists: int = N_LISTS,
+    n_judged: int = N_JUDGED,
+    seed: int = 0,
+) -> None:
+    """Write products.csv, clicks.csv, judged.csv and truth.csv."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(packages))[:n_packages]
+    goods = [packages[row] for row in sorted(order.tolist())]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(folder / "products.csv", "sku,name,description,category,price,installed_kb", product_rows(goods))
+    queries = make_queries(goods, n_queries, rng)
+    found = best_of_bm25(goods, list(queries), JUDGED_DEPTH)
+    relevant = {query: {good.name for good in goods if tag in good.tags} for query, tag in queries.items()}
+    names = [good.name for good in goods]
+    listed = {query: [names[row] for row in rows] for query, rows in zip(queries, found, strict=True)}
+    untouched = list(queries)[: round(UNTOUCHED_SHARE * len(queries))]
+    asked = list(queries)[len(untouched) :]
+    write_rows(
+        folder / "truth.csv",
+        "query,sku,grade,clicked_or_judged",
+        ((q, sku, 1, int(q not in untouched)) for q in queries for sku in sorted(relevant[q])),
+    )
+    write_rows(
+        folder / "judged.csv",
+        "query,sku,grade",
+        ((q, sku, int(sku in relevant[q])) for q in asked[:n_judged] for sku in listed[q]),
+    )
+    write_rows(
+        folder / "clicks.csv",
+        "session_id,timestamp,search_term,position,product_id,clicked",
+        click_rows(asked, listed, relevant, n_lists, rng),
+    )
+
+
+def product_rows(goods: Iterable[Package]) -> Iterator[tuple[object, ...]]:
+    """As an export has them: texts with quotes and commas, prices in two decimals, gaps."""
+    for good in goods:
+        title = good.name.replace("-", " ")
+        price = f"{1 + good.size / 2**20:.2f}" if good.size else ""
+        yield good.name, title, good.description, good.section, price, good.installed
+
+
+def make_queries(goods: list[Package], n_queries: int, rng: np.random.Generator) -> dict[str, str]:
+    """Queries in random order, each with the tag it was made from."""
+    cut = Analyser(stop_words="english")
+    words = [frozenset(cut(f"{good.name} {good.description}")) for good in goods]
+    n_with = Counter(word for some in words for word in some)
+    tags = Counter(tag for good in goods for tag in good.tags)
+    chosen: dict[str, list[str]] = {}
+    for tag, n_tagged in sorted(tags.items()):
+        if not 8 <= n_tagged <= len(goods) // 10:
+            continue
+        inside = Counter(word for some, good in zip(words, goods, strict=True) if tag in good.tags for word in some)
+        lift = {
+            word: n / n_tagged * np.log(n * len(goods) / (n_tagged * n_with[word]))
+            for word, n in inside.items()
+            if n >= 3 and n * len(goods) > 2 * n_tagged * n_with[word] and not word.isdigit()
+        }
+        best = sorted(lift, key=lambda word: (-lift[word], word))[:25]
+        if len(best) >= 3:
+            chosen[tag] = best
+    if not chosen:
+        sys.exit("no tag has eight packages and three words of its own; give a longer package list")
+    queries: dict[str, str] = {}
+    for _ in range(50 * n_queries):
+        tag = list(chosen)[rng.integers(len(chosen))]
+        n_words = min(1 + rng.integers(3), len(chosen[tag]))
+        some = rng.choice(len(chosen[tag]), n_words, replace=False)
+        queries.setdefault(" ".join(chosen[tag][row] for row in sorted(some)), tag)
+        if len(queries) == n_queries:
+            break
+    return queries
+
+
+def best_of_bm25(goods: list[Package], queries: list[str], depth: int) -> list[list[int]]:
+    """The rows that BM25 finds first for each query."""
+    texts = [f"{good.name.replace('-', ' ')}\n{good.description}" for good in goods]
+    words = Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25")
+    D = words.fit_transform_docs(texts)
+    start = Weights([Identity(n_terms=D.shape[1])])
+    docs, _ = start.rank(words.transform_queries(queries), D, depth)
+    return docs.tolist()
+
+
+def click_rows(
+    queries: list[str],
+    listed: Mapping[str, list[str]],
+    relevant: Mapping[str, set[str]],
+    n_lists: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[object, ...]]:
+    """One row for each document that was shown, as a warehouse gives them."""
+    popularity = 1.0 / np.arange(1, len(queries) + 1) ** 0.6
+    asked = rng.choice(len(queries), n_lists, p=popularity / popularity.sum())
+    looks = np.arange(1, SHOWN + 1) ** -LOOKING
+    for number, row in enumerate(asked):
+        query = queries[row]
+        shown = listed[query][:SHOWN]
+        drawn = rng.random((2, SHOWN))
+        when = BEGIN + timedelta(seconds=60 * 86_400 * number / n_lists)
+        for rank, sku in enumerate(shown):
+            chance = RELEVANT_CLICK if sku in relevant[query] else OTHER_CLICK
+            clicked = drawn[0, rank] < looks[rank] and drawn[1, rank] < chance
+            yield f"s{number // 2:06d}", f"{when:%Y-%m-%dT%H:%M:%SZ}", query, rank + 1, sku, int(clicked)
+
+
+def write_rows(path: Path, head: str, rows: Iterable[tuple[object, ...]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(head.split(","))
+        writer.writerows(rows)
