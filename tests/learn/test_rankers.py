@@ -27,7 +27,9 @@ from support.learners import (
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.learn import RANKERS, DivergedError
+from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.loop import CHUNK
+from tercet.learn.rls import RankRLS, RLSRegressor
 
 # -- against the papers' equations --------------------------------------------------------------------------------
 
@@ -386,3 +388,19 @@ def test_latent_directions_take_any_seed_that_is_one():
     Q, D, prefs = made_data(0)
     ranker = tc.LowRankRanker(n_components=3, start="lsi", random_state=2**40 + 1).fit(Q, prefs, D)
     assert np.isfinite(ranker.margins(Q, prefs, D)).all()
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranker", [*RANKERS.values(), *LINEAR_RANKERS.values(), RankRLS, RLSRegressor])
+def test_every_parameter_has_limits(ranker):
+    assert set(ranker._get_param_names()) <= set(ranker._parameter_constraints)
+    ranker()._check_params()
+
+
+def test_a_type_without_limits_is_no_type_of_a_parameter():
+    with pytest.raises(TypeError, match="says nothing of the limits"):
+
+        class Careless(tc.DiagonalRanker):
+            size: int = 3

@@ -224,6 +224,48 @@ def test_a_base_class_is_told_apart_by_kind():
         decode(Picture, {"shapes": [{"kind": "circle", "radius": 1, "side": 2}]}, kinds=KINDS, error=InputError)
 
 
+class Words:
+    """Says itself how it is stored."""
+
+    def __init__(self, words: list[str], counts: NDArray[np.int64]) -> None:
+        self.words, self.counts = words, counts
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"words": self.words}, {"counts": self.counts}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Words:
+        if meta.keys() != {"words"} or arrays.keys() != {"counts"}:
+            raise DamagedBundleError(f"words have {sorted(meta)} and {sorted(arrays)}")
+        return cls(meta["words"], arrays["counts"])
+
+
+@dataclass(frozen=True)
+class Sides:
+    queries: Words
+    docs: Annotated[Words, SameAs("queries", "shared")]
+    more: Annotated[Words | None, OMIT_DEFAULT] = None
+
+
+def test_what_says_itself_how_it_is_stored_has_its_arrays_under_its_name():
+    own, other = Words(["a"], np.array([1])), Words(["b"], np.array([2]))
+    meta, arrays = encode(Sides(own, other))
+    assert meta == {"queries": {"words": ["a"]}, "shared": False, "docs": {"words": ["b"]}}
+    assert {name: array.tolist() for name, array in arrays.items()} == {"queries.counts": [1], "docs.counts": [2]}
+    read = decode(Sides, meta, arrays)
+    assert (read.docs.words, read.docs.counts.tolist(), read.more) == (["b"], [2], None)
+    meta, arrays = encode(Sides(own, own, other))
+    read = decode(Sides, meta, arrays)
+    assert read.docs is read.queries
+    assert read.more is not None
+    with pytest.raises(DamagedBundleError, match=r"m has unexpected arrays \['docs\.counts'\]"):
+        decode(Sides, meta, {**arrays, "docs.counts": np.array([2])}, where="m")
+    with pytest.raises(DamagedBundleError, match=r"words have \['words'\] and \['counts', 'extra'\]"):
+        decode(Sides, meta, {**arrays, "queries.extra": np.array([2])})
+    with pytest.raises(DamagedBundleError, match=r"m\.queries is 3 \(int\); expected a mapping"):
+        decode(Sides, {**meta, "queries": 3}, arrays, where="m")
+
+
 def test_the_error_is_the_callers():
     with pytest.raises(FormatError, match=r"plan\.toml: side is missing; expected a whole number"):
         decode(Square, {"kind": "square"}, error=lambda message: FormatError("plan.toml", None, message))
