@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from support.forking import kill_while
 from tercet.data import mapped_rows, shards, stored_ids
 from tercet.data.shards import MappedRows, ShardWriter, write_shards
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
@@ -213,30 +211,12 @@ def test_what_an_error_leaves_is_no_rows_and_may_be_written_over(tmp_path):
     assert len(list((tmp_path / "rows").glob("shard-*"))) == 1
 
 
-WRITING = """
-import sys
-import numpy as np
-from tercet.data.shards import write_shards
-
-def blocks():
-    print("begun", flush=True)
-    for i in range(10**6):
-        yield np.eye(50, dtype=np.float32)
-
-write_shards(sys.argv[1], blocks(), n_columns=50, shard_entries=100)
-"""
-
-
-@pytest.mark.slow
 def test_a_killed_writer_leaves_no_rows(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", WRITING, tmp_path / "rows"], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "rows" / "shard-000009").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-    assert (tmp_path / "rows" / "shard-000009").exists()
+    blocks = itertools.repeat(np.eye(50, dtype=np.float32), 10**6)
+    kill_while(
+        lambda: write_shards(tmp_path / "rows", blocks, n_columns=50, shard_entries=100),
+        (tmp_path / "rows" / "shard-000009").exists,
+    )
     with pytest.raises(MissingBundleError):
         MappedRows.open(tmp_path / "rows")
     assert len(write_shards(tmp_path / "rows", [np.eye(3)], n_columns=3)) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tercet as tc
+from support.forking import changed, kill_while
 from support.learners import Killed, judged, kill_at, same_bits
 from support.random_data import random_preferences, random_texts
 from support.sources import TopSource
@@ -166,42 +166,23 @@ def test_a_damaged_checkpoint_is_an_error_not_a_fresh_start(data, tmp_path):
         tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c")])
 
 
-KILLED_SCRIPT = """
-import sys, time
-sys.path.insert(0, {tests!r})
-import numpy as np
-from support.random_data import random_preferences, random_texts
-import tercet as tc
-rng = np.random.default_rng(0)
-Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
-prefs = random_preferences(rng, 400_000, 50, 60)
-slow = [] if sys.argv[2] == "fast" else [lambda event: time.sleep(0.02)]
-ranker = tc.LowRankRanker(n_components=4, random_state=2)
-ranker.fit(Q, prefs, D, callbacks=[tc.Checkpoint(sys.argv[1] + "/c", every=1), *slow])
-ranker.save(sys.argv[1] + "/model")
-"""
+def learned_from_many(folder: Path, pause: float = 0.0) -> tc.LowRankRanker:
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
+    prefs = random_preferences(rng, 40 * CHUNK, 50, 60)
+    checkpoint = tc.Checkpoint(folder, every=1 if pause else 10**9)
+    ranker = tc.LowRankRanker(n_components=4, random_state=2)
+    return ranker.fit(Q, prefs, D, callbacks=[checkpoint, lambda event: time.sleep(pause)])
 
 
-@pytest.mark.slow
 def test_a_process_killed_for_real_resumes_to_the_same_bits(tmp_path):
-    script = KILLED_SCRIPT.format(tests=str(Path(__file__).parents[1]))
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run([sys.executable, "-c", script, str(whole), "fast"], check=True, timeout=120)
+    whole = learned_from_many(tmp_path / "whole")
+    broken = tmp_path / "broken"
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", script, str(broken), "slow"])
-        manifest = broken / "c" / "manifest.json"
-        before = manifest.read_bytes() if manifest.exists() else b""
-        deadline = time.monotonic() + 60
-        while not manifest.exists() or manifest.read_bytes() == before:
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.005)
-        time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert not (broken / "model").exists()
-    subprocess.run([sys.executable, "-c", script, str(broken), "fast"], check=True, timeout=120)
-    assert same_bits(tc.load(whole / "model").weights_, tc.load(broken / "model").weights_)
+        kill_while(lambda: learned_from_many(broken, pause=0.02), changed(broken / "manifest.json"), after=0.05)
+    resumed = learned_from_many(broken)
+    assert resumed.history_[0].step > CHUNK
+    assert same_bits(resumed.weights_, whole.weights_)
 
 
 # -- validation, early stopping, callbacks -------------------------------------------------------------------------
