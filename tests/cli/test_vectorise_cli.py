@@ -90,7 +90,7 @@ def test_what_cannot_be_vectorised(home, tmp_path):
     assert "'a' belongs to row 0 and to row 2" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
     assert not (tmp_path / "x").exists()
     corpus.write_text("")
-    assert "corpus.jsonl: the file holds no documents" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
+    assert "corpus.jsonl: the file is empty" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
     corpus.write_text('{"_id": "a", "text": "cats"}\n{"_id": "b"}\n')
     assert "corpus.jsonl:2" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
     for label in ("one", "two"):

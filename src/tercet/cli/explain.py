@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import open_judged, open_model
-from tercet.cli.options import DATA, FILE, FOLDER
+from tercet.cli.options import DATA, FILE, FOLDER, table_options
 from tercet.data.documents import Documents
 from tercet.errors import InputError
 from tercet.search import open_index
@@ -18,7 +18,8 @@ from tercet.search import open_index
 @click.argument("text", required=False)
 @click.argument("document", metavar="[DOC]", required=False)
 @click.option("--versus", metavar="DOC2", help="With an index: what DOC has over this document.")
-@click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
+@click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
+@table_options
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of DATA.")
 @click.option("--model", type=FOLDER, help="A text model; for an index, another than its own.")
 @click.option("--query", help="The query's text, or the id of one of DATA's queries.")

@@ -18,6 +18,7 @@ from tercet.cli.inputs import (
     is_ir_datasets,
     open_model,
     read_data_pointer,
+    read_query_texts,
     write_data_pointer,
 )
 from tercet.cli.options import DATA, FILE, FOLDER, NEW, check_output, naming_flag, quiet_option, replace_option
@@ -149,7 +150,7 @@ def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], w
 def _queries(queries: Path | None, docs: Path | None, noted: Mapping[str, Path]) -> Queries | None:
     """Queries by id, where there are any: their texts, or their rows among vectors."""
     if queries is not None:
-        return read_queries(queries)
+        return read_query_texts(queries)
     for data in (docs, noted.get("data")):
         if data is None:
             continue
@@ -161,7 +162,7 @@ def _queries(queries: Path | None, docs: Path | None, noted: Mapping[str, Path])
         if kind == VECTORS and (vectors := Vectors.open(data)).queries is not None:
             return vectors
     listed = noted.get("queries")
-    return read_queries(listed) if listed is not None and listed.is_file() else None
+    return read_query_texts(listed) if listed is not None and listed.is_file() else None
 
 
 def _kind_of_folder(folder: Path) -> str | None:

@@ -190,9 +190,12 @@ def naming_table_options() -> Iterator[None]:
         raise FormatError(error.path, error.line, f"{error.message} (here: {options[error.kind]})") from error
 
 
-id_option = click.option("--id", expose_value=False, callback=_said("id"), metavar="COLUMN", help="Table: the ids.")
+id_option = click.option(
+    "--id", "id_column", expose_value=False, callback=_said("id"), metavar="COLUMN", help="Table: the ids."
+)
 text_option = click.option(
     "--text",
+    "text_columns",
     multiple=True,
     expose_value=False,
     callback=_listed_columns,

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from tercet.cli.inputs import open_model
+from tercet.cli.inputs import open_model, read_query_texts
 from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify_option
-from tercet.data import read_queries, write_run
+from tercet.data import write_run
 from tercet.search import open_index
 from tercet.search.carried import shown_record
 from tercet.search.results import Results
@@ -52,7 +52,7 @@ def search(
         raise click.UsageError("--why and --json are for one text; a run has no place for them")
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     if queries is not None and output is not None:
-        run = opened.search_many(read_queries(queries), count or 100, max_terms)
+        run = opened.search_many(read_query_texts(queries), count or 100, max_terms)
         write_run(output, run)
         empty = sum(not hits for hits in run.values())
         click.echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")

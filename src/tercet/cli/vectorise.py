@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import Labelled, kind_of, open_model, read_data
-from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option, refuse_given
+from tercet.cli.inputs import TABLES, Labelled, is_beir_texts, kind_of, open_model, read_data, read_query_texts
+from tercet.cli.inputs import documents_of as documents_as_read
+from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option, refuse_given, table_options
 from tercet.cli.progress import DocumentCount
 from tercet.data.beir import NO_DOCUMENTS, NO_QUERIES, documents_of, plain_or_packed, queries_of
 from tercet.errors import FormatError, InputError
@@ -22,8 +23,9 @@ LEARNED_ONLY = ("weighting", "cut", "stem", "min_df", "max_words")
 
 @click.command()
 @click.argument("data", type=DATA, required=False)
-@click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
-@click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of DATA's.")
+@click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
+@click.option("--queries", type=FILE, help="Queries, BEIR JSONL or a table, instead of DATA's.")
+@table_options
 @click.option("-o", "--output", type=NEW, required=True, help="Folder for the vectors.")
 @click.option("--model", type=FOLDER, help="Take the words and weights of this text model.  [default: learn them]")
 @click.option("--weighting", type=click.Choice(list(WEIGHTINGS)), default="tf-idf", show_default=True)
@@ -53,8 +55,8 @@ def vectorise(
 ) -> None:
     """Turn DATA's documents and queries into vectors on disk, to learn from more than fits in memory.
 
-    DATA is a BEIR folder, or --corpus and --queries name its files. Texts are read once, one by one; what they say is
-    put aside in the output folder until all words are known.
+    DATA is a table of documents or a BEIR folder, or --corpus and --queries name files. Texts are read once, one by
+    one; what they say is put aside in the output folder until all words are known.
     """
     if (data is None) == (corpus is None):
         raise click.UsageError("name DATA or --corpus")
@@ -93,11 +95,18 @@ def vectorise(
 
 def _texts(data: Path | None, corpus: Path | None, queries: Path | None) -> tuple[Texts, Texts | None]:
     """Documents and queries as they are read, where the format allows it; ids are compared when all are there."""
-    query_texts = None if queries is None else _pairs(queries_of, queries, NO_QUERIES)
-    if corpus is not None:
-        return _pairs(documents_of, corpus, NO_DOCUMENTS), query_texts
-    assert data is not None
-    kind = kind_of(data)
+    query_texts: Texts | None = None
+    if queries is not None:
+        is_beir = is_beir_texts(queries)
+        query_texts = _pairs(queries_of, queries, NO_QUERIES) if is_beir else read_query_texts(queries)
+    path = corpus or data
+    assert path is not None
+    kind = kind_of(path) if corpus is None else "documents"
+    if kind in TABLES:
+        if is_beir_texts(path):
+            return _pairs(documents_of, path, NO_DOCUMENTS), query_texts
+        return ((doc_id, text) for doc_id, text, *_ in documents_as_read(None, path)), query_texts
+    data = path
     if kind == "beir":
         if query_texts is None:
             query_texts = _pairs(queries_of, plain_or_packed(data, "queries.jsonl"), NO_QUERIES)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from tercet.data.lines import (
     writable_id,
     write_atomically,
 )
+from tercet.data.tables import csv_records
 from tercet.errors import FormatError, InputError
 
 # The columns of the basic export, and what the detailed one calls them.
@@ -132,12 +132,6 @@ def is_quepid_header(text: str) -> bool:
     return _places(names) is not None
 
 
-def is_quepid(path: FilePath) -> bool:
-    """Whether the first line of a file that is not blank is that of judgements from Quepid."""
-    with closing(open_lines(path)) as lines:
-        return is_quepid_header(next((text for _, text in lines if text.strip()), ""))
-
-
 def _places(names: list[str]) -> tuple[int, int, tuple[int, ...]] | None:
     """Where the query, the document and the ratings stand, by the names of the columns; None for another table."""
     for wanted in (COLUMNS, DETAILED):
@@ -153,7 +147,7 @@ def ratings_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
     """Yield the number of the line on which each record begins, and what it says."""
     places: tuple[int, int, tuple[int, ...]] | None = None
     width = 0
-    for line, cells in _records(path, refused):
+    for line, cells in csv_records(open_lines(path, refused), path, refused=refused):
         if places is None:
             places, width = _places(cells), len(cells)
             if places is None:
@@ -167,33 +161,6 @@ def ratings_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
             refused(error)
         else:
             yield line, rating
-
-
-def _records(path: FilePath, refused: Refused | None) -> Generator[tuple[int, list[str]], None, None]:
-    """Cells of each record that is not blank. A quoted cell may hold line breaks."""
-    last = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal last
-        for number, text in open_lines(path, refused):
-            last = number
-            yield text + "\n"
-
-    reader = csv.reader(lines(), strict=True)
-    while True:
-        before = last
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            problem = FormatError(path, before + 1, f"broken CSV: {error}; quote a cell that holds a comma or a quote")
-            if refused is None:
-                raise problem from error
-            refused(problem)
-            continue
-        if any(cell.strip() for cell in cells):
-            yield before + 1, cells
 
 
 def _rating(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import open_judged, open_model
-from tercet.cli.options import DATA, FILE, FOLDER, output_options
-from tercet.data import read_corpus
+from tercet.cli.inputs import open_judged, open_model, read_documents
+from tercet.cli.options import DATA, FILE, FOLDER, output_options, table_options
 from tercet.export import write_anserini, write_ciff
 
 WRITERS = {"anserini": write_anserini, "ciff": write_ciff}
@@ -16,7 +15,8 @@ WRITERS = {"anserini": write_anserini, "ciff": write_ciff}
 
 @click.command()
 @click.argument("data", type=DATA, required=False)
-@click.option("--corpus", type=FILE, help="Documents as BEIR JSONL, instead of DATA.")
+@click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
+@table_options
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
 @output_options("File to write.", required=True)
 @click.option(
@@ -43,7 +43,7 @@ def documents(
     if (data is None) == (corpus is None):
         raise click.UsageError("name DATA, or --corpus")
     text_model = open_model(model)
-    docs = open_judged(data, None, None, None).docs if corpus is None else read_corpus(corpus)
+    docs = open_judged(data, None, None, None).docs if corpus is None else read_documents(corpus)
     written = WRITERS[form](output, text_model, docs, expand=expand, max_terms=max_terms, bits=bits)
     click.echo(f"{output}: {written.n_docs:,} documents, {written.n_postings:,} impacts of {bits} bits")
     click.echo(f"an impact of 1 is {written.step:.4g} of a score, off by at most {written.max_error:.4g}")
