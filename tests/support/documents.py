@@ -122,6 +122,7 @@ def write_data(folder: Path) -> None:
     log = [Impression(text, one, one[2:3]) for one, text in zip(shown, list(corpus.queries.values()) * 5, strict=True)]
     write_clicks(folder / "clicks.jsonl", log)
     write_threes(folder, corpus)
+    write_tables(folder, corpus)
     for name, seed in (("train", 1), ("vali", 2), ("test", 3), ("new", 4), ("big", 5)):
         write_letor(folder / f"{name}.txt", made_up(seed, n_queries=40, first_query=1000 * seed))
     (folder / "names.txt").write_text("".join(f"feature {i}\n" for i in range(1, 11)))
@@ -149,6 +150,23 @@ def write_threes(folder: Path, corpus: Corpus) -> None:
     for path in (folder / "threes.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
         write_preferences(path, PreferenceTriples(*columns))
     pyarrow.parquet.write_table(pyarrow.table(columns, ("query", "better", "worse")), folder / "more.parquet")
+
+
+def write_tables(folder: Path, corpus: Corpus) -> None:
+    """The documents as products in three formats, and judgements that name queries by their texts."""
+    import pandas
+
+    rows = [
+        {"sku": doc_id, "name": text[:10], "description": text, "price": row / 4, "tags": "new"}
+        for row, (doc_id, text) in enumerate(corpus.docs.items())
+    ]
+    products = pandas.DataFrame(rows)
+    products.to_csv(folder / "products.csv", index=False)
+    products.to_parquet(folder / "products.parquet")
+    products.to_json(folder / "products.jsonl", orient="records", lines=True)
+    grades = [(corpus.queries[q], d, grade) for q, judged in corpus.qrels.items() for d, grade in judged.items()]
+    judged = pandas.DataFrame(grades, columns=["Search Term", "Product ID", "Stars"])
+    judged.to_csv(folder / "judged.csv", index=False, sep=";")
 
 
 def names(document: str) -> dict[str, Any]:
