@@ -28,10 +28,12 @@ from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
 from tercet.data.shards import write_shards
 from tercet.errors import FormatError, InputError, MemoryLimitError
 from tercet.learn import linear
+from tercet.learn.joint import JointRanker
 from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.measure import compare_orders
 from tercet.search import Index
 from tercet.text import CorrelatedWords
+from tercet.text.fielded import ColumnLayout
 from tercet.weights import Hashed, Identity, Sparse, Weights
 
 Workload = Callable[[np.random.Generator, Path], None]
@@ -233,6 +235,15 @@ def feature_rankers(rng: np.random.Generator, folder: Path) -> None:
                 linear.FTRLRanker(loss=loss, batch_size=3).fit(data.X, data.y, qid=data.qid)
 
 
+def words_and_numbers(rng: np.random.Generator, folder: Path) -> None:
+    """W and the weights of fields and numbers, on rows with and without some of them."""
+    layout = ColumnLayout(12, 2, 3)
+    Q, D = random_texts(rng, 9, layout.n_columns), random_texts(rng, 14, layout.n_columns)
+    prefs = random_preferences(rng, 300, 9, 14)
+    for ranker in (None, tc.LowRankRanker(n_components=3), tc.DiagonalRanker()):
+        JointRanker(layout=layout, ranker=ranker, chunk_size=7).fit(Q, prefs, D)
+
+
 def online_steps(rng: np.random.Generator, folder: Path) -> None:
     """Many at once, until the table grows, and one by one and back."""
     Q, D, prefs = random_texts(rng, 9, 60), random_texts(rng, 14, 60), random_preferences(rng, 300, 9, 14)
@@ -269,6 +280,7 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "ndcg": feature_rankers,
         "pairs": feature_rankers,
         "simplex": feature_rankers,
+        "joint": words_and_numbers,
     },
     "steps": {
         "binned": learners("CorrelatedRanker"),

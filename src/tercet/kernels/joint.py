@@ -31,7 +31,9 @@ def feature_differences(Q, D, columns, chunk, words, differences):
             a, start = D.indptr[doc + 1] - 1, D.indptr[doc]
             while a >= start and D.indices[a] >= n_words:  # from the right: those of the whole text are not looked at
                 column, value = np.int64(D.indices[a]), sign * np.float64(D.data[a])
-                if column >= first_number:
+                if column >= first_number + n_numbers:
+                    pass  # that of queries, of which documents have nothing to count
+                elif column >= first_number:
                     differences[s, n_fields + column - first_number] += factor * value
                 else:
                     differences[s, column // n_words - 1] += np.float64(words[column % n_words]) * value
