@@ -380,6 +380,86 @@ def test_unknown_words_are_named(open_page: Callable[..., Any], served: Served) 
     assert page.locator("#words button").all_inner_texts() == ["avocado"]
 
 
+def changed(page: Any, **members: Any) -> None:
+    """Have the service answer with other members than it does."""
+
+    def answer(route: Any) -> None:
+        found = route.fetch().json()
+        route.fulfill(json=found | {name: make(found) for name, make in members.items()})
+
+    page.route("**/search?*", answer)
+
+
+def test_the_start_page_says_what_is_searched_and_how_to_begin(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page("about:blank")
+    about = {"name": "kitchen", "documents": 7, "baseline_name": "BM25", "examples": ["avocado", "<i>eyes"]}
+    page.route("**/collection", lambda route: route.fulfill(json=about))
+    page.goto(served.address)
+    expect(page.locator("#collection")).to_have_text("Searches 7 documents · kitchen")
+    assert page.locator("#examples button").all_inner_texts() == ["avocado", "<i>eyes"]
+    page.locator("#examples button").first.click()
+    assert "a" in order(page)
+    assert page.url == served.at("avocado")
+
+
+def test_what_is_learned_from_nothing_is_one_list(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page("about:blank")
+    changed(page, compared=lambda _: False, baseline=lambda _: [])
+    page.goto(served.at("green"))
+    assert len(order(page)) > 1
+    expect(page.locator("#baseline")).to_be_hidden()
+    expect(page.locator("#slopes")).to_be_hidden()
+    expect(page.locator("#learned-title")).to_have_text("BM25")
+    expect(page.locator("#facts")).to_contain_text("Nothing is learned yet")
+    expect(page.locator("#learned li .prefer").nth(1)).to_be_visible()
+
+
+def test_cards_show_what_documents_carry(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page("about:blank")
+    carried = {"price": 1.5, "link": "https://www.example.org/tea/", "bad": "javascript:alert(1)", "html": "<b>x"}
+    changed(page, learned=lambda found: [hit | {"carried": carried} for hit in found["learned"]])
+    page.goto(served.at("green"))
+    order(page)
+    shown = page.locator("#learned li .carried").first
+    expect(shown).to_contain_text("price 1.5")
+    expect(shown).to_contain_text("html <b>x")
+    [link] = shown.locator("a").all()
+    assert (link.inner_text(), link.get_attribute("href")) == ("example.org/tea", "https://www.example.org/tea/")
+    expect(page.locator("#baseline li .carried").first).to_be_hidden()
+
+
+def test_more_and_weaker_results(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page("about:blank")
+    sent: list[str] = []
+
+    def answer(route: Any) -> None:
+        sent.append(route.request.url.partition("?")[2])
+        found = route.fetch().json()
+        if "k=10&" in sent[-1] + "&":  # as if there were more than ten
+            twins = [found["learned"][0] | {"id": f"t{i}", "rank": i + 1} for i in range(10)]
+            found |= {"learned": twins, "left_off": 3}
+        route.fulfill(json=found)
+
+    page.route("**/search?*", answer)
+    page.goto(served.at("green"))
+    order(page)
+    expect(page.locator("#more button")).to_have_text(["Show 10 more", "Show 3 weaker results"])
+    label = page.locator("#learned li .prefer").nth(1).get_attribute("aria-label")
+    assert "(t1)" in label, "results of one title are told apart by their ids"
+    assert "(t0)" in label
+    page.locator("#more button").first.click()
+    expect(page.locator("#more")).to_have_text("No more results.")
+    assert sent == ["q=green&k=10", "q=green&k=20"]
+
+
+def test_a_stop_word_is_called_one(open_page: Callable[..., Any], served: Served) -> None:
+    page = open_page("about:blank")
+    nothing = {"learned": lambda _: [], "baseline": lambda _: []}
+    changed(page, stop_words=lambda _: ["the"], unknown=lambda _: [], **nothing)
+    page.goto(served.at("the"))
+    expect(page.locator("#notice")).to_contain_text("“the” is in so many documents that it is not searched for.")
+
+
 def test_a_busy_service_is_asked_again(open_page: Callable[..., Any], served: Served) -> None:
     page = open_page(served.address)
     asked: list[str] = []

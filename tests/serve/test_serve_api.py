@@ -390,6 +390,7 @@ def test_the_openapi_document_is_complete(api):
         "/documents/{doc_id}",
         "/versions",
         "/learned",
+        "/collection",
         "/health",
         "/metrics",
         "/prefer",

@@ -145,9 +145,9 @@ def test_a_deadline_between_the_lists_leaves_out_the_second(tmp_path, monkeypatc
         assert not whole["partial"]
         slow = service.version.index.search_row
 
-        def late(*given: Any) -> Any:
+        def late(*given: Any, **options: Any) -> Any:
             monkeypatch.setattr(answers.Deadline, "passed", True)
-            return slow(*given)
+            return slow(*given, **options)
 
         monkeypatch.setattr(service.version.index, "search_row", late)
         found = api.get("/search", params={"q": QUERY, "k": 5}).json()

@@ -96,7 +96,7 @@ def serve(
     )
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     path = journal or journal_of(index)
-    service = Service(opened, path, limits)
+    service = Service(opened, path, limits, name=index.resolve().name)
     try:
         if service.journal.torn_bytes:
             click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)

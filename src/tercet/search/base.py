@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import check_integer
+from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.search.documents import Docs, Progress, checked_rows
@@ -82,6 +83,11 @@ class BaseIndex(ABC):
         view = self._view  # another thread may refresh between two looks at it
         empty = sparse.csr_array((1, weights_of(self._model).shape[0]), dtype=np.float32)
         return Hit(doc_id, 0.0, SearchedQuery(view, None, empty, ()), row_of(view, doc_id)).text
+
+    def carried(self, doc_id: str) -> Record:
+        """What a document carries along, by column."""
+        view = self._view
+        return view.carried(row_of(view, doc_id))
 
     # -- searching ----------------------------------------------------------------------------------------------
 

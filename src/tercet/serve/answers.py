@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
+from tercet.errors import InputError
 from tercet.search import BaseIndex, Hit, Results
 from tercet.serve.learner import Version
 from tercet.serve.replay import text_model
-from tercet.serve.snippets import passage_of, title_of
+from tercet.serve.snippets import passage_of, shown_title, shown_values, title_of
 from tercet.text.analyser import Analyser
 from tercet.weights import Identity, Weights
+from tercet.weights.value import unit_of
 
 _RANKS_KNOWN = 100  # how far down a list it is looked where the other list has a document
+_EXAMPLES, _EXAMPLE_WORDS, _EXAMPLE_CHARS = 3, 5, 40
+_TITLES_LOOKED_AT, _IDS_LOOKED_AT = 50, 5_000
 _HASTY_TERMS = 8  # words by which candidates are looked for when the time is up before the search has begun
 
 
@@ -37,8 +42,9 @@ class Deadline:
 class Baseline:
     """What learned lists are shown against: the same vectors, each word matching itself alone.
 
-    Where queries and documents have vocabularies of their own no word matches itself; then it is the model as it was
-    before it learned online.
+    A word counts as much as the model's own identity counts it, or as its usual weight on itself where it has none, so
+    that the scores of both lists are on one scale: they differ by what was learned. Where queries and documents have
+    vocabularies of their own no word matches itself; then it is the model as it was before it learned online.
     """
 
     def __init__(self, base: BaseIndex) -> None:
@@ -47,23 +53,36 @@ class Baseline:
         self.name, self.index = "base model", base
         if n == m:
             self.name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectoriser.weighting]
-            self.index = base.with_model(replace(model, weights=Weights([Identity(n_terms=n)])))
+            scale = sum(part.scale for part in model.weights.parts if isinstance(part, Identity))
+            identity = Identity(n_terms=n, scale=scale if scale > 0 else unit_of(model.weights))
+            self.index = base.with_model(replace(model, weights=Weights([identity])))
+
+    def differs(self, version: Version) -> bool:
+        """Whether a version has learned anything: BM25 beside BM25 is no comparison."""
+        if self.index is version.index:
+            return False
+        return any(not isinstance(part, Identity) for part in version.model.weights.parts)
 
 
-def search(version: Version, baseline: Baseline, query: str, k: int, deadline: Deadline) -> dict[str, Any]:
-    """Both lists. When the deadline passes before the second, it is left out; before the first, that is looked for by
-    a few words only. Either makes the answer partial.
+def search(
+    version: Version, baseline: Baseline, query: str, k: int, deadline: Deadline, everything: bool = False
+) -> dict[str, Any]:
+    """Both lists, each down to its last match unless everything is wanted; one where nothing has been learned.
+
+    When the deadline passes before the second, it is left out; before the first, that is looked for by a few words
+    only. Either makes the answer partial.
     """
     depth = max(k, _RANKS_KNOWN)
     hurried = deadline.passed
     words = version.model.query_vectoriser
     row = version.model.queries([query])
-    learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None)
-    late = deadline.passed
-    plain = Results() if late else baseline.index.search_row(row, depth)
+    compared = baseline.differs(version)
+    learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None, cutoff=not everything)
+    late = deadline.passed and compared
+    plain = Results() if late or not compared else baseline.index.search_row(row, depth)
     learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(hits, 1)} for hits in (learned, plain))
     stems = words_of(version, query)
-    shown: dict[str, dict[str, str]] = {}
+    shown: dict[str, dict[str, Any]] = {}
     learned_list, plain_list = [], []
     for rank, hit in enumerate(learned[:k], 1):
         before = plain_ranks.get(hit.doc_id)
@@ -76,6 +95,9 @@ def search(version: Version, baseline: Baseline, query: str, k: int, deadline: D
         "k": k,
         "version": version.name,
         "unknown": words.unknown_words(query),
+        "stop_words": stop_words_of(version, query),
+        "compared": compared,
+        "left_off": min(k, len(learned) + learned.left_off) - len(learned_list),
         "exact": learned.exact,
         "partial": late or not learned.exact,
         "took_ms": deadline.took_ms,
@@ -91,10 +113,24 @@ def words_of(version: Version, text: str) -> list[str]:
     return analyse(text)
 
 
-def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, str]]) -> dict[str, Any]:
+def stop_words_of(version: Version, text: str) -> list[str]:
+    """The words of a text that are in too many documents to be searched, each once, in order."""
+    analyse = version.model.query_vectoriser.analyser or Analyser()
+    if analyse.stop_words is None:
+        return []
+    plain = replace(analyse, stemmer=None, ngrams=(1, 1))
+    kept = set(plain(text))
+    return [word for word in dict.fromkeys(replace(plain, stop_words=None)(text)) if word not in kept]
+
+
+def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if hit.doc_id not in known:
-        text = hit.kept_text or ""
-        known[hit.doc_id] = {"title": title_of(text) or hit.doc_id, "snippet": passage_of(text, stems)}
+        text, carried = hit.kept_text or "", hit.carried
+        known[hit.doc_id] = {
+            "title": shown_title(hit.doc_id, text, carried),
+            "snippet": passage_of(text, stems),
+            "carried": shown_values(carried),
+        }
     return {"id": hit.doc_id, "rank": rank, "score": hit.score} | known[hit.doc_id]
 
 
@@ -122,8 +158,56 @@ def related(version: Version, word: str, k: int) -> dict[str, Any]:
 
 
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
-    text = index.text(doc_id)
-    return {"id": doc_id, "title": title_of(text) or doc_id, "text": text}
+    text, carried = index.text(doc_id), index.carried(doc_id)
+    return {"id": doc_id, "title": shown_title(doc_id, text, carried), "text": text, "carried": carried}
+
+
+def collection(index: BaseIndex, name: str, baseline: Baseline) -> dict[str, Any]:
+    """What is searched, and three queries to begin with."""
+    report = text_model(index).report
+    data = "" if report is None or report.details is None else report.details.name
+    return {
+        "name": data or name,
+        "documents": len(index),
+        "baseline_name": baseline.name,
+        "examples": example_queries(index),
+    }
+
+
+def example_queries(index: BaseIndex) -> list[str]:
+    """Queries that find something: those that learning helped most, or else words of titles here and there."""
+    report = text_model(index).report
+    details = None if report is None else report.details
+    gains = () if details is None or details.by_query is None else details.by_query.gains
+    candidates = [*(gain.text for gain in gains), *_title_words(index)]
+    examples: list[str] = []
+    for query in candidates:
+        if len(examples) == _EXAMPLES:
+            break
+        is_short = 0 < len(query.split()) <= _EXAMPLE_WORDS and len(query) <= _EXAMPLE_CHARS
+        if is_short and query not in examples and index.search(query, 1):
+            examples.append(query)
+    return examples
+
+
+def _title_words(index: BaseIndex) -> Iterator[str]:
+    """The first two words of some titles that are neither in one document only nor in a tenth of all."""
+    words = text_model(index).doc_vectoriser
+    analyse = words.analyser or Analyser()
+    most = max(2, len(index) // 10)
+    step = max(1, min(len(index), _IDS_LOOKED_AT) // _TITLES_LOOKED_AT)
+    for doc_id in islice(index, 0, _IDS_LOOKED_AT, step):
+        try:
+            title = title_of(index.text(doc_id))
+        except InputError:  # no texts are kept
+            return
+        telling = []
+        for word in dict.fromkeys(title.lower().split()):
+            columns = [words.index_[term] for term in analyse(word) if term in words.index_]
+            if word.isalpha() and len(columns) == 1 and 2 <= words.document_frequency_[columns[0]] <= most:
+                telling.append(word)
+        if len(telling) > 1:
+            yield " ".join(telling[:2])
 
 
 def learned(version: Version, history: Sequence[Mapping[str, Any]], limit: int) -> dict[str, Any]:

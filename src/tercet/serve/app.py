@@ -37,6 +37,7 @@ _PROBLEMS = {
     408: "The body came too slowly.",
     409: "Nothing there can be taken back.",
     413: "The body is larger than 1 MB.",
+    415: "The body is not sent as application/json.",
     421: "The service is not known by this host name.",
     422: "Something is missing, wrong or beyond a limit, which is named.",
     429: "Too many changes; Retry-After says when.",
@@ -46,7 +47,7 @@ _PROBLEMS = {
 }
 _DOC_ID = InPath(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
 _READING = (400, 401, 404, 421, 422, 500, 503)
-_CHANGING = (*_READING, 403, 408, 409, 413, 429, 507)
+_CHANGING = (*_READING, 403, 408, 409, 413, 415, 429, 507)
 
 
 def _problems(statuses: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:
@@ -87,7 +88,10 @@ def _add_errors(app: FastAPI) -> None:
         return error.response()
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        if request.method == "POST" and not _is_json(sent_as := request.headers.get("content-type", "")):
+            said = f"the body is sent as {sent_as[:80]!r}" if sent_as else "the body has no content type"
+            return HttpProblem(415, f"{said}; send it as application/json", "media-type").response()
         return validation_problem(list(error.errors())).response()
 
     @app.exception_handler(InputError)
@@ -109,6 +113,11 @@ def _add_errors(app: FastAPI) -> None:
         return response
 
 
+def _is_json(content_type: str) -> bool:
+    media = content_type.partition(";")[0].strip().lower()
+    return media == "application/json" or media.endswith("+json")
+
+
 def _add_reading(app: FastAPI, service: Service) -> None:
     def deadline(request: Request) -> Deadline:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
@@ -116,7 +125,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/search", response_model=messages.SearchAnswer)
     async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
-        return JSONResponse(await service.search(params.q, params.k, deadline(request)))
+        return JSONResponse(await service.search(params.q, params.k, deadline(request), params.all))
 
     @app.get("/explain", response_model=messages.Reasons)
     async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:
@@ -180,6 +189,11 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             lambda version: answers.learned(version, service.history(params.limit, active_only=True), params.limit),
         )
         return JSONResponse(answer)
+
+    @app.get("/collection", response_model=messages.Collection)
+    async def collection(request: Request) -> Response:
+        """Say what is searched, with queries to begin with."""
+        return JSONResponse(await service.collection(deadline(request)))
 
     @app.get("/health", response_model=messages.Health)
     async def health() -> Response:

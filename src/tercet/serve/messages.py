@@ -26,6 +26,7 @@ CLIENT = Field(
     description="Who asks, where one address stands for many; limits are counted by it.",
     examples=["reader-7"],
 )
+CARRIED = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
 VERSION = Field(description="The version of the model that answered.", examples=["v12"], pattern="^v[0-9]+$")
 
 # -- questions ------------------------------------------------------------------------------------------------------
@@ -35,6 +36,7 @@ class SearchQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
     q: str = QUERY
     k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many documents in each list.", examples=[10])
+    all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
 
 
 class ExplainQuery(BaseModel):
@@ -114,6 +116,7 @@ class LearnedHit(BaseModel):
     score: float
     title: str
     snippet: str = Field(description="Plain text, to be shown as such.")
+    carried: dict[str, str | int | float | bool] = CARRIED
     baseline_rank: int | None = Field(description="Its rank in the other list, looked for down to max(k, 100).")
     moved: int | None = Field(description="By how many ranks it is higher than there.")
 
@@ -124,6 +127,7 @@ class BaselineHit(BaseModel):
     score: float
     title: str
     snippet: str
+    carried: dict[str, str | int | float | bool] = CARRIED
     learned_rank: int | None
 
 
@@ -135,6 +139,9 @@ class SearchAnswer(BaseModel):
         k=1,
         version="v12",
         unknown=[],
+        stop_words=[],
+        compared=True,
+        left_off=0,
         exact=True,
         partial=False,
         took_ms=1.2,
@@ -145,6 +152,7 @@ class SearchAnswer(BaseModel):
                 "score": 0.81,
                 "title": "Avocados and eye health",
                 "snippet": "Lutein from avocados …",
+                "carried": {"year": 2011},
                 "baseline_rank": 3,
                 "moved": 2,
             }
@@ -156,6 +164,7 @@ class SearchAnswer(BaseModel):
                 "score": 0.64,
                 "title": "Avocado oil",
                 "snippet": "The eyes of …",
+                "carried": {},
                 "learned_rank": 2,
             }
         ],
@@ -165,6 +174,9 @@ class SearchAnswer(BaseModel):
     k: int
     version: str = VERSION
     unknown: list[str] = Field(description="Words of the query that the model does not know.")
+    stop_words: list[str] = Field(description="Words of the query that are too frequent to be searched.")
+    compared: bool = Field(description="False where nothing is learned: then there is one list, and no baseline.")
+    left_off: int = Field(description="Learned hits among the first k that are no matches; all=true gives them.")
     exact: bool = Field(description="False when the learned list was looked for by a few words only.")
     partial: bool = Field(description="True when the deadline passed: the list is not exact, or the baseline left out.")
     took_ms: float
@@ -221,10 +233,25 @@ class RelatedWords(BaseModel):
 class Document(BaseModel):
     """A document as it was indexed."""
 
-    model_config = _example(id="MED-10", title="Avocados and eye health", text="Avocados and eye health\nLutein …")
+    model_config = _example(
+        id="MED-10", title="Avocados and eye health", text="Avocados and eye health\nLutein …", carried={"year": 2011}
+    )
     id: str
     title: str
     text: str
+    carried: dict[str, str | int | float | bool] = Field(description="All values that it carries along, by column.")
+
+
+class Collection(BaseModel):
+    """What is searched."""
+
+    model_config = _example(
+        name="nfcorpus", documents=3633, baseline_name="BM25", examples=["avocado eyes", "vitamin d"]
+    )
+    name: str
+    documents: int
+    baseline_name: str
+    examples: list[str] = Field(description="Up to three queries that find something.")
 
 
 class Acknowledged(BaseModel):

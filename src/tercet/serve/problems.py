@@ -74,6 +74,7 @@ def limit_problem(name: str, value: int, limit: int, unit: str) -> HttpProblem:
     return HttpProblem(422, detail, "limit", name=name, limit=limit, value=value)
 
 
+_SUBJECTS = {"q": "the query", "query": "the query", "word": "the word"}
 _AT_MOST, _AT_LEAST = ("le", "max_length"), ("ge", "min_length")
 
 
@@ -99,9 +100,12 @@ def _fault(error: Mapping[str, Any]) -> dict[str, Any]:
         if key in context and isinstance(context[key], int):
             bound = "at most" if key in _AT_MOST else "at least"
             if key.endswith("length"):
-                value: Any = len(value_sent) if isinstance(value_sent, str | list | tuple) else None
+                value = len(value_sent) if isinstance(value_sent, str | list | tuple) else 0
+                unit = "character" if isinstance(value_sent, str) else "entry"
                 fault |= {"limit": context[key], "value": value}
-                fault["detail"] = f"{name[:200]} has a length of {value}; {bound} {context[key]:,} is allowed"
+                subject = _SUBJECTS.get(name, name[:200])
+                allowed = f"{bound} {_counted(context[key], unit)} {'is' if context[key] == 1 else 'are'} allowed"
+                fault["detail"] = f"{subject} has {_counted(value, unit)}; {allowed}"
             else:
                 fault |= {"limit": context[key], "value": _short(value_sent)}
                 fault["detail"] = f"{name[:200]} is {_short(value_sent)}; {bound} {context[key]:,} is allowed"
@@ -109,6 +113,11 @@ def _fault(error: Mapping[str, Any]) -> dict[str, Any]:
     shown = "" if error.get("type") == "missing" else f"; found {_short(value_sent)}"
     fault["detail"] = f"{name[:200]}: {error.get('msg', 'is wrong')}{shown}"
     return fault
+
+
+def _counted(n: int, unit: str) -> str:
+    many = "entries" if unit == "entry" else f"{unit}s"
+    return f"{n:,} {unit if n == 1 else many}"
 
 
 def _short(value: Any) -> Any:

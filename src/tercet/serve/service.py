@@ -66,6 +66,7 @@ class Service:
     ----------
     index : the base, which must have a text model
     journal : where its journal is
+    name : of what is searched, for those who see the page
     """
 
     def __init__(
@@ -74,11 +75,13 @@ class Service:
         journal: str | PathLike[str],
         limits: Limits | None = None,
         bounds: LearningBounds | None = None,
+        name: str = "",
     ) -> None:
-        self.limits, self.index = limits or Limits(), index
+        self.limits, self.index, self.name = limits or Limits(), index, name
         self.baseline = Baseline(index)
         self.journal = Journal(journal, self.limits.journal_bytes)
         self._withdrawn: set[int] = set()
+        self._collection: dict[str, Any] | None = None
         for entry in self.journal.entries:
             self._note(entry)
         self.metrics = Metrics()
@@ -126,9 +129,18 @@ class Service:
 
         return await self.reads.run(run)
 
-    async def search(self, query: str, k: int, deadline: Deadline) -> dict[str, Any]:
+    async def search(self, query: str, k: int, deadline: Deadline, everything: bool = False) -> dict[str, Any]:
         self.check_query(query)
-        return await self.read(deadline, lambda v: answers.search(v, self.baseline, query, k, deadline), always=True)
+        return await self.read(
+            deadline, lambda v: answers.search(v, self.baseline, query, k, deadline, everything), always=True
+        )
+
+    async def collection(self, deadline: Deadline) -> dict[str, Any]:
+        if self._collection is None:  # the documents are those of the start
+            self._collection = await self.read(
+                deadline, lambda _: answers.collection(self.index, self.name, self.baseline)
+            )
+        return self._collection
 
     def check_query(self, query: str) -> None:
         n_terms = len(answers.words_of(self.version, query))

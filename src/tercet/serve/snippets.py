@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from tercet.data.roles import TITLES, plain_name
 
 _TITLE_CHARS = 120
 _PASSAGE_CHARS = 240
+_VALUES_SHOWN, _VALUE_CHARS = 20, 200
 _CHARS_LOOKED_AT = 20_000
 
 
@@ -20,6 +25,26 @@ def title_of(text: str) -> str:
     """
     line = next((line for line in text[:_CHARS_LOOKED_AT].split("\n") if line.strip()), "")
     return _cut(" ".join(line.split()), _TITLE_CHARS)
+
+
+def shown_title(doc_id: str, text: str, carried: Mapping[str, Any]) -> str:
+    """The title of a document: a column of that name that is not searched, the first line of its text, or its id.
+
+    Examples
+    --------
+    >>> shown_title("007", "From the hills.", {"price": 1.5, "Name": "Green tea"})
+    'Green tea'
+    """
+    for name, value in carried.items():
+        if plain_name(name) in TITLES and isinstance(value, str) and value.strip():
+            return _cut(" ".join(value.split()), _TITLE_CHARS)
+    return title_of(text) or doc_id
+
+
+def shown_values(carried: Mapping[str, Any]) -> dict[str, Any]:
+    """The first values that a document carries along, long texts cut; `GET /documents/ID` has all of them."""
+    few = islice(carried.items(), _VALUES_SHOWN)
+    return {name: _cut(value, _VALUE_CHARS) if isinstance(value, str) else value for name, value in few}
 
 
 def passage_of(text: str, stems: Sequence[str]) -> str:

@@ -91,6 +91,17 @@ async function answer(path, options, writes) {
   return body;
 }
 
+// What is nice to know and asks for no token: null where it cannot be had.
+export async function glance(path) {
+  const token = sessionStorage.getItem(READ) ?? sessionStorage.getItem(WRITE);
+  try {
+    const response = await fetch(path, { headers: token ? { Authorization: `Bearer ${token}` } : {} });
+    return response.ok ? await response.json() : null;
+  } catch {
+    return null;
+  }
+}
+
 export function ask(path, parameters = {}, signal = undefined) {
   const query = new URLSearchParams(parameters).toString();
   return answer(query ? `${path}?${query}` : path, { signal }, false);

@@ -1,6 +1,6 @@
 // The page: the query lives in the address, the answer in two lists.
 
-import { ask, send } from "./api.js";
+import { ask, glance, send } from "./api.js";
 import { byId, counted, el, prepareDialogs, quoted, say, shortened, wordsOf } from "./dom.js";
 import { openGraph, prepareGraph } from "./graph.js";
 import { openHistory, prepareHistory } from "./history.js";
@@ -9,18 +9,21 @@ import {
   found,
   isCompared,
   listKey,
+  nameOf,
   prepareResults,
   renderResults,
   rowsOf,
   sayMoves,
   setPreferring,
-  titleOf,
 } from "./results.js";
 import { keepSlopes } from "./slopes.js";
 
 const K = 10;
+const MOST = 1_000; // that the service gives
 const PATIENCE = 10_000; // milliseconds that we wait for a preference to be applied
 let current = null; // the answer shown
+let size = K; // results of each list
+let all = false; // whether those below the last match are shown, too
 let request = null;
 let retry = 0;
 let lastEntry = null; // what Undo takes back
@@ -39,7 +42,7 @@ function show(state) {
   document.body.dataset.state = state;
   byId("welcome").hidden = state !== "start";
   byId("notice").hidden = state !== "notice";
-  for (const part of ["summary", "lists", "switch"]) byId(part).hidden = state !== "results";
+  for (const part of ["summary", "lists", "switch", "more"]) byId(part).hidden = state !== "results";
 }
 
 function notice(title, text, ...actions) {
@@ -48,7 +51,13 @@ function notice(title, text, ...actions) {
   );
 }
 
+const asked = (query) => ({ q: query, k: size, ...(all ? { all } : {}) });
+
 async function search(query, attempt = 0) {
+  if (query !== current?.query) {
+    size = K;
+    all = false;
+  }
   request?.abort();
   clearInterval(retry);
   byId("q").value = query;
@@ -66,7 +75,7 @@ async function search(query, attempt = 0) {
   }, 180);
   byId("results").setAttribute("aria-busy", "true");
   try {
-    const answer = await ask("search", { q: query, k: K }, mine.signal);
+    const answer = await ask("search", asked(query), mine.signal);
     if (mine !== request) return;
     display(answer, false);
   } catch (problem) {
@@ -88,23 +97,68 @@ function display(answer, animated) {
   byId("version").textContent = answer.version;
   byId("version").setAttribute("aria-label", `Version ${answer.version}: history`);
   if (!answer.learned.length && !answer.baseline.length) {
-    const why = unknown.length
-      ? `No document has ${named}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`
-      : "No document has these words, nor words that were learned near them.";
+    const why = emptiness(answer, unknown, named);
     notice(`Nothing found for ${quoted(shortened(answer.query, 80))}`, why);
     show("notice");
     say(`Nothing found. ${why}`);
     return [];
   }
   describe(answer, unknown, named);
+  offerMore(answer);
   show("results");
   const moves = renderResults(answer, animated);
   if (!animated) say(`${found(answer)}, version ${answer.version}.${named ? ` Unknown: ${named}.` : ""}`);
   return moves;
 }
 
+// Why nothing was found. A word that nearly every document has is not looked for.
+function emptiness(answer, unknown, named) {
+  const frequent = (answer.stop_words ?? []).map(quoted).join(", ");
+  const many = (answer.stop_words ?? []).length > 1;
+  const skipped = frequent
+    ? `${frequent} ${many ? "are" : "is"} in so many documents that ${many ? "they are" : "it is"} not searched for. `
+    : "";
+  if (unknown.length)
+    return `${skipped}No document has ${named}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`;
+  return skipped ? `${skipped}Add a word that tells more.` : "No document has these words, nor words learned near them.";
+}
+
+// More of the same, and what is below the last match.
+function offerMore(answer) {
+  const offers = [];
+  const full = Math.max(answer.learned.length, answer.baseline.length) >= size;
+  if (full && size < MOST)
+    offers.push(
+      el(
+        "button",
+        { type: "button", class: "chip", onclick: () => extend(Math.min(MOST, size + K), all) },
+        `Show ${K} more`,
+      ),
+    );
+  if (answer.left_off)
+    offers.push(
+      el(
+        "button",
+        { type: "button", class: "chip", onclick: () => extend(size, true), title: "Without a word of the query" },
+        `Show ${counted(answer.left_off, "weaker result")}`,
+      ),
+    );
+  if (!full && !answer.left_off) offers.push(el("span", { class: "soft" }, "No more results."));
+  byId("more").replaceChildren(...offers);
+}
+
+// The list grows where the reader is: what was the first new result gets the focus.
+async function extend(results, weaker) {
+  const before = current.learned.length;
+  size = results;
+  all = weaker;
+  await search(current.query);
+  rowsOf(byId("lists").dataset.shown)[before]?.querySelector(".title").focus();
+}
+
 function describe(answer, unknown, named) {
   const facts = [];
+  if (!answer.compared) facts.push("Nothing is learned yet: prefer a result over the one above it");
   if (isCompared(answer)) {
     const moved = answer.learned.filter((result) => result.baseline_rank !== result.rank).length;
     facts.push(moved ? `Learning moved ${moved} of ${answer.learned.length}` : "Learning left the order as it was");
@@ -188,7 +242,7 @@ async function awaitEntry(entry) {
   const query = current.query;
   const until = performance.now() + PATIENCE;
   for (let wait = 40; ; wait = Math.min(wait * 1.6, 600)) {
-    const answer = await ask("search", { q: query, k: K });
+    const answer = await ask("search", asked(query));
     if (current?.query !== query) return null;
     if (numberOf(answer.version) >= entry) return display(answer, true);
     if (performance.now() > until) return null;
@@ -238,7 +292,7 @@ async function prefer(better, worse) {
   const problem = await learn(
     "prefer",
     { query: current.query, better: better.id, worse: worse.id },
-    `You preferred ${quoted(shortened(titleOf(better), 48))} over ${quoted(shortened(titleOf(worse), 48))}.`,
+    `You preferred ${nameOf(better, 48)} over ${nameOf(worse, 48)}.`,
   );
   setPreferring(null);
   if (problem === null) flash(better.id);
@@ -305,7 +359,24 @@ function onKey(event) {
   }
 }
 
+// What is searched, and three ways to begin.
+async function introduce() {
+  const found = await glance("collection");
+  if (found === null) return;
+  byId("collection").textContent = `Searches ${counted(found.documents, "document")}${found.name ? ` · ${found.name}` : ""}`;
+  byId("collection").hidden = false;
+  if (!found.examples.length) return;
+  byId("examples").replaceChildren(
+    el("span", { class: "soft" }, "Try "),
+    ...found.examples.map((query) =>
+      el("button", { type: "button", class: "chip", onclick: () => go(query) }, el("bdi", null, query)),
+    ),
+  );
+  byId("examples").hidden = false;
+}
+
 function start() {
+  introduce();
   prepareDialogs();
   prepareGraph((word) => go(word));
   prepareHistory(undo);

@@ -13,8 +13,32 @@ let serial = 0;
 export const rowsOf = (system) => [...byId(system).children].filter((row) => !row.classList.contains("leaving"));
 export const titleOf = (result) => (result.title ?? "").trim() || result.id;
 
-// Not when the deadline passed before there was a list to compare with.
-export const isCompared = (answer) => !answer.partial || answer.baseline.length > 0;
+// Not when nothing is learned yet, nor when the deadline passed before there was a list to compare with.
+export const isCompared = (answer) => answer.compared && (!answer.partial || answer.baseline.length > 0);
+
+// A result in a sentence: by its title, and by its id where others shown are called the same.
+export function nameOf(result, most = 60) {
+  const title = titleOf(result);
+  const twins = SYSTEMS.flatMap((system) => shown?.[system] ?? []).some(
+    (other) => other.id !== result.id && titleOf(other) === title,
+  );
+  return quoted(shortened(title, most)) + (twins ? ` (${shortened(result.id, most)})` : "");
+}
+
+// What a document carries along: a price, a date; addresses can be followed.
+function carriedParts(carried) {
+  return Object.entries(carried ?? {}).flatMap(([name, value]) => {
+    const text = String(value);
+    const shownValue = /^https?:\/\/\S+$/i.test(text)
+      ? el(
+          "a",
+          { href: text, target: "_blank", rel: "noopener noreferrer" },
+          shortened(text.replace(/^https?:\/\/(www\.)?|\/$/gi, ""), 32),
+        )
+      : el("bdi", null, shortened(text, 80));
+    return [el("span", { class: "value" }, el("span", { class: "soft" }, `${name} `), shownValue)];
+  });
+}
 
 const titles = new Map(); // of all documents seen, for the history
 export const knownTitle = (id) => titles.get(id) ?? id;
@@ -79,6 +103,7 @@ function makeRow(system) {
         { class: "what" },
         el("div", { class: "line" }, el("h3", null, title), el("bdi", { class: "id" })),
         el("p", { class: "snippet", dir: "auto" }),
+        el("p", { class: "carried", dir: "auto" }),
       ),
       el("div", { class: "side" }, el("span", { class: "moved" }), el("span", { class: "score" })),
     ),
@@ -108,6 +133,9 @@ function fillRow(row, system, result, above, names) {
   row.querySelector(".title").textContent = titleOf(result);
   row.querySelector(".id").textContent = result.id === titleOf(result) ? "" : result.id;
   row.querySelector(".snippet").replaceChildren(...marked(result.snippet ?? "", shown.query));
+  const values = carriedParts(result.carried);
+  row.querySelector(".carried").hidden = !values.length;
+  row.querySelector(".carried").replaceChildren(...values);
   row.querySelector(".moved").className = `moved ${at.way}`;
   row.querySelector(".moved").title = at.said;
   row.querySelector(".moved").replaceChildren(el("span", { "aria-hidden": "true" }, at.text), hiddenText(at.said));
@@ -118,7 +146,7 @@ function fillRow(row, system, result, above, names) {
   if (above !== null) {
     button.setAttribute(
       "aria-label",
-      `Prefer this over the one above: ${quoted(shortened(titleOf(result)))} over ${quoted(shortened(titleOf(above)))}`,
+      `Prefer this over the one above: ${nameOf(result)} over ${nameOf(above)}`,
     );
   }
 }
@@ -226,6 +254,10 @@ export function renderResults(answer, animated) {
   for (const system of SYSTEMS) for (const result of answer[system]) rememberTitle(result.id, titleOf(result));
   const names = { baseline: answer.baseline_name ?? "BM25", learned: "the learned list" };
   byId("baseline-name").textContent = names.baseline;
+  byId("learned-title").textContent = answer.compared ? "Learned" : names.baseline;
+  byId("lists").classList.toggle("alone", !answer.compared);
+  byId("switch").classList.toggle("alone", !answer.compared);
+  if (!answer.compared) showList("learned");
   document.querySelector("#switch [data-list=baseline]").textContent = names.baseline;
   renderList("baseline", answer.baseline, animated, names);
   for (const system of SYSTEMS) {
@@ -242,7 +274,7 @@ export function renderResults(answer, animated) {
 export function sayMoves(moves) {
   const risen = moves.filter((move) => move.to < move.from);
   return risen
-    .map((move) => `${quoted(shortened(titleOf(move.row.result)))} moved from ${move.from} to ${move.to}`)
+    .map((move) => `${nameOf(move.row.result)} moved from ${move.from} to ${move.to}`)
     .join(". ");
 }
 
@@ -316,4 +348,6 @@ export function prepareResults(onPrefer) {
 }
 
 export const found = (answer) =>
-  `${counted(answer.learned.length, "result")} learned, ${answer.baseline.length.toLocaleString("en")} of ${answer.baseline_name ?? "BM25"}`;
+  !answer.compared
+    ? `${counted(answer.learned.length, "result")} of ${answer.baseline_name ?? "BM25"}`
+    : `${counted(answer.learned.length, "result")} learned, ${answer.baseline.length.toLocaleString("en")} of ${answer.baseline_name ?? "BM25"}`;
