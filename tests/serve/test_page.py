@@ -391,7 +391,7 @@ def changed(page: Any, **members: Any) -> None:
 
 
 def test_the_start_page_says_what_is_searched_and_how_to_begin(open_page: Callable[..., Any], served: Served) -> None:
-    page = open_page("about:blank")
+    page = open_page(served.address)
     about = {"name": "kitchen", "documents": 7, "baseline_name": "BM25", "examples": ["avocado", "<i>eyes"]}
     page.route("**/collection", lambda route: route.fulfill(json=about))
     page.goto(served.address)
@@ -403,7 +403,7 @@ def test_the_start_page_says_what_is_searched_and_how_to_begin(open_page: Callab
 
 
 def test_what_is_learned_from_nothing_is_one_list(open_page: Callable[..., Any], served: Served) -> None:
-    page = open_page("about:blank")
+    page = open_page(served.address)
     changed(page, compared=lambda _: False, baseline=lambda _: [])
     page.goto(served.at("green"))
     assert len(order(page)) > 1
@@ -415,7 +415,7 @@ def test_what_is_learned_from_nothing_is_one_list(open_page: Callable[..., Any],
 
 
 def test_cards_show_what_documents_carry(open_page: Callable[..., Any], served: Served) -> None:
-    page = open_page("about:blank")
+    page = open_page(served.address)
     carried = {"price": 1.5, "link": "https://www.example.org/tea/", "bad": "javascript:alert(1)", "html": "<b>x"}
     changed(page, learned=lambda found: [hit | {"carried": carried} for hit in found["learned"]])
     page.goto(served.at("green"))
@@ -429,7 +429,7 @@ def test_cards_show_what_documents_carry(open_page: Callable[..., Any], served: 
 
 
 def test_more_and_weaker_results(open_page: Callable[..., Any], served: Served) -> None:
-    page = open_page("about:blank")
+    page = open_page(served.address)
     sent: list[str] = []
 
     def answer(route: Any) -> None:
@@ -453,7 +453,7 @@ def test_more_and_weaker_results(open_page: Callable[..., Any], served: Served) 
 
 
 def test_a_stop_word_is_called_one(open_page: Callable[..., Any], served: Served) -> None:
-    page = open_page("about:blank")
+    page = open_page(served.address)
     nothing = {"learned": lambda _: [], "baseline": lambda _: []}
     changed(page, stop_words=lambda _: ["the"], unknown=lambda _: [], **nothing)
     page.goto(served.at("the"))

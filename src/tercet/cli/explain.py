@@ -75,7 +75,11 @@ def explain(
 @click.argument("words", nargs=-1, required=True)
 @click.option("-k", "count", default=10, show_default=True, type=click.IntRange(min=1))
 def related(model: Path, words: tuple[str, ...], count: int) -> None:
-    """The document words that count most for each query word, with their weights."""
+    """The document words that count most for each query word, with their weights.
+
+    Weights are those of W. What tercet explain prints is smaller: a weight times what the query and the document have of
+    the two words.
+    """
     text_model = open_model(model)
     for word in words:
         pairs = text_model.related(word, count)
