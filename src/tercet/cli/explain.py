@@ -77,8 +77,8 @@ def explain(
 def related(model: Path, words: tuple[str, ...], count: int) -> None:
     """The document words that count most for each query word, with their weights.
 
-    Weights are those of W. What tercet explain prints is smaller: a weight times what the query and the document have of
-    the two words.
+    Weights are those of W. What tercet explain prints is a weight times what the query and the document have of the
+    two words.
     """
     text_model = open_model(model)
     for word in words:
