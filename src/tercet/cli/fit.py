@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tercet.cli.inputs import Labelled, is_ir_datasets, kind_of, open_data, read_files, write_data_pointer
+from tercet.cli.learners import RANKER_OPTIONS, chosen_rankers, ranker_options
 from tercet.cli.options import (
     ANY,
     FILE,
@@ -32,7 +33,7 @@ from tercet.data.threes import read_threes
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
-from tercet.fitting.rankers import NAMED_RANKERS, term_pair_ranker
+from tercet.fitting.rankers import NameWithParameters, candidates_of
 from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
@@ -85,22 +86,13 @@ text_options = together(
         "inverse, rank and date.",
     ),
 )
-VECTOR_OPTIONS = ("skip_unknown", "steps", "validation_qrels", "test_qrels", "ranker", "checkpoint", "epochs")
+VECTOR_OPTIONS = ("skip_unknown", "validation_qrels", "test_qrels", "checkpoint")
 JUDGED_OPTIONS = ("qrels", "train", "validation", "test", "measure")  # that threes have no use for
 vector_options = together(
     click.option("--skip-unknown", is_flag=True, help="Vectors: leave out preferences with ids that have no vector."),
-    click.option("--steps", type=click.IntRange(min=1), help="Vectors: how many preferences to learn from."),
     click.option("--validation-qrels", type=FILE, help="Vectors: judgements to choose on; default a tenth of queries."),
     click.option("--test-qrels", type=FILE, help="Vectors: judgements to report on; default a tenth of queries."),
-    click.option(
-        "--ranker",
-        type=click.Choice(list(NAMED_RANKERS)),
-        default="low-rank",
-        show_default=True,
-        help="Vectors: what to learn.",
-    ),
     click.option("--checkpoint", type=NEW, help="Vectors: folder to go on from after a kill."),
-    click.option("--epochs", type=click.IntRange(min=1), help="Vectors: passes.  [default: 1]"),
 )
 
 
@@ -115,6 +107,12 @@ vector_options = together(
     "be given again and again.",
 )
 @click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts]")
+@ranker_options
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="How many preferences to learn from.  [default: 20 for each judgement, 100,000 to 500,000]",
+)
 @text_options
 @vector_options
 @cluster_option
@@ -139,7 +137,8 @@ def fit(
     Vectors, as tercet vectorise writes them, may be larger than memory. LETOR files have verbs of their own: tercet
     letor.
     """
-    options |= {"seed": seed, "verbose": False if quiet else None}
+    rankers = chosen_rankers(**{name: options.pop(name) for name in RANKER_OPTIONS})
+    options |= {"seed": seed, "verbose": False if quiet else None, "rankers": rankers}
     kind = "files" if data is None else kind_of(data)
     if data is not None and kind == "vectors":
         refuse_given(context, ("corpus", "queries", *TEXT_OPTIONS), f"is not for vectors; {data} holds some")
@@ -187,6 +186,8 @@ def _fit_texts(
     n_models: int,
     fields: tuple[str, ...],
     features: tuple[str, ...],
+    rankers: list[NameWithParameters],
+    steps: int | None,
     seed: int,
     verbose: bool | None,
 ) -> tuple[TextModel, str]:
@@ -200,9 +201,11 @@ def _fit_texts(
             texts.docs,
             texts.queries or None,
             preferences=_read_threes(preferences, texts),
+            ranker=rankers,
             analyser=analyser,
             fields=_field_weights(fields),
             features=features,
+            n_steps=steps,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
@@ -216,9 +219,11 @@ def _fit_texts(
             validation=_held_out(texts, validation, VALIDATION_NAMES, (train, test)),
             test=_held_out(texts, test, ("test",), (train, validation)),
             measure=measure or "nDCG@10",
+            ranker=rankers,
             analyser=analyser,
             fields=_field_weights(fields),
             features=features,
+            n_steps=steps,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
@@ -236,7 +241,9 @@ def _fit_texts(
             texts.train.labels,
             test=None if texts.test is None else (texts.test.texts, texts.test.labels),
             measure=measure or "AP",
+            ranker=rankers,
             analyser=analyser,
+            n_steps=steps,
             n_models=n_models,
             random_state=seed,
             verbose=verbose,
@@ -311,9 +318,8 @@ def _fit_vectors(
     steps: int | None,
     validation_qrels: Path | None,
     test_qrels: Path | None,
-    ranker: str,
+    rankers: list[NameWithParameters],
     checkpoint: Path | None,
-    epochs: int | None,
     seed: int,
     verbose: bool | None,
 ) -> tuple[TextModel, str]:
@@ -322,15 +328,15 @@ def _fit_vectors(
         raise click.UsageError("vectors are learned from with --qrels or with --preferences; name one")
     if skip_unknown and not preferences:
         raise click.UsageError("--skip-unknown is for --preferences")
+    if len(rankers) > 1:
+        raise click.UsageError("vectors are learned from once; name one --ranker")
     if checkpoint is not None:
         check_destination(checkpoint)
     vectors = Vectors.open(data)
     n_queries = 0 if vectors.queries is None else len(vectors.queries)
     click.echo(f"{data}: vectors of {len(vectors.docs):,} documents and {n_queries:,} queries")
     shared = vectors.query_vectoriser is vectors.doc_vectoriser
-    learner = term_pair_ranker(ranker, vectors.docs.shape, seed, shared=shared)
-    if epochs is not None:
-        learner.set_params(epochs=epochs)
+    learner = candidates_of(rankers, seed)[0].fitting(vectors.docs.shape, shared=shared).make()
     source: Source | None = None
     if preferences:
         source = StreamSource(

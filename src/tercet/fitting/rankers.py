@@ -35,7 +35,7 @@ from tercet.learn import (
     SparseRanker,
     TermPairRanker,
 )
-from tercet.learn.base import Ranker, SgdRanker
+from tercet.learn.base import SgdRanker
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
     LINEAR_RANKERS,
@@ -51,7 +51,6 @@ from tercet.learn.linear import (
 from tercet.learn.rls import RLS_RANKERS, RankRLS
 
 Setting = Mapping[str, Any]
-RankerChoice = str | TermPairRanker | Sequence[str | TermPairRanker]
 
 # -- of texts, by short name ------------------------------------------------------------------------------------------
 
@@ -100,6 +99,7 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),
 }
+_OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
 ALIASES: Final = {"lowrank": "low-rank", "prune": "pruned", "group-sparse": "grouped", "correlated-words": "correlated"}
 # What has a name but cannot be the model of a fit, and what to do instead.
 NO_MODELS: Final = {
@@ -178,6 +178,18 @@ class Candidate:
         return ranker
 
 
+@dataclass(frozen=True)
+class NameWithParameters:
+    """A short name, and parameters that are set in place of what it would try."""
+
+    name: str
+    parameters: Setting
+
+
+OneRanker = str | NameWithParameters | TermPairRanker
+RankerChoice = OneRanker | Sequence[OneRanker]
+
+
 def _too_wide(ranker: TermPairRanker, prefix: str, shape: tuple[int, int]) -> bool:
     return min(shape) <= int(ranker.get_params()[f"{prefix}n_components"])
 
@@ -198,11 +210,7 @@ def canonical_name(name: str) -> str:
 
 
 def candidates_of(
-    choice: RankerChoice | None,
-    seed: int,
-    *,
-    low_rank: Sequence[Setting] = FOR_JUDGEMENTS,
-    parameters: Setting | None = None,
+    choice: RankerChoice | None, seed: int, *, low_rank: Sequence[Setting] = FOR_JUDGEMENTS
 ) -> list[Candidate]:
     """The rankers to choose from.
 
@@ -211,7 +219,6 @@ def candidates_of(
     choice : a short name, an estimator that need not be fitted, or a list of these; None is "low-rank"
     seed : of those that are named
     low_rank : the settings that "low-rank" tries
-    parameters : set for all that are named, in place of what they would try
 
     Examples
     --------
@@ -220,28 +227,50 @@ def candidates_of(
     """
     if choice is None:
         choice = "low-rank"
-    listed = [choice] if isinstance(choice, str | Ranker) or not isinstance(choice, Sequence) else list(choice)
+    listed = [choice] if isinstance(choice, str) or not isinstance(choice, Sequence) else list(choice)
     if not listed:
         raise InputError("ranker is an empty list; give a name, an estimator, or several of them")
     candidates: list[Candidate] = []
     for one in listed:
         if isinstance(one, str):
-            candidates += _named(canonical_name(one), seed, low_rank, parameters or {})
-        else:
-            candidates.append(_own(one))
+            one = NameWithParameters(one, {})
+        candidates += _named(one, seed, low_rank) if isinstance(one, NameWithParameters) else [_own(one)]
     return candidates
 
 
-def _named(name: str, seed: int, low_rank: Sequence[Setting], parameters: Setting) -> list[Candidate]:
+def with_parameters(names: Sequence[str], parameters: Setting) -> list[NameWithParameters]:
+    """Names with those of the parameters that they have; one that none of them has is an error that names its own."""
+    known = [canonical_name(name) for name in names]
+    for parameter in parameters:
+        if not any(parameter in parameters_of(name) for name in known):
+            others = [name for name in NAMED_RANKERS if parameter in parameters_of(name)]
+            elsewhere = f" ({', '.join(others)} {'has' if len(others) == 1 else 'have'} one)" if others else ""
+            own = "; ".join(f"{name} has {', '.join(parameters_of(name)) or 'none'}" for name in known)
+            raise InputError(f"{' and '.join(known)} has no parameter {parameter!r}{elsewhere}; {own}")
+    return [
+        NameWithParameters(name, {key: value for key, value in parameters.items() if key in parameters_of(name)})
+        for name in known
+    ]
+
+
+def parameters_of(name: str) -> list[str]:
+    """The parameters of a named ranker that can be set; seed and progress are the fit's own."""
+    return [known for known in accepted_parameters(NAMED_RANKERS[name].cls) if known not in _OF_THE_FIT]
+
+
+def _named(choice: NameWithParameters, seed: int, low_rank: Sequence[Setting]) -> list[Candidate]:
+    name = canonical_name(choice.name)
     known = NAMED_RANKERS[name]
-    settings = low_rank if name == "low-rank" else known.settings
+    usual = {**known.usual, **({"random_state": seed} if "random_state" in accepted_parameters(known.cls) else {})}
     different: list[dict[str, Any]] = []
-    for setting in settings:
-        changed = {**setting, **parameters}
+    for setting in low_rank if name == "low-rank" else known.settings:
+        changed = {**setting, **choice.parameters}
         if changed not in different:
             different.append(changed)
-    usual = {**known.usual, **({"random_state": seed} if "random_state" in accepted_parameters(known.cls) else {})}
-    return [Candidate(name, setting, known.cls(**{**usual, **setting})) for setting in different]
+    candidates = [Candidate(name, setting, known.cls(**{**usual, **setting})) for setting in different]
+    for candidate in candidates:
+        candidate.ranker._check_params()
+    return candidates
 
 
 def _own(ranker: object) -> Candidate:
@@ -262,11 +291,10 @@ def _own(ranker: object) -> Candidate:
             "a list of these"
         )
     plain = {name: p.default for name, p in inspect.signature(type(ranker)).parameters.items()}
-    untold = ("random_state", "verbose")
     setting = {
         name: value if isinstance(value, bool | int | float | str | None) else repr(value)
         for name, value in ranker.get_params(deep=False).items()
-        if name not in untold and value != plain.get(name)
+        if name not in _OF_THE_FIT and value != plain.get(name)
     }
     return Candidate(type(ranker).__name__, setting, clone(ranker), ours=False)
 
