@@ -286,7 +286,7 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "binned": learners("CorrelatedRanker"),
         "dense": learners("DenseRanker"),
         "diagonal": learners("DiagonalRanker"),
-        "fixed_rows": learners("PrunedRanker"),
+        "support": learners("PrunedRanker"),
         "grouped": learners("GroupSparseRanker"),
         "hashed": learners("HashedRanker"),
         "lowrank": learners("LowRankRanker", "MultiTaskRanker"),

@@ -21,7 +21,6 @@ from tercet.data.preference_text import PreferenceTriples
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import JudgementSampler, MixtureSampler, Sampler
 from tercet.errors import InputError
-from tercet.fitting.rankers import FOR_JUDGEMENTS
 from tercet.fitting.task import (
     FEWEST_QUERIES,
     Facts,
@@ -400,7 +399,7 @@ class _Evidence:
         one = next(iter(samplers.values()))[0]
         ordered = [qid for qid in self.texts if qid in learned]
         facts = Facts(data, len(ordered), self._split_text(), self.texts, self._parts, self._notes())
-        return Task(mixture if len(samplers) > 1 else one, FOR_JUDGEMENTS, round(total), facts, self._builder(ordered))
+        return Task(mixture if len(samplers) > 1 else one, round(total), facts, self._builder(ordered))
 
     def _learned_pairs(self, source: str, qids: list[str]) -> _Pairs:
         if source == _THREES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,7 @@ from tercet.learn.linear import (
     RSRanker,
 )
 from tercet.learn.rls import RLS_RANKERS, RankRLS
+from tercet.text import CorrelatedWords
 
 Setting = Mapping[str, Any]
 
@@ -76,26 +77,57 @@ class NamedRanker:
     ----------
     cls : of the ranker
     settings : parameters of those that are tried, best guess first
+    for_labels : the same for labelled texts, where they are others
+    for_density : the same where a density is asked for, which these reach and those do not
     usual : parameters that all of them have and no report repeats
     """
 
     cls: type[TermPairRanker]
     settings: tuple[Setting, ...] = ({},)
+    for_labels: tuple[Setting, ...] | None = None
+    for_density: tuple[Setting, ...] | None = None
     usual: Setting = field(default_factory=dict)
 
+    def tried(self, labelled: bool, parameters: Setting) -> list[dict[str, Any]]:
+        """The settings with these parameters in place of their own, each once."""
+        settings = self.settings if self.for_labels is None or not labelled else self.for_labels
+        if self.for_density is not None and not parameters.keys() & _OF_SHRINKING:
+            settings = self.for_density if "density" in parameters else settings
+        elif self.for_density is not None:
+            settings = self.settings
+        different: list[dict[str, Any]] = []
+        for setting in settings:
+            changed = {**setting, **parameters}
+            if changed not in different:
+                different.append(changed)
+        return different
 
-_STEADY: Final = {"schedule": "linear"}  # of rates: falls to zero at the last step
+
+# Of a support taken from a low-rank W, and how fast what is on it learns on.
+_ON_LOW_RANK: Final = tuple({"sparsify": "low-rank", "density": 0.05, "refit_rate": rate} for rate in (0.3, 2.0))
+_OF_SHRINKING: Final = {"l1", "sparsify", "shrink_every", "shrink_towards"}
+_FALLING: Final = {"schedule": "linear"}  # the rate, to zero at the last step
+
+
+def _rates(*rates: float) -> tuple[Setting, ...]:
+    return tuple({"rate": rate} for rate in rates)
+
+
 NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
-    "low-rank": NamedRanker(LowRankRanker, FOR_JUDGEMENTS, {"schedule": "linear", "rate": 0.1}),
+    "low-rank": NamedRanker(LowRankRanker, FOR_JUDGEMENTS, FOR_LABELS, usual={"rate": 0.1, **_FALLING}),
     "sparse": NamedRanker(
-        SparseRanker, tuple({"rate": rate, "l1": l1} for rate in (1.0, 3.0) for l1 in (1e-6, 1e-5)), _STEADY
+        SparseRanker,
+        ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.1, "l1": 1e-6}, {"rate": 0.1, "l1": 4e-6}, {"rate": 1.0, "l1": 1e-6}),
+        _ON_LOW_RANK,
+        _ON_LOW_RANK,
+        usual={"refit": True, "refit_start": "sparse", **_FALLING},
     ),
-    "dense": NamedRanker(DenseRanker, tuple({"rate": rate} for rate in (1.0, 3.0)), _STEADY),
-    "diagonal": NamedRanker(DiagonalRanker, tuple({"rate": rate} for rate in (0.1, 1.0, 10.0)), _STEADY),
-    "pruned": NamedRanker(PrunedRanker, tuple({"rate": rate} for rate in (1.0, 3.0)), {"n_rounds": 3, **_STEADY}),
-    "hashed": NamedRanker(HashedRanker, tuple({"rate": rate} for rate in (1.0, 3.0)), _STEADY),
-    "grouped": NamedRanker(GroupSparseRanker, tuple({"rate": 3.0, "l1": l1} for l1 in (1e-5, 1e-4)), _STEADY),
-    "correlated": NamedRanker(CorrelatedRanker),
+    "dense": NamedRanker(DenseRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
+    "diagonal": NamedRanker(DiagonalRanker, _rates(0.1, 1.0, 10.0), usual=_FALLING),
+    "pruned": NamedRanker(PrunedRanker, _rates(0.3, 1.0), usual={"n_rounds": 2, **_FALLING}),
+    "hashed": NamedRanker(HashedRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
+    "grouped": NamedRanker(GroupSparseRanker, ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.3, "l1": 1e-5}), usual=_FALLING),
+    "correlated": NamedRanker(CorrelatedRanker, ({"identity_weight": 5.0}, {"identity_weight": 1.0})),
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),
 }
@@ -121,18 +153,21 @@ class Candidate:
     name : the short name, or that of the class for an estimator of the user's own
     setting : what was set of its parameters, for the report
     ranker : not fitted
-    ours : whether it may be changed to fit the documents; an estimator of the user's own is taken as it is
+    stated : parameters that the user has set; None where all of it is the user's own, and taken as it is
     """
 
     name: str
     setting: dict[str, Any]
     ranker: TermPairRanker
-    ours: bool = True
+    stated: frozenset[str] | None = frozenset()
 
     @property
     def unit(self) -> float:
         """The weight of the identity at the start, by which blends are measured."""
-        return float(getattr(self.ranker, "identity_weight", 1.0)) or 1.0
+        ranker: Any = self.ranker
+        if isinstance(ranker, SparseRanker) and ranker.sparsify == "low-rank" and ranker.low_rank is not None:
+            ranker = ranker.low_rank
+        return float(getattr(ranker, "identity_weight", 1.0)) or 1.0
 
     @property
     def blends(self) -> list[float]:
@@ -150,22 +185,29 @@ class Candidate:
         said = ", ".join(f"{name.replace('_', ' ')} {shown_parameter(value)}" for name, value in self.setting.items())
         return f"{self.name}: {said}" if said else self.name
 
-    def fitting(self, shape: tuple[int, int], *, shared: bool = True) -> Candidate:
-        """The candidate for documents of this shape: one that starts from more directions than there are starts at
-        random. Where queries and documents do not share a vocabulary there is no identity to start from."""
-        if not self.ours:
+    def fitting(self, shape: tuple[int, int], n_steps: int | None = None, *, shared: bool = True) -> Candidate:
+        """The candidate for documents of this shape, and so many steps.
+
+        One that starts from more directions than there are starts at random. Penalties are for 500,000 steps: over
+        fewer ones they are larger, so that weights shrink as far. Where queries and documents do not share a vocabulary
+        there is no identity to start from.
+        """
+        if self.stated is None:
             return self
         changes: dict[str, Any] = {}
         for name, value in self.ranker.get_params().items():
             prefix = name.removesuffix("start")
             if name.endswith("start") and value == "lsi" and (not shared or _too_wide(self.ranker, prefix, shape)):
                 changes[name] = "random"
+        shrinks = isinstance(self.ranker, SparseRanker | GroupSparseRanker)
+        if shrinks and n_steps is not None and "l1" in self.setting and "l1" not in self.stated:
+            changes["l1"] = self.setting["l1"] * MAX_STEPS / n_steps
         if not shared and isinstance(self.ranker, LowRankRanker):
             changes |= {"diagonal": None, "tied": False}
         if not changes:
             return self
         setting = {name: changes.get(name, value) for name, value in self.setting.items()}
-        return Candidate(self.name, setting, clone(self.ranker).set_params(**changes))
+        return replace(self, setting=setting, ranker=clone(self.ranker).set_params(**changes))
 
     def make(self, *, more_seed: int = 0, verbose: bool | None = None) -> TermPairRanker:
         """A ranker to fit, from a seed so much larger; ``verbose`` where it is not None."""
@@ -209,16 +251,14 @@ def canonical_name(name: str) -> str:
     return short
 
 
-def candidates_of(
-    choice: RankerChoice | None, seed: int, *, low_rank: Sequence[Setting] = FOR_JUDGEMENTS
-) -> list[Candidate]:
+def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = False) -> list[Candidate]:
     """The rankers to choose from.
 
     Parameters
     ----------
     choice : a short name, an estimator that need not be fitted, or a list of these; None is "low-rank"
     seed : of those that are named
-    low_rank : the settings that "low-rank" tries
+    labelled : whether texts have labels; some names stand for other settings then
 
     Examples
     --------
@@ -234,7 +274,7 @@ def candidates_of(
     for one in listed:
         if isinstance(one, str):
             one = NameWithParameters(one, {})
-        candidates += _named(one, seed, low_rank) if isinstance(one, NameWithParameters) else [_own(one)]
+        candidates += _named(one, seed, labelled) if isinstance(one, NameWithParameters) else [_own(one)]
     return candidates
 
 
@@ -258,19 +298,31 @@ def parameters_of(name: str) -> list[str]:
     return [known for known in accepted_parameters(NAMED_RANKERS[name].cls) if known not in _OF_THE_FIT]
 
 
-def _named(choice: NameWithParameters, seed: int, low_rank: Sequence[Setting]) -> list[Candidate]:
+def _named(choice: NameWithParameters, seed: int, labelled: bool) -> list[Candidate]:
     name = canonical_name(choice.name)
     known = NAMED_RANKERS[name]
-    usual = {**known.usual, **({"random_state": seed} if "random_state" in accepted_parameters(known.cls) else {})}
-    different: list[dict[str, Any]] = []
-    for setting in low_rank if name == "low-rank" else known.settings:
-        changed = {**setting, **choice.parameters}
-        if changed not in different:
-            different.append(changed)
-    candidates = [Candidate(name, setting, known.cls(**{**usual, **setting})) for setting in different]
+    usual = {**known.usual, **_inner_rankers(known.cls, labelled, seed)}
+    if "random_state" in accepted_parameters(known.cls):
+        usual["random_state"] = seed
+    candidates = [
+        Candidate(name, setting, known.cls(**{**usual, **setting}), frozenset(choice.parameters))
+        for setting in known.tried(labelled, choice.parameters)
+    ]
     for candidate in candidates:
         candidate.ranker._check_params()
     return candidates
+
+
+def _inner_rankers(cls: type[TermPairRanker], labelled: bool, seed: int) -> dict[str, Any]:
+    """The low-rank ranker inside another: the one that is tried first by that name."""
+    if cls is SparseRanker:
+        return {"low_rank": _named(NameWithParameters("low-rank", {}), seed, labelled)[0].ranker}
+    if cls is CorrelatedRanker:
+        return {
+            "words": CorrelatedWords(n_frequent=5000, n_bins=5),
+            "ranker": LowRankRanker(diagonal=None, rate=0.02, schedule="linear", random_state=seed),
+        }
+    return {}
 
 
 def _own(ranker: object) -> Candidate:
@@ -296,7 +348,7 @@ def _own(ranker: object) -> Candidate:
         for name, value in ranker.get_params(deep=False).items()
         if name not in _OF_THE_FIT and value != plain.get(name)
     }
-    return Candidate(type(ranker).__name__, setting, clone(ranker), ours=False)
+    return Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
 
 
 def term_pair_ranker(name: str, shape: tuple[int, int], seed: int, *, shared: bool = True) -> TermPairRanker:

@@ -317,19 +317,17 @@ def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
     def train(candidate: Candidate, number: int, *callbacks: Callback) -> TermPairRanker:
         ranker = candidate.make(more_seed=number, verbose=how.verbose)
         evidence: SampledSource | Preferences = SampledSource(task.sampler, n_steps, random_state=how.seed + number)
-        if isinstance(
-            getattr(ranker, "ranker", ranker), LSIRanker
-        ):  # looks at preferences only to choose its parameters, where it is to
+        if isinstance(getattr(ranker, "ranker", ranker), LSIRanker):  # has preferences only to choose its parameters by
             evidence = Preferences(*task.sampler.draw(np.random.default_rng(how.seed + number), _MOST_TO_CHOOSE_ON))
         return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks)
 
     trials = []
-    candidates = candidates_of(how.ranker, how.seed, low_rank=task.candidates)
+    candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
     if how.columns is not None:
         source = SampledSource(task.sampler, n_steps, random_state=how.seed)
         candidates = how.columns.candidates(space, candidates, source)
     for listed in candidates:
-        candidate = listed.fitting(space.D.shape)
+        candidate = listed.fitting(space.D.shape, n_steps)
         ranker = train(candidate, 0, curves.of(candidate))
         value, extra = _blend(space, ranker.weights_, candidate.blends)
         trials.append(Trial(candidate.setting, np.array(value), result=(candidate, ranker, extra)))

@@ -90,7 +90,7 @@ class ScoredColumns:
         alone.set_params(**chosen)
         candidates = [Candidate(ALONE, dict(chosen), alone)]
         for one in listed:
-            one = one.fitting((space.D.shape[0], layout.n_words))
+            one = one.fitting((space.D.shape[0], layout.n_words), source.n_steps)
             joint = JointRanker(
                 layout=layout,
                 ranker=one.ranker,

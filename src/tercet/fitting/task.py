@@ -87,17 +87,17 @@ class Task:
     Attributes
     ----------
     sampler : draws the preferences to learn from
-    candidates : parameters of the rankers to choose between
     n_judgements : how much there is to learn from; the number of steps follows it
     facts : for the report
     build : Q, D and the queries that choose and that report, of texts as a vectoriser makes them
+    labelled : whether each text is a query for the others of its class; rankers have settings of their own for that
     """
 
     sampler: Sampler
-    candidates: tuple[dict[str, Any], ...]
     n_judgements: int
     facts: Facts
     build: Callable[[Vectoriser], Matrices]
+    labelled: bool = False
 
     def space(self, name: str, vectoriser: Vectoriser) -> Space:
         return Space(name, vectoriser, *self.build(vectoriser))

@@ -11,7 +11,6 @@ from scipy import sparse
 
 from tercet.data.sampling import JudgementSampler, LabelSampler, check_grade
 from tercet.errors import InputError
-from tercet.fitting.rankers import FOR_JUDGEMENTS, FOR_LABELS
 from tercet.fitting.task import (
     FEWEST_TEXTS,
     HELD_OUT_SHARE,
@@ -64,7 +63,7 @@ def judged_task(
     n_judgements = sum(map(len, train.values()))
     kind = "linked documents" if linked else "judged queries"
     data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
-    return Task(sampler, FOR_JUDGEMENTS, n_judgements, Facts(data, len(train), split, queries), build)
+    return Task(sampler, n_judgements, Facts(data, len(train), split, queries), build)
 
 
 def usable_judgements(
@@ -170,7 +169,8 @@ def labelled_task(
 
     data = {"kind": "labelled texts", "n_texts": len(texts), "n_classes": len(set(labels))}
     texts_by_id = dict(zip(map(str, range(len(tested[0]))), tested[0], strict=True))
-    return Task(LabelSampler(y[rest]), FOR_LABELS, len(rest), Facts(data, len(rest), split, texts_by_id), build)
+    facts = Facts(data, len(rest), split, texts_by_id)
+    return Task(LabelSampler(y[rest]), len(rest), facts, build, labelled=True)
 
 
 def _check_labelled(texts: Sequence[str], labels: Sequence[str], what: str) -> None:

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.kernels.fixed_rows import N_DIGITS, fixed_rows_advance, largest_of_rows
 from tercet.kernels.rows import Chunk
+from tercet.kernels.support import N_DIGITS, largest_of_rows, support_advance
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.dense import DenseState
 from tercet.learn.loop import Callback, Run
@@ -49,6 +49,7 @@ class SupportState(State):
 
     def __post_init__(self) -> None:
         self._delta = np.zeros(self.order.size, dtype=np.float32)
+        self._indptr = np.arange(self.values.shape[0] + 1, dtype=np.int64) * self.values.shape[1]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -58,8 +59,8 @@ class SupportState(State):
         return KernelInput.of(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        columns = self.columns.view(np.uint32)
-        fixed_rows_advance(self.values, columns, self._delta, inputs.Q, inputs.D, chunk, inputs.scratch, tally)
+        values, columns = self.values.reshape(1, -1), self.columns.reshape(1, -1).view(np.uint32)
+        support_advance(values, columns, self._indptr, self._delta, inputs.Q, inputs.D, chunk, inputs.scratch, tally)
 
     def snapshot(self) -> Weights:
         n, kept = self.values.shape

@@ -1,4 +1,7 @@
-"""W kept sparse by L1 while it trains, then refitted on its support (Chen et al. 2010, section III)."""
+"""W kept sparse by L1 while it trains, then refitted on its support (Chen et al. 2010, section III).
+
+Its support may also be found by a low-rank W, whose largest entries are looked for block by block.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
-from tercet.errors import InputError, ParameterError
-from tercet.learn.base import COUNT, NOT_NEGATIVE, SavedRanker, SgdRanker, TermPairRanker
-from tercet.learn.loop import Callback, Checkpoint, Run
+from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SavedRanker, SgdRanker, TermPairRanker
+from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, executing_on
+from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.sources import Source, as_source
-from tercet.learn.sparse_state import SparseState, Thinning
-from tercet.learn.state import Schedule
+from tercet.learn.sparse_state import OnSupportState, SparseState, Thinning
+from tercet.learn.state import Schedule, Sgd
+from tercet.learn.thin import largest_entries
 from tercet.weights import Weights
 
 DENSITY_TOLERANCE = 0.1
@@ -68,11 +74,18 @@ class SparseRanker(SgdRanker):
     density : float, optional
         Share of non-zero entries to reach instead of a given ``l1``: fits are repeated with another l1 until it is met
         within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits it took.
-    sparsify : {"shrink", "thin"}
-        How W becomes sparse. "thin" needs a ``density`` and takes one fit without penalty: the smallest entries are
-        cut again and again during the first three quarters of the steps, and those left at last learn on to the end.
-        It gives better models where many steps are made and all of W fits in memory at first. Should a callback end
-        the steps early, the last cut is made then.
+    sparsify : {"shrink", "thin", "low-rank"}
+        How W becomes sparse; the latter two need a ``density`` and have no penalty. "thin" takes one fit: the smallest
+        entries are cut again and again during the first three quarters of the steps, and those left at last learn on
+        to the end. It gives better models where many steps are made and all of W fits in memory at first. Should a
+        callback end the steps early, the last cut is made then.
+        "low-rank" learns ``low_rank`` first. The largest entries of its W, looked for block by block, are the support,
+        and with ``refit`` they learn on from there by the same step, on the same preferences; ``rate``, ``schedule``
+        and ``refit_start`` have no part in it. W is never held as a whole: memory is that of the factors, then 8 bytes
+        for each entry. The best models we know, and the fastest to learn.
+    low_rank : LowRankRanker, optional
+        Finds the support with ``sparsify="low-rank"``; default ``LowRankRanker(schedule="linear")``.
+    refit_rate : of the refit with ``sparsify="low-rank"``; falls linearly to zero
     shrink_every : T, steps between shrinkages
     shrink_towards : {"zero", "identity"}
         What is penalised: W (Chen et al.), or W - I. Then the identity stays, as a part of its own that ``density``
@@ -101,13 +114,16 @@ class SparseRanker(SgdRanker):
         **SgdRanker._parameter_constraints,
         "l1": [NOT_NEGATIVE],
         "density": [Interval(Real, 0, 1, closed="neither"), None],
-        "sparsify": [StrOptions({"shrink", "thin"})],
+        "sparsify": [StrOptions({"shrink", "thin", "low-rank"})],
+        "low_rank": [LowRankRanker, None],
+        "refit_rate": [POSITIVE],
         "shrink_every": [COUNT],
         "shrink_towards": [StrOptions({"zero", "identity"})],
         "refit": ["boolean"],
         "refit_start": [StrOptions({"identity", "sparse"})],
         "max_memory": [COUNT, None],
     }
+    _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
 
     def __init__(
         self,
@@ -115,10 +131,12 @@ class SparseRanker(SgdRanker):
         l1: float = 5e-6,
         density: float | None = None,
         sparsify: str = "shrink",
+        low_rank: LowRankRanker | None = None,
         shrink_every: int = 100,
         shrink_towards: str = "zero",
         refit: bool = True,
         refit_start: str = "identity",
+        refit_rate: float = 2.0,
         rate: float = 200.0,
         schedule: Schedule = "inverse-sqrt",
         margin: float = 1.0,
@@ -133,10 +151,12 @@ class SparseRanker(SgdRanker):
         self.l1 = l1
         self.density = density
         self.sparsify = sparsify
+        self.low_rank = low_rank
         self.shrink_every = shrink_every
         self.shrink_towards = shrink_towards
         self.refit = refit
         self.refit_start = refit_start
+        self.refit_rate = refit_rate
         self.rate = rate
         self.schedule = schedule
         self.margin = margin
@@ -170,7 +190,8 @@ class SparseRanker(SgdRanker):
     ) -> Self:
         """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
 
-        Validation and callbacks watch the sparse phase; the refit follows it.
+        Validation and callbacks watch the sparse phase; the refit follows it. With ``sparsify="low-rank"`` callbacks
+        watch both phases, one after the other, and validation the refit.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
@@ -179,6 +200,9 @@ class SparseRanker(SgdRanker):
         self.l1_ = float(self.l1)
         if self.sparsify == "thin":
             self._fit_thinned(Q, prefs, D, validation, callbacks)
+            return self
+        if self.sparsify == "low-rank":
+            self._fit_on_low_rank(Q, prefs, D, validation, callbacks)
             return self
         if self.density is None:
             self._fit_sparse(Q, prefs, D, validation, callbacks)
@@ -204,6 +228,41 @@ class SparseRanker(SgdRanker):
         assert isinstance(self._state, SparseState)
         self._state.finish_thinning()
 
+    def _fit_on_low_rank(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
+        if self.density is None:
+            raise ParameterError("sparsify='low-rank' needs a density")
+        if self.shrink_towards != "zero":
+            raise ParameterError("sparsify='low-rank' shrinks nothing; leave out shrink_towards")
+        if any(isinstance(callback, Checkpoint) for callback in callbacks):
+            raise ParameterError("sparsify='low-rank' makes two runs, which one checkpoint cannot hold")
+        self._forget()
+        source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
+        n_steps = steps_of_refit(source, self.epochs)
+        first = LowRankRanker(schedule="linear", random_state=self.random_state, verbose=self.verbose)
+        first = first if self.low_rank is None else clone(self.low_rank)
+        first.fit(Q, prefs, D, callbacks=callbacks)
+        self.l1_, self.n_fits_, self.history_ = 0.0, 1, first.history_
+        queries, docs = self._check_pair(Q, D)
+        weights, order = largest_entries(first.weights_, float(self.density)), by_document_frequency(docs)
+        self._set_weights(weights, order, first.n_steps_)
+        if not self._refit_wanted:
+            return
+        self.weights_before_refit_: Weights = self.weights_
+        with executing_on(LocalExecutor()):  # a cluster would have to mix weights on their support
+            run = Run(
+                OnSupportState(reorder_columns(weights, order), order),
+                source,
+                queries,
+                docs,
+                Sgd(rate=float(self.refit_rate), schedule="linear", margin=float(self.margin)),
+                total=n_steps,
+                validation=validation,
+                stopping=Stopping(every=self.validate_every or max(1, n_steps // 10), patience=self.patience),
+            )
+        learned = run.go([self.history_.append, *callbacks], "refit", self.verbose)
+        assert isinstance(learned, OnSupportState)
+        self._set_weights(learned.weights(), order, first.n_steps_)
+
     def _plan_thinning(self, prefs: Preferences | Source) -> Thinning:
         n_steps = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state).n_steps
         if self.density is None:
@@ -214,7 +273,7 @@ class SparseRanker(SgdRanker):
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         if not hasattr(self, "l1_"):
-            if self.density is not None or self.sparsify == "thin":
+            if self.density is not None or self.sparsify != "shrink":
                 raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")
             self.l1_ = float(self.l1)
         if self.density is None:
@@ -335,8 +394,19 @@ class SparseRanker(SgdRanker):
         ranker._set_weights(weights, by_document_frequency(weights), 0, ranker.shrink_towards == "identity")
         return ranker
 
+    def _saved_params(self) -> dict[str, Any]:
+        params = super()._saved_params()
+        if self.low_rank is not None:
+            params["low_rank"] = self.low_rank._saved_params()
+        return params
+
     @classmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        if isinstance(params["low_rank"], dict):
+            stated = {**LowRankRanker._added_parameters, **params["low_rank"]}
+            if set(stated) != set(LowRankRanker._get_param_names()):
+                raise DamagedBundleError(f"{saved.where}: the parameters of its low_rank do not fit a LowRankRanker")
+            params = {**params, "low_rank": LowRankRanker._with_params(stated, saved.where)}
         ranker = super()._from_bundle(params, saved)
         assert isinstance(ranker._state, SparseState)
         ranker.l1_ = ranker._state.l1

@@ -1,4 +1,4 @@
-"""Margin rank loss on a W with as many entries in every row (Bai et al. 2010, Algorithm 2, after a pruning)."""
+"""Margin rank loss on a W with a given support, such as what a pruning leaves (Bai et al. 2010, Algorithm 2)."""
 
 import numpy as np
 
@@ -13,12 +13,13 @@ N_DIGITS = 1 << DIGIT_BITS
 
 
 @kernel
-def fixed_rows_advance(values, columns, delta, Q, D, chunk, scratch, tally):
-    """One pass over the preferences; changes ``values`` (n_query_terms, n_kept) in place.
+def support_advance(values, columns, indptr, delta, Q, D, chunk, scratch, tally):
+    """One pass over the preferences; changes ``values``, the entries of W row after row, in place.
 
-    ``columns`` has the column of each entry, unsigned so that no index is tested for a negative one; other entries of W
-    are zero and stay so. ``delta`` (n_doc_terms,) is all zeros before and after: it holds d+ - d- during a step, so
-    that a row is read from its start to its end, whatever words the documents have. See ``dense_advance``.
+    Row r has the entries ``indptr[r]`` to ``indptr[r + 1]``. ``columns`` has the column of each, unsigned so that no
+    index is tested for a negative one; other entries of W are zero and stay so. ``delta`` (n_doc_terms,) is all zeros
+    before and after: it holds d+ - d- during a step, so that a row is read from its start to its end, whatever words
+    the documents have. See ``dense_advance``.
     """
     cols, vals = scratch.cols, scratch.vals
     q_indptr, q_indices, q_data = Q
@@ -30,16 +31,19 @@ def fixed_rows_advance(values, columns, delta, Q, D, chunk, scratch, tally):
         z = np.float32(0)
         for a in range(lo, hi):
             if a + AHEAD < hi:
-                prefetch(values, q_indices[a + AHEAD], 0)
-                prefetch(columns, q_indices[a + AHEAD], 0)
-            row, where = values[q_indices[a]], columns[q_indices[a]]
+                ahead = indptr[q_indices[a + AHEAD]]
+                prefetch(values, 0, ahead)
+                prefetch(columns, 0, ahead)
+            first, last = indptr[q_indices[a]], indptr[q_indices[a] + 1]
+            row, where = values[0, first:last], columns[0, first:last]
             z0 = np.float32(0)
             for k in range(row.size):
                 z0 += row[k] * delta[where[k]]
             z += z0 * q_data[a]
         if violates(z, chunk.margin[s], tally):
             for a in range(lo, hi):
-                row, where = values[q_indices[a]], columns[q_indices[a]]
+                first, last = indptr[q_indices[a]], indptr[q_indices[a] + 1]
+                row, where = values[0, first:last], columns[0, first:last]
                 e = chunk.step_size[s] * q_data[a]
                 for k in range(row.size):
                     row[k] += e * delta[where[k]]
