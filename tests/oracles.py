@@ -110,6 +110,19 @@ def thinned_sgd(W, preferences, rates, cuts, margin=1.0):
     return W
 
 
+def largest_entries(W, density):
+    """The share ``density`` of W that is largest in size, and zeros; of equal entries the first by row and column.
+
+    Zeros are never among them.
+    """
+    size = np.abs(W.astype(np.float32)).ravel()
+    order = sorted(range(size.size), key=lambda k: (-size[k], k))[: max(1, round(density * size.size))]
+    kept = np.zeros_like(W, dtype=np.float32)
+    for k in order:
+        kept.flat[k] = np.float32(W.flat[k])
+    return kept
+
+
 def refit(support, preferences, rates, margin=1.0, start=None, fixed=0.0):
     """Chen et al. 2010, section III.B: SGD on equation 8, from the identity restricted to the support.
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+import oracles
 import tercet as tc
 from support.corpora import TINY, bits, synonyms
 from tercet.errors import InputError
-from tercet.fitting.rankers import NAMED_RANKERS, candidates_of
+from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters, candidates_of
 from tercet.learn import RANKERS, MultiTaskRanker, RM3Expansion
 from tercet.report.page import make_report_page
 
@@ -144,3 +145,32 @@ def test_what_cannot_be_learned_by_is_named_before_texts_are_read(ranker, messag
 def test_a_wrong_parameter_is_named():
     with pytest.raises(InputError, match=re.escape("The 'density' parameter of SparseRanker must be")):
         fit(ranker=tc.SparseRanker(density=2.0))
+
+
+def test_a_thinned_model_keeps_the_largest_weights_and_drops_its_report():
+    model = fit()
+    W = model.weights.rows(np.arange(model.weights.shape[0]))
+    thinned = model.thin(0.1)
+    np.testing.assert_array_equal(thinned.weights.sparse.toarray(), oracles.largest_entries(W, 0.1))
+    assert thinned.report is None
+    best = next(iter(model.rank({"q": "ask03"}, SMALL.docs, k=1)["q"]))
+    assert best in thinned.rank({"q": "ask03"}, SMALL.docs, k=5)["q"]
+
+
+@pytest.mark.parametrize(("given", "n_entries"), [({"density": 0.1}, 0.1), ({"density": 0.02}, 0.02)])
+def test_a_density_is_reached_by_name(given, n_entries):
+    model = fit(ranker=[NameWithParameters("sparse", given)])
+    told = model.report.chosen
+    assert (told["sparsify"], told["density"]) == ("low-rank", n_entries)
+    W = model.weights.parts[0].matrix
+    assert 0.5 * n_entries < W.nnz / np.prod(W.shape) <= n_entries * 1.01
+    assert model.report.details.size.density < 2 * n_entries
+
+
+def test_a_penalty_of_ours_is_larger_over_fewer_steps_and_one_that_is_given_stays():
+    [ours, *_] = candidates_of("sparse", 0)
+    assert ours.fitting((99, 99), 100_000).ranker.l1 == pytest.approx(5 * ours.fitting((99, 99), 500_000).ranker.l1)
+    [given, *_] = candidates_of(NameWithParameters("sparse", {"l1": 3e-6}), 0)
+    assert given.fitting((99, 99), 100_000).ranker.l1 == 3e-6
+    assert given.ranker.sparsify == "shrink"
+    assert candidates_of("sparse", 0, labelled=True)[0].ranker.sparsify == "low-rank"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Annotated
 
@@ -23,7 +23,7 @@ from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, SameAs
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.text.fielded import ANY_QUERY, FieldedVectoriser, docs_for
-from tercet.weights import Explanation, Identity, Weights
+from tercet.weights import Explanation, Identity, Sparse, Weights
 
 
 @dataclass(frozen=True)
@@ -215,6 +215,17 @@ class TextModel:
                 times.update([("query", i), ("doc", j)])
                 shown.append((query_words[i], doc_words[j], weight))
         return shown
+
+    def thin(self, density: float) -> TextModel:
+        """A model whose W is sparse: the share ``density`` of this one's entries that are largest in size.
+
+        W is looked at a block of rows at a time, so that of a low-rank model no dense W is ever in memory. What was
+        reported of this model is no longer true of the other, so it has no report; ``tercet eval`` measures it. A
+        per-document scale counts at typical document length.
+        """
+        from tercet.learn.thin import largest_entries
+
+        return replace(self, weights=Weights([Sparse(weights=largest_entries(self.weights, density))]), report=None)
 
     # -- saving -------------------------------------------------------------------------------------------------
 

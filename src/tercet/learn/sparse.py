@@ -73,7 +73,8 @@ class SparseRanker(SgdRanker):
     l1 : strength of the penalty
     density : float, optional
         Share of non-zero entries to reach instead of a given ``l1``: fits are repeated with another l1 until it is met
-        within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits it took.
+        within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits it took. Where W is sparser even
+        without a penalty, since few pairs of words met in a step, that W is taken; ``density_`` is what was reached.
     sparsify : {"shrink", "thin", "low-rank"}
         How W becomes sparse; the latter two need a ``density`` and have no penalty. "thin" takes one fit: the smallest
         entries are cut again and again during the first three quarters of the steps, and those left at last learn on
@@ -309,9 +310,13 @@ class SparseRanker(SgdRanker):
                 return
             if reached > self.density:
                 denser = tried, reached
+            elif tried == 0:
+                return  # without any penalty W is sparser than that
             else:
                 sparser = tried, reached
             self.l1_ = _next_l1(tried, denser, sparser, self.density)
+            if denser is None and self.l1_ < float(self.l1) / 100:
+                self.l1_ = 0.0
         raise InputError(
             f"no l1 gave a density of {self.density:g} within a tenth in {MOST_SEARCH_FITS} fits; the last, "
             f"{tried:g}, gave {reached:g}. With few steps the density jumps; give l1 instead"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,38 +19,49 @@ _BLOCK_BYTES = 64 * 2**20
 def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
     """The share ``density`` of W's entries that are largest in size, as CSR; the others are zero.
 
-    W is looked at twice, a block of rows at a time, and never held as a whole: once to count how many entries have
-    which size, once to take those above the threshold. Of equal sizes at the threshold, the first by row and column
-    are taken. A part with a per-document scale counts at typical document length.
+    W is looked at once, a block of rows at a time, and never held as a whole: of the entries seen so far only those are
+    kept that may be among the largest, at most half as many again as are wanted. Of equal sizes at the threshold, the
+    first by row and column are taken. A part with a per-document scale counts at typical document length.
     """
     if not 0 < density <= 1:
         raise InputError(f"density must lie above 0 and be at most 1; got {density}")
     n, m = weights.shape
     wanted = max(1, round(density * n * m))
-    counts = np.zeros(N_SIZES, dtype=np.int64)
-    for _, block in _blocks(weights):
-        counts += np.bincount(_bins(block).ravel(), minlength=N_SIZES)
-    counts[0] -= counts[0]  # zeros, and what is too small to tell from them, are never kept
-    above = np.cumsum(counts[::-1])[::-1]  # entries in this bin or a higher one
-    wanted = min(wanted, int(above[0]))
-    if wanted == 0:
-        return sparse.csr_array((n, m), dtype=np.float32)
-    edge = int(np.flatnonzero(above >= wanted)[-1])
-    short = wanted - int(above[edge] - counts[edge])  # to take from the bin at the edge
-    rows, columns, values, on_edge = [], [], [], []
+    counts = np.zeros(N_SIZES, dtype=np.int64)  # entries seen so far, by their size
+    rows: list[NDArray[Any]] = []
+    columns: list[NDArray[Any]] = []
+    values: list[NDArray[Any]] = []
     for start, block in _blocks(weights):
         bins = _bins(block)
+        counts += np.bincount(bins.ravel(), minlength=N_SIZES)
+        counts[0] = 0  # zeros, and what is too small to tell from them, are never kept
+        edge = _edge(counts, wanted)
         i, j = np.nonzero(bins >= edge)
         rows.append((i + start).astype(np.int32))
         columns.append(j.astype(np.int32))
         values.append(block[i, j])
-        on_edge.append(bins[i, j] == edge)
-    row, column, value, edges = (np.concatenate(parts) for parts in (rows, columns, values, on_edge))
-    candidates = np.flatnonzero(edges)
+        if sum(map(len, values)) > 1.5 * wanted:
+            row, column, value = (np.concatenate(parts) for parts in (rows, columns, values))
+            keep = _bins(value) >= edge
+            rows, columns, values = [row[keep]], [column[keep]], [value[keep]]
+    row, column, value = (np.concatenate(parts) for parts in (rows, columns, values))
+    wanted = min(wanted, int(counts.sum()))
+    if wanted == 0:
+        return sparse.csr_array((n, m), dtype=np.float32)
+    edge = _edge(counts, wanted)
+    short = wanted - int(counts[edge + 1 :].sum())  # to take from the bin at the edge
+    bins = _bins(value)
+    candidates = np.flatnonzero(bins == edge)
     order = np.argsort(-np.abs(value[candidates]), kind="stable")
-    keep = ~edges
+    keep = bins > edge
     keep[candidates[order[:short]]] = True
     return sparse.csr_array((value[keep], (row[keep], column[keep])), shape=(n, m))
+
+
+def _edge(counts: NDArray[np.int64], wanted: int) -> int:
+    """The highest bin such that so many entries lie in it or above; the lowest but zero's where there are fewer."""
+    enough = np.flatnonzero(np.cumsum(counts[::-1])[::-1] >= wanted)
+    return max(1, int(enough[-1])) if enough.size else 1
 
 
 def _blocks(weights: Weights) -> Iterator[tuple[int, NDArray[np.float32]]]:
