@@ -255,11 +255,11 @@ def test_wrong_usage_of_vectors_says_what_is_right(home, tmp_path):
     assert "with --qrels or with --preferences" in refused(*fit)
     assert "with --qrels or with --preferences" in refused(*fit, *qrels, "--preferences", qrels[1])
     assert "--stem is not for vectors" in refused(*fit, *qrels, "--stem", "english")
-    assert "Invalid value for '--ranker'" in refused(*fit, *qrels, "--ranker", "ftrl")
+    assert "ranker is 'ftrl'; expected a term-pair ranker" in run(*fit, *qrels, "--ranker", "ftrl").output
+    assert "name one --ranker" in refused(*fit, *qrels, "--ranker", "sparse", "--ranker", "low-rank")
     assert "Missing option '-o'" in refused("fit", home / "vectors", *qrels)
     data = ("fit", home / "data", "-o", tmp_path / "model")
-    assert "--steps is for vectors" in refused(*data, "--steps", 10)
-    assert "--ranker is for vectors" in refused(*data, "--ranker", "sparse")
+    assert "--checkpoint is for vectors" in refused(*data, "--checkpoint", tmp_path / "kept")
     words = tc.Vectoriser().fit(["cats purr"])
     tc.TextModel(words, words, Weights([Identity(n_terms=2)])).save(tmp_path / "words")
     assert "recognised as 'vectors'" in refused(
