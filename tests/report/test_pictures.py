@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tercet as tc
+from tercet._installed import install_command
 from tercet.cli.main import cli
 from tercet.errors import InputError, MissingExtraError
 from tercet.pictures import draw_pairs, look_at_pairs, picture
@@ -259,7 +261,7 @@ def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch
         return true_import(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"needs matplotlib: pip install 'tercet\[plot\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"needs matplotlib: {install_command('plot')}")):
         picture(some_weights(1)[0], tmp_path / "pairs.png")
     assert list(tmp_path.iterdir()) == []
 

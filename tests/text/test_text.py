@@ -19,6 +19,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.store.codec import decode, encode
 from tercet.text import Analyser, Vectoriser
+from tercet.text.stop_words import ENGLISH
 
 TEXTS = [
     "The green avocado and the green eyes of the running cat",
@@ -55,6 +56,12 @@ def bm25_scores(queries: list[str], docs: list[str], fitted: list[str], k1: floa
                     norm = k1 * (1 - b + b * len(words) / mean_length)
                     scores[row, column] += idf * tf * (k1 + 1) / (tf + norm)
     return scores
+
+
+def test_english_stop_words_are_those_of_scikit_learn():
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    assert ENGLISH == ENGLISH_STOP_WORDS
 
 
 class TestAnalyser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
 from unicodedata import normalize
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercet._installed import install_command
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, MissingExtraError, ParameterError
 from tercet.store.codec import decode, encode
@@ -124,7 +126,7 @@ class TestJapanese:
     @pytest.mark.parametrize("package", ["fugashi", "unidic_lite"])
     def test_missing_extra_says_what_to_install(self, monkeypatch, package):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'tercet\[ja\]'"):
+        with pytest.raises(MissingExtraError, match=re.escape(install_command("ja"))):
             Analyser(cut="japanese")
 
     def test_what_the_tagger_cannot_take_separates_words(self, japanese):

@@ -33,11 +33,12 @@ VERBS = {
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
+    "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
 # In the order of use.
 SECTIONS = {
-    "To begin": ("demo",),
+    "To begin": ("demo", "warm"),
     "From texts to a search that learns": ("fit", "index", "search", "serve", "learn"),
     "What was learned": ("report", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),

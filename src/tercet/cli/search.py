@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.inputs import open_model, read_query_texts
 from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify_option
-from tercet.data import write_run
 from tercet.search import open_index
 from tercet.search.carried import shown_record
 from tercet.search.results import Results
@@ -50,8 +48,16 @@ def search(
         raise click.UsageError("--queries and -o go together")
     if queries is not None and (why or as_json):
         raise click.UsageError("--why and --json are for one text; a run has no place for them")
-    opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
+    other = None
+    if model is not None:
+        from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
+
+        other = open_model(model)
+    opened = open_index(index, other, verify=not unverified)
     if queries is not None and output is not None:
+        from tercet.cli.inputs import read_query_texts
+        from tercet.data import write_run
+
         run = opened.search_many(read_query_texts(queries), count or 100, max_terms)
         write_run(output, run)
         empty = sum(not hits for hits in run.values())

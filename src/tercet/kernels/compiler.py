@@ -168,7 +168,7 @@ class KernelCache(FunctionCache):
         return code
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if not _keeping_fails():
+        if not keeping_fails():
             try:
                 folder = Path(self.cache_path)
                 folder.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,8 @@ def _tell_of_failing(error: Exception) -> None:
     )
 
 
-def _keeping_fails() -> bool:
+def keeping_fails() -> bool:
+    """Whether this process found that it cannot keep what it compiles."""
     return _Told.failing
 
 

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from tercet._validate import is_integer
 from tercet.choose import standard_error
@@ -74,6 +73,8 @@ class Evaluation:
         if not 0 < level < 1:
             raise InputError(f"'level' must be between 0 and 1, as in 0.95. Got {level!r}.")
         mean, n_queries = self.mean(name), len(self.qids)
+        from scipy import stats  # here, as it takes longer to load than most verbs
+
         half = float(stats.t.ppf((1 + level) / 2, n_queries - 1)) if n_queries > 1 else float("nan")
         half *= self.standard_error(name)
         return mean - half, mean + half

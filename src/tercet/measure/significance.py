@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from tercet.choose import standard_error
 from tercet.errors import InputError
@@ -84,7 +83,7 @@ def paired_test(
     p_value = _P_VALUES[method](differences, n, random)
     if method in ("t", "wilcoxon"):
         error = standard_error(differences)
-        half = float(stats.t.ppf((1 + _LEVEL) / 2, len(differences) - 1)) * error
+        half = float(_stats().t.ppf((1 + _LEVEL) / 2, len(differences) - 1)) * error
         low, high = mean - half, mean + half
     else:
         tail = (1 - _LEVEL) / 2
@@ -175,16 +174,23 @@ def _aligned(
     return a[measure], b[measure][[row_in_b[qid] for qid in a.qids]]
 
 
+def _stats() -> Any:
+    """scipy.stats, which takes longer to load than most verbs run."""
+    from scipy import stats
+
+    return stats
+
+
 def _t(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
     # Not scipy.stats.ttest_1samp, which warns when all differences are nearly the same.
     error = standard_error(differences)
     if error == 0.0:
         return 0.0
-    return float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1))
+    return float(2 * _stats().t.sf(abs(differences.mean()) / error, len(differences) - 1))
 
 
 def _wilcoxon(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
-    return float(stats.wilcoxon(differences[differences != 0]).pvalue)
+    return float(_stats().wilcoxon(differences[differences != 0]).pvalue)
 
 
 def _permutation(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:

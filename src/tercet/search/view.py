@@ -29,6 +29,7 @@ from tercet.search.segment import MOST_DOCS, Segment
 from tercet.store.strings import hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
+_NO_BASE = np.empty(0, dtype=np.float32)
 RankedRows = tuple[NDArray[np.int32], NDArray[np.float64]]
 
 _SINGLE = 2.0**-24  # how far off a float32 is at most, in parts of its size
@@ -143,6 +144,8 @@ class View:
             return [(np.empty(0, dtype=np.int32), np.empty(0))] * len(queries)
         if queries.latent:
             return [self._best_with_latent(queries.one(i), k) for i in range(len(queries))]
+        if len(queries) == 1:  # by a kernel that is compiled sooner
+            return [self._best_by_words(queries, k)]
         heaps = Heap(np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32))
         sizes = np.zeros(len(queries), dtype=np.int64)
         union, scratch = _scratch(queries.most_terms, k)
@@ -180,6 +183,18 @@ class View:
             workspace = Workspace(self.scorer)
         yield workspace
         self.spare.append(workspace)  # not after an error, which may have left something in it
+
+    def _best_by_words(self, query: ExpandedQueries, k: int) -> RankedRows:
+        heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
+        _, scratch = _scratch(query.most_terms, k)
+        with self._workspace() as workspace, _laid_out(query, workspace) as union:
+            for number, entry in enumerate(self.entries if union.size else ()):
+                segment = entry.segment
+                size, _ = search_segment(
+                    *(segment.kernel_arrays, workspace.words, union, _NO_BASE, entry.dead, 0.0, number * MOST_DOCS),
+                    *(SearchScratch(workspace.sums[: segment.n_docs], *scratch), heap, size, workspace.candidates),
+                )
+        return _ranked(heap.row[:size], heap.score[:size], k)
 
     def _best_with_latent(self, query: ExpandedQueries, k: int) -> RankedRows:
         """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""

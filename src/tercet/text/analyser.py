@@ -14,6 +14,7 @@ from tercet.errors import ParameterError
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT
 from tercet.text.japanese import JapaneseWords, require_japanese
+from tercet.text.stop_words import ENGLISH
 
 CUTS = ("words", "japanese", "characters")
 DEFAULT_PATTERN = r"(?u)\b\w\w+\b"
@@ -116,10 +117,7 @@ class Analyser:
         """Stop words, and the empty word that some patterns match."""
         stop_words = self.stop_words or ()
         if isinstance(stop_words, str):
-            # Imported here because it costs a second that other analysers need not pay.
-            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-            stop_words = tuple(ENGLISH_STOP_WORDS)
+            stop_words = tuple(ENGLISH)
         return frozenset(word.lower() if self.lowercase else word for word in stop_words) | {""}
 
     @cached_property

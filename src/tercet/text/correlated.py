@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from tercet._validate import is_integer, wrong_parameter
 from tercet.errors import InputError
 from tercet.kernels.correlated import best_by_dice
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
+from tercet.text.estimator import TextEstimator, check_fitted
 from tercet.text.vectoriser import Vectoriser
 
 _UNITS = ("document", "sentence")
@@ -53,7 +52,7 @@ class _SavedWords:
                 raise InputError(rule)
 
 
-class CorrelatedWords(BaseEstimator):
+class CorrelatedWords(TextEstimator):
     """For every word, the frequent words it is most correlated with.
 
     Correlation is ``DICE(s, t) = 2 cooccur(s, t) / (occur(s) + occur(t))``. Both count units, documents or sentences,
@@ -153,7 +152,7 @@ class CorrelatedWords(BaseEstimator):
         ``ab'/n_bins`` with a and b the sums over bins. ``"first"`` replaces each word by its best bin alone. With
         ``only_rare`` the frequent words themselves are mapped to nothing.
         """
-        check_is_fitted(self, "bins_")
+        check_fitted(self, "bins_")
         if variant == "first":
             return self._map(0, 1, 1.0, only_rare)
         if variant == "mean":
@@ -166,7 +165,7 @@ class CorrelatedWords(BaseEstimator):
         The sum of ``(M_p q)'W(M_p d)`` is the score with the features of equations 6 and 7: a word's p-th bin meets
         the p-th bins of other words only.
         """
-        check_is_fitted(self, "bins_")
+        check_fitted(self, "bins_")
         return [self._map(p, p + 1, 1 / np.sqrt(self.n_bins), only_rare) for p in range(self.n_bins)]
 
     @property
@@ -181,7 +180,7 @@ class CorrelatedWords(BaseEstimator):
 
     def nearest(self, column: int, k: int | None = None) -> list[tuple[int, float]]:
         """The k frequent words (columns) with the largest DICE to a word, best first; all its bins without k."""
-        check_is_fitted(self, "bins_")
+        check_fitted(self, "bins_")
         if not is_integer(column, 0, self.n_features_in_ - 1):
             raise InputError(f"column {column!r} does not exist; there are {self.n_features_in_}")
         if k is not None and not is_integer(k, 1, self.n_bins):
@@ -216,7 +215,7 @@ class CorrelatedWords(BaseEstimator):
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays; `from_state` gives it back."""
-        check_is_fitted(self, "bins_")
+        check_fitted(self, "bins_")
         saved = _SavedWords(
             n_frequent=int(self.n_frequent),
             n_bins=int(self.n_bins),

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.documents import Documents
 from tercet.data.values import Value
@@ -19,6 +18,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.text.analyser import Analyser
 from tercet.text.counting import count_words
+from tercet.text.estimator import check_fitted
 from tercet.text.numbers import NumberColumn, parse_number
 from tercet.text.vectoriser import Vectoriser
 
@@ -172,7 +172,7 @@ class FieldedVectoriser(Vectoriser):
 
     def transform_docs(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for `Documents`, CSR float32 (n_docs, n_columns)."""
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         docs = self._documents(texts)
         blocks = [self.plain_.transform_docs(list(docs.values()))]
         blocks += [field.transform_docs(_texts_of(docs, name)) for name, field in self.fields_.items()]
@@ -192,7 +192,7 @@ class FieldedVectoriser(Vectoriser):
 
     def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for queries: their words, and the column that all of them have; empty for one without known words."""
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         words = self.plain_.transform_queries(texts)
         known = (np.diff(words.indptr) > 0).astype(np.float32)[:, None]
         between = sp.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
@@ -218,7 +218,7 @@ class FieldedVectoriser(Vectoriser):
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays."""
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         fields = tuple(
             _SavedField(name, field.n_docs_, field.mean_length_, field.doc_scale_, field.document_frequency_)
             for name, field in self.fields_.items()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
+from tercet.text.stop_words import ENGLISH
 
 # Marks are tokens too, so that no title is found across a comma or the end of a sentence.
 _TOKENS = re.compile(r"[^\W_]+(?:-[^\W_]+)*|[^\w\s]|_")
@@ -65,15 +66,12 @@ class _Titles:
     """Titles as tuples of tokens and whom they name."""
 
     def __init__(self, titles: Sequence[str]) -> None:
-        # Imported here because it costs a second that others need not pay.
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
         self.article: dict[tuple[str, ...], int] = {}
         for article, title in enumerate(titles):
             tokens = _title_tokens(title)
             if len(tokens) == 1:
                 word = tokens[0]
-                if len(word) < FEWEST_LETTERS or not word[0].isupper() or word.lower() in ENGLISH_STOP_WORDS:
+                if len(word) < FEWEST_LETTERS or not word[0].isupper() or word.lower() in ENGLISH:
                     continue
             if tokens:
                 self.article[tokens] = NOBODY if tokens in self.article else article

@@ -10,8 +10,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from tercet._validate import is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
@@ -20,6 +18,7 @@ from tercet.store.schema import Bounds, Shape
 from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
 from tercet.text.counting import SumByBlocks, WordCollector, WordCounts, count_words
+from tercet.text.estimator import TextEstimator, check_fitted
 
 _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
 
@@ -50,7 +49,7 @@ class _SavedVectoriser:
             raise InputError(f"'document_frequency' is not a number up to {self.n_docs} for each of {n_words} words")
 
 
-class Vectoriser(BaseEstimator):
+class Vectoriser(TextEstimator):
     """Turns texts into the rows of a sparse matrix with one column per word, words in alphabetical order.
 
     ``"tfidf"`` gives queries and documents alike ``tf * (log((1 + n) / (1 + df)) + 1)``, scaled to unit
@@ -151,7 +150,7 @@ class Vectoriser(BaseEstimator):
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that have no column, each once, in order; stop words are not among them."""
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         [words] = self.analysed([text])
         return [word for word in dict.fromkeys(words) if word not in self.index_]
 
@@ -168,7 +167,7 @@ class Vectoriser(BaseEstimator):
         >>> Vectoriser.from_state(*vectoriser.to_state()).words_
         ['avocado', 'eyes', 'green']
         """
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         parameters = {name: getattr(self, name) for name in _PARAMETERS}
         learned = {name: getattr(self, f"{name}_") for name in ("n_docs", "mean_length", "doc_scale")}
         words = PackedStrings.pack(self.words_)
@@ -281,7 +280,7 @@ class Vectoriser(BaseEstimator):
         self.n_features_in_ = len(words)
 
     def _count(self, texts: Iterable[str]) -> WordCounts:
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         column_of = self.index_.get
         return count_words(self.analysed(texts), lambda words: map(column_of, words, repeat(-1)))
 
@@ -302,7 +301,7 @@ class Vectoriser(BaseEstimator):
     @property
     def idf_(self) -> NDArray[np.float64]:
         """Inverse document frequency of each word, as this weighting defines it."""
-        check_is_fitted(self, "words_")
+        check_fitted(self, "words_")
         n, df = self.n_docs_, self.document_frequency_
         if self.weighting == "tfidf":
             return np.log((1 + n) / (1 + df)) + 1
