@@ -162,6 +162,29 @@ def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     assert "avocado +1.000" in ok("related", tmp_path / "bm25", "avocado")
 
 
+def test_a_stop_word_is_called_one(data: Path, tmp_path: Path) -> None:
+    ok("index", data, "-o", tmp_path / "bm25")
+    assert "'the' is a stop word" in ok("search", tmp_path / "bm25", "the")
+    assert "stop word" not in ok("search", tmp_path / "bm25", "the avocado")
+
+
+def test_the_demo_writes_over_nothing_but_itself(model: Path, index: Path, tmp_path: Path) -> None:
+    refused = run("demo", "-o", tmp_path)
+    assert refused.exit_code == 1
+    assert f"{model} was not made by the demo; nothing was written" in refused.output
+
+
+def test_a_table_is_indexed_with_what_it_carries(tmp_path: Path) -> None:
+    table = tmp_path / "products.csv"
+    table.write_text("sku,name,description,price\n007,Green tea,From the hills,1.50\n008,Black tea,From the plains,2\n")
+    ok("index", table, "-o", tmp_path / "index")
+    assert "007  Green tea From the hills\n       price 1.5\n" in ok("search", tmp_path / "index", "hills")
+    more = tmp_path / "more.csv"
+    more.write_text("sku,name,description,price\n008,Black tea,From the hills,3\n")
+    ok("index", more, "-o", tmp_path / "index", "--update")
+    assert Index.open(tmp_path / "index").carried("008") == {"price": 3}
+
+
 def test_clicks_are_learned_from_a_bm25_index(data: Path, tmp_path: Path) -> None:
     ok("index", data, "-o", tmp_path / "bm25")
     shown = [hit.doc_id for hit in Index.open(tmp_path / "bm25").search("green")]

@@ -14,17 +14,22 @@ from rich.console import Console
 from rich.table import Table
 
 from tercet._installed import called, install_command
+from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
 from tercet.data.docstrings import DocstringCollection, docstring_collection
+from tercet.errors import InputError
 from tercet.fitting.recipe import fit
 from tercet.fitting.text_model import TextModel
 from tercet.measure import evaluate
 from tercet.report import shown_interval, shown_p
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.search import Index
-from tercet.store import check_destination
+from tercet.search.folder import FOLDERS
+from tercet.store import bundle_kind, check_destination
+from tercet.store.kinds import INDEX, TEXT_MODEL
 from tercet.weights import Identity, Weights
 
+NAME = "docstrings"  # what the report calls the data
 QUERY = "sort an array in descending order"
 
 
@@ -40,8 +45,7 @@ def demo(output: Path, seed: int) -> None:
     Also" sections.
     """
     began = time.perf_counter()
-    for part in ("model", "index"):
-        check_destination(output / part)
+    _refuse_others(output)
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     collection = docstring_collection(random_state=seed)
     console.print(f"[bold]Docstrings on this machine[/]: {collection}.")
@@ -57,7 +61,7 @@ def demo(output: Path, seed: int) -> None:
         test=collection.qrels["test"],
         measure="RR",
         random_state=seed,
-        name="docstrings",
+        name=NAME,
     )
     _print_report(console, model)
     _print_pairs(console, model)
@@ -97,6 +101,16 @@ def _print_hits(console: Console, index: Index) -> None:
 def _learning_seconds(model: TextModel) -> float:
     assert model.report is not None
     return model.report.seconds
+
+
+def _refuse_others(output: Path) -> None:
+    """A demo writes over a demo, which is the same each time, and over nothing else."""
+    for part, kind in (("model", TEXT_MODEL), ("index", INDEX)):
+        check_destination(output / part, beside=FOLDERS if kind == INDEX else (), kind=kind)
+        if bundle_kind(output / part) is not None:
+            report = open_model(output / part).report
+            if report is None or report.details is None or report.details.name != NAME:
+                raise InputError(f"{output / part} was not made by the demo; nothing was written. Name another -o")
 
 
 def _print_report(console: Console, model: TextModel) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify_option
+from tercet.fitting.text_model import TextModel
 from tercet.search import open_index
 from tercet.search.carried import shown_record
 from tercet.search.results import Results
@@ -71,6 +72,14 @@ def search(
         click.echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:
         show(hits, why)
+        if not hits and isinstance(opened.model, TextModel):
+            _tell_stop_words(opened.model.query_vectoriser.stop_words_in(text))
+
+
+def _tell_stop_words(words: list[str]) -> None:
+    if words:
+        listed, are = ", ".join(map(repr, words)), "is a stop word" if len(words) == 1 else "are stop words"
+        click.echo(f"{listed} {are}, which so many documents have that they are not searched", err=True)
 
 
 def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def search(
         "k": k,
         "version": version.name,
         "unknown": words.unknown_words(query),
-        "stop_words": stop_words_of(version, query),
+        "stop_words": words.stop_words_in(query),
         "compared": compared,
         "left_off": min(k, len(learned) + learned.left_off) - len(learned_list),
         "exact": learned.exact,
@@ -111,16 +111,6 @@ def words_of(version: Version, text: str) -> list[str]:
     """The words of a text as the model cuts queries."""
     analyse = version.model.query_vectoriser.analyser or Analyser()
     return analyse(text)
-
-
-def stop_words_of(version: Version, text: str) -> list[str]:
-    """The words of a text that are in too many documents to be searched, each once, in order."""
-    analyse = version.model.query_vectoriser.analyser or Analyser()
-    if analyse.stop_words is None:
-        return []
-    plain = replace(analyse, stemmer=None, ngrams=(1, 1))
-    kept = set(plain(text))
-    return [word for word in dict.fromkeys(replace(plain, stop_words=None)(text)) if word not in kept]
 
 
 def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, Any]]) -> dict[str, Any]:

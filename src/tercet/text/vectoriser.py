@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise, repeat
 from typing import Annotated, Any, ClassVar
 
@@ -157,6 +157,20 @@ class Vectoriser(TextEstimator):
     def described(self, column: int, value: float | None = None) -> str:
         """The word of a column; ``value``, what a document has in it, tells no more."""
         return self.words_[column]
+
+    def stop_words_in(self, text: str) -> list[str]:
+        """The words of a text that the analyser drops, since they are in too many texts, each once, in order.
+
+        Examples
+        --------
+        >>> Vectoriser(analyser=Analyser(stop_words="english")).stop_words_in("The best of the avocados")
+        ['the', 'of']
+        """
+        analyse = replace(self._analyser(), stemmer=None, ngrams=(1, 1))
+        if analyse.stop_words is None or analyse.cut != "words":
+            return []
+        kept = set(analyse(text))
+        return [word for word in dict.fromkeys(replace(analyse, stop_words=None)(text)) if word not in kept]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays.
