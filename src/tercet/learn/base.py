@@ -64,8 +64,8 @@ class Ranker(BaseEstimator):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        hints = get_type_hints(cls, include_extras=True)
         names = [name for name in get_annotations(cls) if not (name.startswith("_") or name.endswith("_"))]
+        hints = get_type_hints(cls, include_extras=True) if names else {}
         stated = cls.__dict__.get("_parameter_constraints", {})
         inherited = super(cls, cls)._parameter_constraints
         cls._parameter_constraints = inherited | {name: _constraints_of(hints[name]) for name in names} | stated
