@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -228,9 +229,10 @@ def test_norms_are_those_of_the_weights_and_marks_miss_nothing(by):
 def test_clearing_a_group_visits_its_marked_lines_only():
     group = np.ones(2100, dtype=np.float32)  # 132 lines: two whole words of marks and a part
     marks = np.zeros(3, dtype=np.int64)
+    mark, clear = (numba.njit(helper.py_func) for helper in (grouped_kernels.mark, grouped_kernels.clear))
     for line in (0, 63, 64, 127, 131):
-        grouped_kernels.mark(marks, line)
-    grouped_kernels.clear(group, marks)
+        mark(marks, line)
+    clear(group, marks)
     assert set(np.flatnonzero(group == 0) // 16) == {0, 63, 64, 127, 131}
     assert np.count_nonzero(group == 0) == 4 * 16 + 4
     assert not marks.any()
@@ -241,7 +243,7 @@ def test_a_small_scale_is_folded_into_the_group():
     line = rng.standard_normal(37).astype(np.float32)
     line[16:32] = 0
     expected = line * np.float32(2**-12)
-    square = grouped_kernels.fold(line, np.array([0b101]), 2.0**-12)
+    square = numba.njit(grouped_kernels.fold.py_func)(line, np.array([0b101]), 2.0**-12)
     np.testing.assert_array_equal(line, expected)
     assert square == pytest.approx(np.sum(expected.astype(float) ** 2), rel=1e-12)
 

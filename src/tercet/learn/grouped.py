@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
@@ -21,12 +20,12 @@ from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, GroupScratch, grouped_advance, mark_written, refresh
 from tercet.kernels.rows import Chunk
 from tercet.kernels.sparse_rows import CUM, L1, PENDING, SHRINK_EVERY
-from tercet.learn.base import COUNT, NOT_NEGATIVE, SgdRanker
+from tercet.learn.base import NotNegative
 from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
+from tercet.learn.penalised import PenalisedRanker, steps_of_refit
 from tercet.learn.sources import Source, as_source
-from tercet.learn.sparse import Refit, steps_of_refit
-from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
+from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.weights import Sparse, Weights
@@ -231,7 +230,8 @@ class GroupedState(State):
         )
 
 
-class GroupSparseRanker(SgdRanker):
+@dataclass(eq=False, repr=False, kw_only=True)
+class GroupSparseRanker(PenalisedRanker):
     """Every pair of words may have a weight, and a group penalty removes whole words from one side of W.
 
     Learns the mean margin rank loss plus ``l1`` times the sum of the norms of W's rows, or of its columns. A row that
@@ -273,61 +273,10 @@ class GroupSparseRanker(SgdRanker):
     array([0])
     """
 
+    l1: NotNegative = 1e-5
+    by: Grouping = "rows"
+
     _state_class = GroupedState
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "l1": [NOT_NEGATIVE],
-        "by": [StrOptions({"rows", "columns"})],
-        "shrink_every": [COUNT],
-        "refit": ["boolean"],
-        "max_memory": [COUNT, None],
-    }
-
-    def __init__(
-        self,
-        *,
-        l1: float = 1e-5,
-        by: Grouping = "rows",
-        shrink_every: int = 100,
-        refit: bool = True,
-        rate: float = 200.0,
-        schedule: Schedule = "inverse-sqrt",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        max_memory: int | None = None,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.l1 = l1
-        self.by = by
-        self.shrink_every = shrink_every
-        self.refit = refit
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.max_memory = max_memory
-        self.random_state = random_state
-        self.verbose = verbose
-
-    # "refit" names a parameter and a method; the property is both.
-    @property
-    def refit(self) -> Any:
-        ranker: Any = self
-        return Refit(ranker, self._refit_wanted)
-
-    @refit.setter
-    def refit(self, wanted: bool) -> None:
-        self._refit_wanted = wanted
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return super().get_params(deep) | {"refit": self._refit_wanted}
 
     @property
     def groups_(self) -> NDArray[np.intp]:

@@ -6,26 +6,28 @@ Its support may also be found by a low-rank W, whose largest entries are looked 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SavedRanker, SgdRanker, TermPairRanker
+from tercet.learn.base import NotNegative, Positive, SavedRanker, TermPairRanker
 from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, executing_on
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
+from tercet.learn.penalised import PenalisedRanker, steps_of_refit
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import OnSupportState, SparseState, Thinning
-from tercet.learn.state import Schedule, Sgd
+from tercet.learn.state import Sgd
 from tercet.learn.thin import largest_entries
 from tercet.weights import Weights
 
@@ -33,31 +35,8 @@ DENSITY_TOLERANCE = 0.1
 MOST_SEARCH_FITS = 16
 
 
-class Refit:
-    """What ``ranker.refit`` is: the parameter's truth value, and the method of that name."""
-
-    def __init__(self, ranker: SparseRanker, wanted: bool) -> None:
-        self._ranker, self._wanted = ranker, wanted
-
-    def __bool__(self) -> bool:
-        return bool(self._wanted)
-
-    def __repr__(self) -> str:
-        return repr(self._wanted)
-
-    def __call__(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> SparseRanker:
-        """Learn the entries of the support again, without penalty; returns the ranker."""
-        return self._ranker._refit_on_support(Q, prefs, D)
-
-
-def steps_of_refit(source: Source, epochs: int) -> int:
-    """The steps of a refit by hand; that of ``fit`` has those of the fit."""
-    if source.n_steps is None:
-        raise ParameterError("refit needs preferences that come to an end")
-    return source.n_steps * epochs
-
-
-class SparseRanker(SgdRanker):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SparseRanker(PenalisedRanker):
     """Every pair of words may have a weight, and L1 keeps most at exactly zero, while it trains and after.
 
     W starts at the identity, which shrinks like every other entry. After every ``shrink_every`` steps the L1 penalty of
@@ -109,77 +88,17 @@ class SparseRanker(SgdRanker):
      [ 0.    0.98]]
     """
 
+    l1: NotNegative = 5e-6
+    density: Annotated[float, Interval(Real, 0, 1, closed="neither")] | None = None
+    sparsify: Literal["shrink", "thin", "low-rank"] = "shrink"
+    low_rank: LowRankRanker | None = None
+    shrink_towards: Literal["zero", "identity"] = "zero"
+    refit_start: Literal["identity", "sparse"] = "identity"
+    refit_rate: Positive = 2.0
+
     _state_class = SparseState
     _learns_in_rounds = True
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SgdRanker._parameter_constraints,
-        "l1": [NOT_NEGATIVE],
-        "density": [Interval(Real, 0, 1, closed="neither"), None],
-        "sparsify": [StrOptions({"shrink", "thin", "low-rank"})],
-        "low_rank": [LowRankRanker, None],
-        "refit_rate": [POSITIVE],
-        "shrink_every": [COUNT],
-        "shrink_towards": [StrOptions({"zero", "identity"})],
-        "refit": ["boolean"],
-        "refit_start": [StrOptions({"identity", "sparse"})],
-        "max_memory": [COUNT, None],
-    }
     _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
-
-    def __init__(
-        self,
-        *,
-        l1: float = 5e-6,
-        density: float | None = None,
-        sparsify: str = "shrink",
-        low_rank: LowRankRanker | None = None,
-        shrink_every: int = 100,
-        shrink_towards: str = "zero",
-        refit: bool = True,
-        refit_start: str = "identity",
-        refit_rate: float = 2.0,
-        rate: float = 200.0,
-        schedule: Schedule = "inverse-sqrt",
-        margin: float = 1.0,
-        epochs: int = 1,
-        shuffle: bool = False,
-        validate_every: int | None = None,
-        patience: int | None = 3,
-        max_memory: int | None = None,
-        random_state: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.l1 = l1
-        self.density = density
-        self.sparsify = sparsify
-        self.low_rank = low_rank
-        self.shrink_every = shrink_every
-        self.shrink_towards = shrink_towards
-        self.refit = refit
-        self.refit_start = refit_start
-        self.refit_rate = refit_rate
-        self.rate = rate
-        self.schedule = schedule
-        self.margin = margin
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.validate_every = validate_every
-        self.patience = patience
-        self.max_memory = max_memory
-        self.random_state = random_state
-        self.verbose = verbose
-
-    # "refit" names a parameter and a method; the property is both.
-    @property
-    def refit(self) -> Any:
-        return Refit(self, self._refit_wanted)
-
-    @refit.setter
-    def refit(self, wanted: bool) -> None:
-        self._refit_wanted = wanted
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return super().get_params(deep) | {"refit": self._refit_wanted}
 
     def fit(
         self,
