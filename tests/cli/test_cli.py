@@ -14,6 +14,7 @@ import pytest
 
 import tercet as tc
 from support.commands import ok, run
+from support.corpora import synonyms
 from tercet.cli import export, letor, main
 from tercet.data import PreferenceTriples, read_qrels, read_queries, read_run, write_beir, write_preferences
 
@@ -136,9 +137,49 @@ def test_fit_learns_from_preferences(beir, tmp_path):
     assert (tmp_path / "m" / "report.html").exists()
     ok("fit", "--corpus", beir / "corpus.jsonl", "--preferences", by_text, "-o", tmp_path / "by_text", "--quiet")
     assert tc.load(tmp_path / "by_text").report.accepted
-    wrong = run("fit", beir, "--preferences", by_id, "--qrels", beir / "qrels" / "train.tsv", "-o", tmp_path / "x")
-    assert wrong.exit_code == 2
-    assert "--judgements is for judgements" in wrong.output
+    for option in (("--test", "test"), ("--measure", "AP")):
+        wrong = run("fit", beir, "--preferences", by_id, *option, "-o", tmp_path / "x")
+        assert wrong.exit_code == 2
+        assert f"{option[0]} is for judgements" in wrong.output
+
+
+@pytest.mark.slow
+def test_fit_learns_from_clicks_and_from_all_together(tmp_path):
+    corpus = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
+    rng = np.random.default_rng(0)
+    clicks = ["session,time,search_term,rank,product_id,clicked,device"]
+    for number in range(400):
+        qid = f"q{number % 40}"
+        shown = [list(corpus.docs)[i] for i in rng.permutation(40)[:6]]
+        clicks += [
+            f"s{number},{number},{corpus.queries[qid]},{rank},{sku},{int(sku in corpus.qrels[qid])},phone"
+            for rank, sku in enumerate(shown, start=1)
+        ]
+    (tmp_path / "clicks.csv").write_text("\n".join([*clicks, "s,400,tea,first,d1,1,phone"]) + "\n")
+    products = [f"{sku},{text},9.99" for sku, text in corpus.docs.items()]
+    (tmp_path / "products.csv").write_text("\n".join(["sku,name,price", *products]) + "\n")
+    judged = [f"{corpus.queries[q]},{d},{g}" for q, docs in corpus.qrels.items() for d, g in docs.items()]
+    (tmp_path / "judged.csv").write_text("\n".join(["query,sku,grade", *judged]) + "\n")
+    (tmp_path / "threes.tsv").write_text("query\tbetter\tworse\tweight\nbrand new\td0\td1\t2\n")
+    given = ("fit", tmp_path / "products.csv", "--clicks", tmp_path / "clicks.csv")
+    wrong = run(*given, "-o", tmp_path / "x")
+    assert "clicks.csv:2402: rank 'first'; a position is a number, 0 or more" in wrong.output
+    output = ok(*given, "--skip-bad", "1", "-o", tmp_path / "m", "--quiet")
+    assert "a row for each document shown; query: search_term; doc: product_id; clicked: clicked" in output
+    assert "400 lists" in output
+    assert "clicks, the last tenth of the log" in output
+    assert "clicks.csv:2402: rank 'first'" in output
+    report = tc.load(tmp_path / "m").report
+    assert "by time" in report.split
+    more = ("--judgements", tmp_path / "judged.csv", "--preferences", tmp_path / "threes.tsv", "--skip-bad", "1")
+    ok(*given, *more, "-o", tmp_path / "both", "--quiet")
+    report = tc.load(tmp_path / "both").report
+    assert report.measure == "nDCG@10"
+    assert [result.name for result in report.evidence][:2] == [
+        "judgements",
+        "clicks, queries that nothing was learned from",
+    ]
+    assert any("1 queries with threes are too few" in note for note in report.notes)
 
 
 def test_fit_labelled_folder(tmp_path):

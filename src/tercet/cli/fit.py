@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tercet.cli.inputs import Labelled, is_ir_datasets, kind_of, open_data, read_files, write_data_pointer
+from tercet.cli.inputs import ONLY_SPLIT, Labelled, is_ir_datasets, kind_of, open_data, read_files, write_data_pointer
 from tercet.cli.learners import RANKER_OPTIONS, chosen_rankers, ranker_options
 from tercet.cli.options import (
     ANY,
@@ -28,8 +29,10 @@ from tercet.cli.options import (
     together,
 )
 from tercet.data import JudgedTexts, read_qrels
+from tercet.data.click_tables import read_click_log
+from tercet.data.clicks import ClickLog
 from tercet.data.preference_files import preference_paths
-from tercet.data.threes import read_threes
+from tercet.data.threes import Three, read_threes
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
@@ -87,7 +90,7 @@ text_options = together(
     ),
 )
 VECTOR_OPTIONS = ("skip_unknown", "validation_qrels", "test_qrels", "checkpoint")
-JUDGED_OPTIONS = ("qrels", "train", "validation", "test", "measure")  # that threes have no use for
+SPLIT_OPTIONS = ("train", "validation", "test")  # that threes and clicks have no use for
 vector_options = together(
     click.option("--skip-unknown", is_flag=True, help="Vectors: leave out preferences with ids that have no vector."),
     click.option("--validation-qrels", type=FILE, help="Vectors: judgements to choose on; default a tenth of queries."),
@@ -103,8 +106,14 @@ vector_options = together(
     "--preferences",
     type=ANY,
     multiple=True,
-    help="Learn from these threes (query, better, worse), TSV, JSONL, Parquet or a table, and not from judgements; may "
-    "be given again and again.",
+    help="Learn from these threes (query, better, worse), TSV, JSONL, Parquet or a table; may be repeated.",
+)
+@click.option(
+    "--clicks",
+    type=ANY,
+    multiple=True,
+    help="Learn from this click log: a table with a row for each list or each document shown, or the folder or the two "
+    "files of UBI's queries and events.",
 )
 @click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts]")
 @ranker_options
@@ -133,7 +142,8 @@ def fit(
 ) -> None:
     """Learn from DATA, print the result on held-out queries, and write the model.
 
-    What is learned from are DATA's judgements, or --qrels, or --preferences; it is compared with tf-idf and BM25.
+    What is learned from are DATA's judgements; or --judgements, --preferences and --clicks, alone or together. It is
+    compared with tf-idf and BM25.
     Vectors, as tercet vectorise writes them, may be larger than memory. LETOR files have verbs of their own: tercet
     letor.
     """
@@ -143,20 +153,24 @@ def fit(
     if data is not None and kind == "vectors":
         refuse_given(context, ("corpus", "queries", *TEXT_OPTIONS), f"is not for vectors; {data} holds some")
         with learning_on(cluster):
-            model, took = _fit_vectors(data, qrels, **_without(options, TEXT_OPTIONS))
+            refuse_given(context, ("clicks",), f"is not for vectors; {data} holds some")
+            model, took = _fit_vectors(data, qrels, **_without(options, (*TEXT_OPTIONS, "clicks")))
     else:
         refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
-        if options["preferences"]:
-            refuse_given(
-                context, JUDGED_OPTIONS, "is for judgements; of --preferences a tenth of the queries is held out"
-            )
-        if options["preferences"] and data is None and corpus is not None:
-            texts: JudgedTexts | Labelled = read_files(corpus, queries, None)  # threes may have texts for queries
+        has_pairs = bool(options["preferences"] or options["clicks"])
+        if has_pairs:
+            judged = SPLIT_OPTIONS if qrels is not None else (*SPLIT_OPTIONS, "measure")
+            reason = "of --preferences and --clicks a tenth of the queries is held out"
+            refuse_given(context, judged, f"is for judgements; {reason}")
+        if has_pairs and data is None and corpus is not None:
+            texts: JudgedTexts | Labelled = read_files(corpus, queries, qrels, known_only=True)
         else:
             texts = open_data(data, corpus, queries, qrels, kind, known_only=True)
-        if isinstance(texts, JudgedTexts) and not texts.qrels and not options["preferences"]:
+        if isinstance(texts, JudgedTexts) and has_pairs and qrels is None:
+            texts = replace(texts, qrels={})  # those of DATA are learned from where nothing else is named
+        if isinstance(texts, JudgedTexts) and not texts.qrels and not has_pairs:
             raise click.UsageError(
-                f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences"
+                f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences, --clicks"
             )
         with learning_on(cluster):
             model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
@@ -177,6 +191,7 @@ def _fit_texts(
     name: str,
     *,
     preferences: tuple[Path, ...],
+    clicks: tuple[Path, ...],
     train: str,
     validation: str | None,
     test: str | None,
@@ -196,11 +211,14 @@ def _fit_texts(
     if stem is not None or cut != "words":
         stop_words = "english" if cut == "words" else None
         analyser = Analyser(cut=cut, stop_words=stop_words, stemmer=None if stem == "none" else stem)
-    if preferences and isinstance(texts, JudgedTexts):
+    if (preferences or clicks) and isinstance(texts, JudgedTexts):
         model = fit_judged(
             texts.docs,
             texts.queries or None,
-            preferences=_read_threes(preferences, texts),
+            texts.qrels.get(ONLY_SPLIT),
+            preferences=_read_threes(preferences, texts) if preferences else None,
+            clicks=_read_clicks(clicks) if clicks else None,
+            measure=measure,
             ranker=rankers,
             analyser=analyser,
             fields=_field_weights(fields),
@@ -232,8 +250,10 @@ def _fit_texts(
     else:
         if fields or features:
             raise InputError("labelled texts have no columns; leave out --field and --feature")
-        if preferences:
-            raise InputError("labelled texts have no queries to prefer documents for; leave out --preferences")
+        if preferences or clicks:
+            raise InputError(
+                "labelled texts have no queries to prefer documents for; leave out --preferences and --clicks"
+            )
         if validation is not None or test is not None:
             raise InputError("labelled texts have no named splits; leave out --validation and --test")
         model = fit_labelled(
@@ -269,15 +289,30 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
     return weights
 
 
-def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[tuple[str, str, str]]:
+def _read_clicks(paths: tuple[Path, ...]) -> ClickLog:
+    """A click log, in one file or in the two of UBI."""
+    said = table_settings()
+    with naming_table_options():
+        log = read_click_log(
+            paths, columns=said.columns, refused=bad_rows(), encoding=said.encoding, delimiter=said.delimiter
+        )
+    click.echo(f"{', '.join(map(str, paths))}: {log.form}")
+    n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
+    click.echo(f"{len(log.impressions):,} lists, {n_clicked:,} with a click")
+    return log
+
+
+def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Three]:
     """Preferences of all files, in their order; queries by id, or by text where the data has none."""
     said = table_settings()
-    threes: list[tuple[str, str, str]] = []
+    threes: list[Three] = []
+    # Queries that only judgements name, by their texts, need not be all there are.
+    queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
     for path in preference_paths(paths):
         with naming_table_options():
             part = read_threes(
                 path,
-                texts.queries or None,
+                queries,
                 texts.docs,
                 columns=said.columns,
                 refused=bad_rows(),
@@ -285,8 +320,10 @@ def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[tuple[str,
                 delimiter=said.delimiter,
             )
         click.echo(f"{path}: {part.form}")
-        if part.has_numbers:
-            click.echo(f"note: texts are learned from threes alone; the weights of {path} are left out", err=True)
+        if part.has_margins:
+            click.echo(
+                f"note: texts are learned from threes and their weights; the margins of {path} are left out", err=True
+            )
         threes += part.threes
     click.echo("1 preference" if len(threes) == 1 else f"{len(threes):,} preferences")
     return threes

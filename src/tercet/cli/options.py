@@ -115,7 +115,8 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
 
 _TABLES = "tercet.tables"  # where a context keeps what was said of tables
 _BAD_ROWS = "tercet.bad-rows"
-ROLES = ("query", "query-id", "doc", "grade", "better", "worse")
+ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight")
+CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action")
 
 
 def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -136,8 +137,9 @@ def _listed_columns(context: click.Context, parameter: click.Parameter, value: t
 def _columns_by_role(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
     columns = dict(pair.partition("=")[::2] for pair in value)
     for role, column in columns.items():
-        if role not in ROLES or not column:
-            raise click.BadParameter(f"as in {ROLES[0]}=COLUMN, for one of {', '.join(ROLES)}; got {role!r}")
+        if role not in (*ROLES, *CLICK_ROLES) or not column:
+            listed = ", ".join((*ROLES, *CLICK_ROLES))
+            raise click.BadParameter(f"as in {ROLES[0]}=COLUMN, for one of {listed}; got {role!r}")
     _said("columns")(context, parameter, columns or None)
 
 
@@ -211,7 +213,8 @@ table_options = together(
         expose_value=False,
         callback=_columns_by_role,
         metavar="ROLE=COLUMN",
-        help=f"Table of judgements or threes: the column of a role, {', '.join(ROLES)}; may be repeated.",
+        help=f"Table of judgements, threes or clicks: the column of a role, {', '.join(ROLES)}; of clicks also "
+        f"{', '.join(CLICK_ROLES)}; may be repeated.",
     ),
     click.option(
         "--encoding",
@@ -233,7 +236,7 @@ table_options = together(
         expose_value=False,
         callback=_bad_rows,
         metavar="N",
-        help="Leave out up to N bad rows of tables, judgements and threes, and list them.",
+        help="Leave out up to N bad rows of tables, judgements, threes and clicks, and list them.",
     ),
 )
 

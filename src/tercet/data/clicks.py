@@ -55,11 +55,13 @@ class ClickLog:
     impressions : the lists that were shown
     is_timed : whether times put them in order; otherwise they are in the order of the file
     notes : what was left out, or taken for granted, while they were read
+    form : what was read, for people
     """
 
     impressions: tuple[Impression, ...]
     is_timed: bool = False
     notes: tuple[str, ...] = ()
+    form: str = ""
 
     def __repr__(self) -> str:
         n_clicked = sum(bool(impression.clicked) for impression in self.impressions)
@@ -111,19 +113,12 @@ def click_preferences(
     return preferences
 
 
-def as_click_log(clicks: Any) -> ClickLog:
-    """A click log of whatever holds one."""
-    if isinstance(clicks, ClickLog):
-        return clicks
-    return ClickLog(tuple(Impression(*one) for one in clicks))
-
-
 def read_clicks(path: FilePath) -> list[Impression]:
     r"""Read a click file, TSV or JSONL; the first line tells which.
 
     TSV begins with the header ``query-id shown-ids clicked-ids``. Its ids are separated by blanks, and the last
     column is empty where nothing was clicked. JSONL has the keys ``query``, ``shown`` and ``clicked``, the last two
-    arrays of strings; any other key is an error.
+    arrays of strings; other keys are passed over. `read_click_log` takes logs of other shapes.
 
     Parameters
     ----------
@@ -220,10 +215,6 @@ def _tsv_impression(text: str, path: FilePath, line: int) -> Impression:
 
 def _json_impression(text: str, path: FilePath, line: int) -> Impression:
     record = parse_json_object(text, path, line)
-    for key in record:
-        if key not in KEYS:
-            allowed = ", ".join(f'"{name}"' for name in KEYS)
-            raise FormatError(path, line, f'unknown key "{key}"; the keys are {allowed}')
     query = read_id(json_field(record, "query", path, line), path, line, '"query"')
     return Impression(query, _json_ids(record, "shown", path, line), _json_ids(record, "clicked", path, line))
 

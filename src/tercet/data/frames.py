@@ -35,7 +35,7 @@ class MemoryTable(DataTable):
             try:
                 if not isinstance(record, Mapping):
                     raise self.error(number, f"is a {type(record).__name__}; a record is needed, column -> value")
-                row = plain_record(record, partial(self.error, number))
+                row = plain_record(record, partial(self.error, number), lists_as_json=self.lists_as_json)
             except FormatError as problem:
                 if refused is None:
                     raise

@@ -50,6 +50,21 @@ WORSE = (
     ("negative", "neg", "negative_id", "neg_id", "negative_doc_id", "below"),
 )
 
+WEIGHTS = (("weight", "weights", "sample_weight"),)
+CLICKED = (("clicked", "is_clicked", "was_clicked", "click", "clicks", "clicked_ids", "is_click", "n_clicks"),)
+SHOWN = (("shown", "shown_ids", "results", "result_ids", "impressions", "shown_docs", "displayed", "hit_ids"),)
+HITS = (("query_response_hit_ids", "query_response_object_ids", "hit_ids"),)
+POSITIONS = (("position", "rank", "pos", "ordinal", "slot", "result_position", "result_rank", "place"),)
+LISTS = (
+    ("list", "list_id", "impression_id", "search_id", "request_id", "serp_id", "search_request_id", "page_view_id"),
+)
+SESSIONS = (("session", "session_id", "visit_id", "visit", "sid"), ("user_id", "client_id", "visitor_id", "user"))
+TIMES = (
+    ("time", "timestamp", "ts", "datetime", "event_time", "created_at", "occurred_at", "event_timestamp", "@timestamp"),
+    ("date", "day"),
+)
+ACTIONS = (("action", "action_name", "event", "event_type", "event_name"),)
+
 Tiers = Sequence[Sequence[str]]
 
 

@@ -70,11 +70,13 @@ class DataTable(LinedFile, ABC):
     columns : the names of the columns, in order
     form : what the table is, for people
     is_typed : whether values are numbers where they were; those of CSV are strings
+    lists_as_json : whether a list is a JSON array; otherwise its elements are joined
     """
 
     columns: tuple[str, ...]
     form: str
     is_typed = True
+    lists_as_json = False
 
     @abstractmethod
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
@@ -398,7 +400,7 @@ class JsonTable(DataTable):
                 continue
             try:
                 record = parse_json_object(text, self.name, number)
-                row = plain_record(record, partial(self.error, number))
+                row = plain_record(record, partial(self.error, number), lists_as_json=self.lists_as_json)
             except FormatError as problem:
                 if refused is None:
                     raise
@@ -429,7 +431,7 @@ class ParquetTable(DataTable):
             for row in chain.from_iterable(batch.to_pylist() for batch in batches):
                 number += 1
                 try:
-                    plain = plain_record(row, partial(self.error, number))
+                    plain = plain_record(row, partial(self.error, number), lists_as_json=self.lists_as_json)
                 except FormatError as problem:
                     if refused is None:
                         raise

@@ -13,11 +13,12 @@ from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queri
 from tercet.data.lines import FilePath, Refused, parse_json_object
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
-from tercet.data.roles import BETTER, QUERIES, WORSE, kind_of_columns, need_column
-from tercet.data.tables import DataTable, first_line, open_table
+from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
+from tercet.data.tables import DataTable, first_line, number_in, open_table
+from tercet.data.values import Value
 from tercet.errors import FormatError
 
-Three = tuple[str, str, str]
+Three = tuple[str, str, str] | tuple[str, str, str, float]  # query, better and worse document, weight
 
 
 class PlacedThree(NamedTuple):
@@ -27,7 +28,12 @@ class PlacedThree(NamedTuple):
     better: str
     worse: str
     error: Any
-    has_numbers: bool = False  # a weight or a margin
+    weight: float | None = None
+    has_margin: bool = False
+
+    def three(self, qid: str) -> Three:
+        """With the id of its query, and its weight where it has one."""
+        return (qid, self.better, self.worse) if self.weight is None else (qid, self.better, self.worse, self.weight)
 
 
 @dataclass(frozen=True)
@@ -37,17 +43,19 @@ class ThreeRoles:
     query: str
     better: str
     worse: str
+    weight: str | None = None
 
     def __str__(self) -> str:
-        return f"query: {self.query}; better: {self.better}; worse: {self.worse}"
+        weight = f"; weight: {self.weight}" if self.weight else ""
+        return f"query: {self.query}; better: {self.better}; worse: {self.worse}{weight}"
 
 
 @dataclass(frozen=True)
 class ReadThrees:
-    """Threes of a file; ``has_numbers`` says that it has weights or margins, ``form`` what was read."""
+    """Threes of a file; ``has_margins`` says that it has margins, which threes have not, ``form`` what was read."""
 
     threes: list[Three]
-    has_numbers: bool
+    has_margins: bool
     form: str
 
 
@@ -58,12 +66,13 @@ def three_roles(table: DataTable, columns: Columns | None = None) -> ThreeRoles:
         need_column(table, "query", QUERIES, given.get("query")),
         need_column(table, "better", BETTER, given.get("better")),
         need_column(table, "worse", WORSE, given.get("worse")),
+        find_column(table, "weight", WEIGHTS, given.get("weight")),
     )
 
 
 def three_rows(table: DataTable, roles: ThreeRoles, refused: Refused | None = None) -> Iterator[PlacedThree]:
     """The threes of a table, each right by itself."""
-    numbers = any(column in NUMBERS for column in table.columns)
+    has_margin = "margin" in table.columns
     for number, row in table.rows(refused):
         try:
             query = query_in(row.get(roles.query), table, number, roles.query)
@@ -71,12 +80,20 @@ def three_rows(table: DataTable, roles: ThreeRoles, refused: Refused | None = No
             worse = id_in(row.get(roles.worse), table, number, roles.worse)
             if better == worse:
                 raise table.error(number, f"better and worse are both {better!r}; a preference needs two documents")
+            weight = None if roles.weight is None else _weight_in(row.get(roles.weight), table, number, roles.weight)
         except FormatError as problem:
             if refused is None:
                 raise
             refused(problem)
         else:
-            yield PlacedThree(query, better, worse, partial(table.error, number), numbers)
+            yield PlacedThree(query, better, worse, partial(table.error, number), weight, has_margin)
+
+
+def _weight_in(value: Value, table: DataTable, number: int, column: str) -> float:
+    weight = number_in(value.strip()) if isinstance(value, str) else value
+    if isinstance(weight, bool | str) or weight is None or not 0 < weight < float("inf"):
+        raise table.error(number, f"{column} {value!r}; a positive, finite number is needed")
+    return float(weight)
 
 
 def read_threes(
@@ -118,7 +135,7 @@ def read_threes(
         rows, form = _preference_rows(path, refused), "preferences"
     lookup = None if queries is None else QueryLookup(queries)
     threes: list[Three] = []
-    has_numbers = False
+    has_margins = False
     for row in rows:
         try:
             for doc_id in (row.better, row.worse):
@@ -132,11 +149,11 @@ def read_threes(
                 raise
             refused(problem)
         else:
-            has_numbers |= row.has_numbers
-            threes += [(qid, row.better, row.worse) for qid in qids]
+            has_margins |= row.has_margin
+            threes += [row.three(qid) for qid in qids]
     if not threes:
         raise FormatError(path, None, "the file holds no preferences")
-    return ReadThrees(threes, has_numbers, form)
+    return ReadThrees(threes, has_margins, form)
 
 
 def _is_table(path: FilePath) -> bool:
@@ -159,16 +176,21 @@ def _are_of_preferences(columns: Iterable[str]) -> bool:
 def _preference_rows(path: FilePath, refused: Refused | None) -> Iterator[PlacedThree]:
     if not is_parquet(path):
         for line, qid, better, worse, numbers in preference_lines(path, refused):
-            yield PlacedThree(qid, better, worse, partial(FormatError, path, line), bool(numbers))
+            error = partial(FormatError, path, line)
+            yield PlacedThree(qid, better, worse, error, numbers.get("weight"), "margin" in numbers)
         return
     for group, rows, triples in parquet_batches(path, refused=refused):
-        for row, qid, better, worse in zip(rows, triples.qid, triples.better, triples.worse, strict=True):
+        weights = [None] * len(triples) if triples.weight is None else triples.weight.tolist()
+        has_margin = triples.margin is not None
+        for row, qid, better, worse, weight in zip(
+            rows, triples.qid, triples.better, triples.worse, weights, strict=True
+        ):
             place = f"row group {group}, row {row}"
 
-            def error(message: str, kind: str = "format", place: str = place) -> FormatError:
+            def in_group(message: str, kind: str = "format", place: str = place) -> FormatError:
                 return FormatError(path, None, f"{place}: {message}", kind)
 
-            yield PlacedThree(qid, better, worse, error, bool(triples.numbers()))
+            yield PlacedThree(qid, better, worse, in_group, weight, has_margin)
 
 
 def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "preferences") -> Any:
@@ -182,7 +204,8 @@ def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "
     [('q1', '7', '8')]
     """
     if isinstance(preferences, PreferenceTriples):
-        threes: Iterable[Any] = zip(preferences.qid, preferences.better, preferences.worse, strict=True)
+        weights = [] if preferences.weight is None else [preferences.weight.tolist()]
+        threes: Iterable[Any] = zip(preferences.qid, preferences.better, preferences.worse, *weights, strict=True)
     elif preferences is None or isinstance(preferences, str | bytes | Mapping):
         return preferences
     else:
@@ -195,7 +218,7 @@ def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "
             table = as_table(preferences, name)
             if not isinstance(table, DataTable):
                 return preferences
-            threes = [row[:3] for row in three_rows(table, three_roles(table))]
+            threes = [row.three(row.query) for row in three_rows(table, three_roles(table))]
     if queries is None:
         return list(threes)
     lookup = QueryLookup(queries)
@@ -204,7 +227,8 @@ def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "
 
 def _by_id(three: Any, lookup: QueryLookup) -> list[Any]:
     """The three with the ids of its query; one that is none, or of no query, stays for the recipe to refuse."""
-    if isinstance(three, str) or not isinstance(three, Sequence) or len(three) != 3 or not isinstance(three[0], str):
+    is_three = isinstance(three, Sequence) and not isinstance(three, str) and len(three) in (3, 4)
+    if not is_three or not isinstance(three[0], str):
         return [three]
     return [(qid, *three[1:]) for qid in lookup(three[0])] or [three]
 

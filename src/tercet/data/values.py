@@ -72,8 +72,12 @@ def _other_value(value: Any) -> Value:
     return plain_value(str(value))
 
 
-def plain_record(record: Mapping[Any, Any], error: Callable[[str], FormatError]) -> Record:
+def plain_record(
+    record: Mapping[Any, Any], error: Callable[[str], FormatError], *, lists_as_json: bool = False
+) -> Record:
     """A row with plain values; objects in it become a column for each of their keys, ``outer.inner``.
+
+    With ``lists_as_json`` a list is a JSON array, whose elements can be told apart again.
 
     Examples
     --------
@@ -93,7 +97,8 @@ def plain_record(record: Mapping[Any, Any], error: Callable[[str], FormatError])
             if column in row:
                 raise error(f"the column {column!r} occurs twice")
             try:
-                row[column] = plain_value(one)
+                is_list = lists_as_json and isinstance(one, list | tuple | np.ndarray)
+                row[column] = json.dumps([plain_value(each) for each in one]) if is_list else plain_value(one)
             except (InputError, RecursionError) as refusal:
                 raise error(f"{column!r} {refusal}") from refusal
     return row

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose, standard_error
-from tercet.data.clicks import as_click_log
+from tercet.data.click_tables import as_click_log
 from tercet.data.documents import as_documents
 from tercet.data.preferences import Preferences
 from tercet.data.threes import as_evidence

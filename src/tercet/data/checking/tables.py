@@ -69,7 +69,9 @@ def check_threes(path: Path, findings: Findings, settings: TableSettings) -> Cou
     n_threes = 0
     with findings.file(path, NO_ROWS, lambda: n_threes):
         table = settings.open(path)
-        for query, better, worse, error, _ in three_rows(table, three_roles(table, settings.columns), findings.refused):
+        for query, better, worse, error, *_ in three_rows(
+            table, three_roles(table, settings.columns), findings.refused
+        ):
             n_threes += 1
             seen.add((query, better, worse))
             if (query, worse, better) in seen:

@@ -1,0 +1,573 @@
+"""Click logs as they are kept: a row for each list, for each document shown, or for each event, as OpenSearch's UBI.
+
+Columns are found by their names (`roles`), or named. Lists come in the order of time where all of them have one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tercet.data.clicks import CLICK_HEADER, ClickLog, Impression, impression_problem, impressions_of
+from tercet.data.documents import id_in
+from tercet.data.frames import as_table
+from tercet.data.judgements import Columns, query_in
+from tercet.data.lines import FilePath, Refused
+from tercet.data.parquet import is_parquet
+from tercet.data.roles import (
+    ACTIONS,
+    CLICKED,
+    DOCUMENTS,
+    HITS,
+    LISTS,
+    POSITIONS,
+    QUERIES,
+    SESSIONS,
+    SHOWN,
+    TIMES,
+    column_error,
+    find_column,
+    need_column,
+    plain_name,
+)
+from tercet.data.tables import DataTable, first_line, number_in, open_table
+from tercet.data.values import Record, Value
+from tercet.errors import FormatError, InputError
+
+CLICK_ACTIONS = frozenset(("click", "clicked", "click_through", "item_click", "product_click", "result_click"))
+SHOW_ACTIONS = frozenset(("impression", "shown", "view", "item_impression", "product_impression", "result_impression"))
+_YES = frozenset(("1", "true", "t", "yes", "y"))
+_NO = frozenset(("0", "false", "f", "no", "n"))
+_NO_LISTS = "the log holds no lists of shown documents"
+
+
+def read_click_log(
+    path: FilePath | Sequence[FilePath],
+    *,
+    columns: Columns | None = None,
+    refused: Refused | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+) -> ClickLog:
+    r"""Read a click log of any shape.
+
+    Parameters
+    ----------
+    path : a file: a click file (`read_clicks`), or a table with a row for each list (query, shown, clicked), for each
+        document shown (query, document, clicked, position, session or search, time) or for each event (query, document,
+        action); or, of OpenSearch's UBI, a folder with its queries and its events, or the two files
+    columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time and action; others
+        are guessed
+    refused : takes what is wrong with a row, which is then left out
+    encoding, delimiter : as in `iter_rows`
+
+    Returns
+    -------
+    ClickLog
+        Rows of one document are lists by the id of the search where there is one; else by session and query, and where
+        neither is there by query, as they follow each other: a new list begins where a document or a position comes
+        again.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "clicks.csv")
+    ...     _ = file.write_text("session,search_term,rank,sku,clicked\n1,tea,1,007,0\n1,tea,2,1e5,1\n")
+    ...     read_click_log(file).impressions
+    (Impression(query='tea', shown=('007', '1e5'), clicked=('1e5',)),)
+    """
+    paths: list[FilePath] = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if len(paths) == 1 and Path(paths[0]).is_dir():
+        paths = [*_ubi_files(Path(paths[0]))]
+    if len(paths) == 1 and not columns and not is_parquet(paths[0]):
+        _, first = first_line(paths[0], encoding)
+        if first == CLICK_HEADER:
+            impressions = tuple(impression for _, impression in impressions_of(paths[0], refused))
+            return _checked(ClickLog(impressions, form="a click file"), str(paths[0]))
+    return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
+
+
+def _ubi_files(folder: Path) -> list[Path]:
+    """The two files of an export of UBI; their names say which they are."""
+    found: list[Path] = []
+    for what in ("queries", "events"):
+        files = sorted(file for file in folder.iterdir() if file.is_file() and what in file.name.lower())
+        if len(files) != 1:
+            listed = ", ".join(file.name for file in files) or "none"
+            raise InputError(
+                f"{folder}: a folder of a click log has two files, ubi_queries and ubi_events (CSV, JSONL or Parquet); "
+                f"of {what} there is {listed}"
+            )
+        found += files
+    return found
+
+
+def as_click_log(clicks: Any) -> ClickLog:
+    """A click log of whatever holds one: a log, impressions, a path, records, a frame, or two of these of UBI.
+
+    Examples
+    --------
+    >>> as_click_log([("tea", ["007", "1e5"], ["1e5"])])
+    ClickLog(1 lists, 1 with a click)
+    """
+    if isinstance(clicks, ClickLog):
+        return clicks
+    if isinstance(clicks, str | os.PathLike):
+        return read_click_log(clicks)
+    if isinstance(clicks, Iterator):
+        clicks = list(clicks)
+    if isinstance(clicks, Sequence) and clicks and not isinstance(clicks[0], Mapping):
+        if len(clicks) == 2 and all(isinstance(one, str | os.PathLike) for one in clicks):
+            return read_click_log(clicks)
+        tables = [_table_of(one, f"clicks[{number}]") for number, one in enumerate(clicks[:2])]
+        if len(clicks) == 2 and None not in tables:
+            return click_log_of(tables)  # type: ignore[arg-type]
+        return _checked(ClickLog(tuple(_impression(one, number) for number, one in enumerate(clicks))), "clicks")
+    if isinstance(clicks, Mapping | bytes) or (table := as_table(clicks, "clicks")) is None:
+        wanted = "impressions (query, shown, clicked), a path, a list of records or a frame"
+        raise InputError(f"clicks must be {wanted}; got {type(clicks).__name__}")
+    assert isinstance(table, DataTable)
+    return click_log_of([table])
+
+
+def _table_of(thing: Any, name: str) -> DataTable | None:
+    table = None if isinstance(thing, tuple) else as_table(thing, name)
+    return table if isinstance(table, DataTable) else None
+
+
+def _impression(one: Any, number: int) -> Impression:
+    if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3 or isinstance(one[1], str):
+        raise InputError(f"clicks[{number}] must be a query, the documents shown and those clicked; got {one!r}")
+    impression = Impression(one[0], tuple(one[1]), tuple(one[2]))
+    ids = (impression.query, *impression.shown, *impression.clicked)
+    problem = next((f"{text!r}: a string is needed" for text in ids if not isinstance(text, str)), None)
+    problem = problem or impression_problem(impression)
+    if problem is not None:
+        raise InputError(f"clicks[{number}]: {problem}")
+    return impression
+
+
+def click_log_of(
+    tables: Sequence[DataTable], columns: Columns | None = None, refused: Refused | None = None
+) -> ClickLog:
+    """The click log in a table, or in the two of UBI."""
+    given = dict(columns or {})
+    for table in tables:
+        table.lists_as_json = True
+    if len(tables) == 2:
+        return _two_tables(tables, given, refused)
+    if len(tables) != 1:
+        raise InputError(f"a click log is one table, or the queries and events of UBI; got {len(tables)}")
+    [table] = tables
+    if find_column(table, "shown", SHOWN, given.get("shown")) is not None:
+        return _rows_of_lists(table, given, refused)
+    if find_column(table, "clicked", CLICKED, given.get("clicked")) is not None:
+        return _rows_of_documents(table, given, refused)
+    if _field(table, ACTIONS, given.get("action")) is not None:
+        return _Events(table, None, given, refused).log()
+    problem = "no column is called as one that says what was clicked"
+    raise column_error(table, "clicked", problem, "clicked")
+
+
+def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | None) -> ClickLog:
+    events = [table for table in tables if _field(table, ACTIONS, given.get("action")) is not None]
+    others = [table for table in tables if table not in events]
+    if len(events) != 1 or (_field(others[0], HITS) is None and _field(others[0], QUERIES) is None):
+        listed = "; ".join(f"{table.name}: {', '.join(table.columns)}" for table in tables)
+        raise InputError(f"of two tables one must have events (action_name) and one queries (user_query); got {listed}")
+    return _Events(events[0], others[0], given, refused).log()
+
+
+# -- a row for each list ----------------------------------------------------------------------------------------------
+
+
+def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) -> ClickLog:
+    query = need_column(table, "query", QUERIES, given.get("query"))
+    shown = need_column(table, "shown", SHOWN, given.get("shown"))
+    clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
+    times = _Times(table, given.get("time"), refused)
+    lists: list[tuple[float | None, Impression]] = []
+    for number, row in table.rows(refused):
+        try:
+            impression = Impression(
+                query_in(row.get(query), table, number, query),
+                _ids_in(row.get(shown), table, number, shown),
+                _ids_in(row.get(clicked), table, number, clicked),
+            )
+            problem = impression_problem(impression)
+            if problem is not None:
+                raise table.error(number, problem)
+            lists.append((times.of(row, number), impression))
+        except FormatError as problem_of_row:
+            _refuse(problem_of_row, refused)
+    form = f"{table.form}; a row for each list; query: {query}; shown: {shown}; clicked: {clicked}{times}"
+    return _in_order(lists, form, times.notes, table.name)
+
+
+def _ids_in(value: Value, table: DataTable, number: int, column: str) -> tuple[str, ...]:
+    """The ids in a cell: a JSON array, or separated by one of , ; | and blanks."""
+    if value is None:
+        return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            ids = json.loads(value)
+        except ValueError:
+            raise table.error(number, f"{column} {value[:60]!r} is no JSON array of ids") from None
+    else:
+        text = str(value)
+        mark = next((mark for mark in (",", ";", "|") if mark in text), None)
+        ids = [part.strip() for part in text.split(mark) if part.strip()]
+    return tuple(id_in(one, table, number, column) for one in ids)
+
+
+# -- a row for each document ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _ShownList:
+    """Documents that were shown together, as they come."""
+
+    query: str
+    began: int
+    time: float | None = None
+    positions: dict[str, float | None] = field(default_factory=dict)
+    clicks: dict[str, None] = field(default_factory=dict)
+
+    def impression(self) -> Impression:
+        docs = list(self.positions)
+        if all(position is not None for position in self.positions.values()):
+            docs.sort(key=lambda doc_id: self.positions[doc_id])  # type: ignore[arg-type, return-value]
+        return Impression(self.query, tuple(docs), tuple(doc_id for doc_id in self.clicks if doc_id in self.positions))
+
+
+class _Lists:
+    """Puts documents that were shown together, by a key, into lists."""
+
+    def __init__(self, *, by_id: bool) -> None:
+        self.by_id = by_id
+        self.lists: list[_ShownList] = []
+        self.n_lost = 0
+        self._of_key: dict[Any, list[_ShownList]] = {}
+        self._clicks: list[tuple[Any, str, int]] = []
+        self._last_key: Any = None
+
+    def show(self, key: Any, query: str, doc_id: str, position: float | None, time: float | None) -> None:
+        lists = self._of_key.setdefault(key, [])
+        shown = lists[-1] if lists else None
+        if shown is not None and not self.by_id:
+            again = doc_id in shown.positions or (position is not None and position in shown.positions.values())
+            shown = None if again or (key[0] is None and key != self._last_key) else shown
+        if shown is None:
+            shown = _ShownList(query, len(self._clicks), time)
+            lists.append(shown)
+            self.lists.append(shown)
+        shown.positions.setdefault(doc_id, position)
+        if time is not None and shown.time is not None:
+            shown.time = min(time, shown.time)
+        self._last_key = key
+
+    def click(self, key: Any, doc_id: str) -> None:
+        """A click; the list it belongs to may come later in the file."""
+        self._clicks.append((key, doc_id, len(self._clicks)))
+
+    def close(self) -> None:
+        """Give each click to the last list of its key that had begun and shows the document, else to the first."""
+        for key, doc_id, order in self._clicks:
+            lists = [shown for shown in self._of_key.get(key, ()) if doc_id in shown.positions]
+            before = [shown for shown in lists if shown.began <= order]
+            if lists:
+                (before[-1] if before else lists[0]).clicks[doc_id] = None
+            else:
+                self.n_lost += 1
+        self._clicks.clear()
+
+
+def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None) -> ClickLog:
+    query = need_column(table, "query", QUERIES, given.get("query"))
+    doc = need_column(table, "doc", DOCUMENTS, given.get("doc"))
+    clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
+    position = find_column(table, "position", POSITIONS, given.get("position"))
+    search = find_column(table, "list", LISTS, given.get("list"))
+    session = find_column(table, "session", SESSIONS, given.get("session"))
+    times = _Times(table, given.get("time"), refused)
+    lists = _Lists(by_id=search is not None)
+    for number, row in table.rows(refused):
+        try:
+            text = query_in(row.get(query), table, number, query)
+            doc_id = id_in(row.get(doc), table, number, doc)
+            is_clicked = _truth_in(row.get(clicked), table, number, clicked)
+            place = None if position is None else _position_in(row.get(position), table, number, position)
+            group = row.get(search) if search is not None else row.get(session) if session is not None else None
+            time = times.of(row, number)
+        except FormatError as problem:
+            _refuse(problem, refused)
+            continue
+        key = group, text
+        lists.show(key, text, doc_id, place, time)
+        if is_clicked:
+            lists.click(key, doc_id)
+    lists.close()
+    grouped = search or session
+    told = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
+    roles = {"query": query, "doc": doc, "clicked": clicked, "position": position}
+    named = "; ".join(f"{role}: {column}" for role, column in roles.items() if column)
+    form = f"{table.form}; a row for each document shown; {named}; {told}{times}"
+    return _in_order([(shown.time, shown.impression()) for shown in lists.lists], form, times.notes, table.name)
+
+
+def _truth_in(value: Value, table: DataTable, number: int, column: str) -> bool:
+    """Whether a document was clicked: 0 or 1, a number of clicks, true or false; nothing is no click."""
+    if value is None:
+        return False
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in _NO or not text:
+            return False
+        if text in _YES:
+            return True
+        count = number_in(text)
+    else:
+        count = value
+    if isinstance(count, str) or count is None or count < 0:
+        raise table.error(number, f"{column} {value!r}; 0 or 1, true or false, or how many clicks is needed")
+    return count > 0
+
+
+def _position_in(value: Value, table: DataTable, number: int, column: str) -> float | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    place = number_in(value.strip()) if isinstance(value, str) else value
+    if isinstance(place, bool | str) or place is None or place < 0:
+        raise table.error(number, f"{column} {value!r}; a position is a number, 0 or more, from the top")
+    return float(place)
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+class _Events:
+    """Events of documents that were shown or clicked, and perhaps the queries they belong to, as UBI keeps both.
+
+    A search has the id ``query_id``. What it showed is in ``query_response_hit_ids`` of its query, or else what its
+    impression events say, by ``position.ordinal``.
+    """
+
+    def __init__(self, events: DataTable, queries: DataTable | None, given: Columns, refused: Refused | None) -> None:
+        self.events, self.queries, self.refused = events, queries, refused
+        self.action = _field(events, ACTIONS, given.get("action")) or need_column(events, "action", ACTIONS)
+        self.search = _field(events, LISTS, given.get("list")) or _field(events, (("query_id",),))
+        self.session = _field(events, SESSIONS, given.get("session"))
+        self.doc = given.get("doc")
+        self.position = given.get("position")
+        self.query = _field(events, QUERIES[:2], given.get("query"))
+        self.times = _Times(events, given.get("time"), refused)
+        if queries is None and self.query is None:
+            raise column_error(events, "query", "no column is called as one that holds the query", "user_query")
+        if queries is not None and self.search is None:
+            raise column_error(events, "list", "no column says which query an event belongs to", "query_id")
+        self.notes: list[str] = []
+
+    def log(self) -> ClickLog:
+        lists = _Lists(by_id=self.search is not None)
+        searches = self._searches(lists)
+        has_hits = bool(lists.lists)
+        n_other = n_unknown = 0
+        for number, row in self.events.rows(self.refused):
+            try:
+                action = plain_name(str(row.get(self.action) or ""))
+                if action not in CLICK_ACTIONS and action not in SHOW_ACTIONS:
+                    n_other += 1
+                    continue
+                found = self._query_of(row, number, searches)
+                if found is None:
+                    n_unknown += 1
+                    continue
+                key, query = found
+                doc_id = self._document(row, number)
+                place = self._place(row, number)
+                time = self.times.of(row, number)
+            except FormatError as problem:
+                _refuse(problem, self.refused)
+                continue
+            if action in CLICK_ACTIONS:
+                lists.click(key, doc_id)
+            elif not has_hits or key not in searches:
+                lists.show(key, query, doc_id, place, time)
+        lists.close()
+        for count, what in (
+            (n_other, "events are neither clicks nor impressions and were passed over"),
+            (n_unknown, "events are of searches that are not there and were passed over"),
+            (lists.n_lost, "clicks are on documents that were not shown for their query and were passed over"),
+        ):
+            if count:
+                self.notes.append(f"click log: {count:,} {what}.")
+        if not lists.lists:
+            raise FormatError(
+                self.events.name,
+                None,
+                f"{_NO_LISTS}: neither queries with query_response_hit_ids nor impression events are there",
+            )
+        source = "the queries' hits" if has_hits else "impression events"
+        form = f"{self.events.form}; events by {self.action}; lists by {self.search or self.session}, from {source}"
+        ordered = [(shown.time, shown.impression()) for shown in lists.lists]
+        return _in_order(ordered, f"{form}{self.times}", (*self.notes, *self.times.notes), self.events.name)
+
+    def _searches(self, lists: _Lists) -> dict[Any, str]:
+        """The query of each search, by its id; what they have shown is put into lists."""
+        if self.queries is None:
+            return {}
+        table = self.queries
+        search, text, hits = _field(table, (("query_id",), *LISTS)), _field(table, QUERIES[:2]), _field(table, HITS)
+        if search is None or text is None:
+            raise column_error(table, "query", "queries need an id and a text", "query_id and user_query")
+        times = _Times(table, None, self.refused)
+        searches: dict[Any, str] = {}
+        for number, row in table.rows(self.refused):
+            try:
+                key = id_in(row.get(search), table, number, search)
+                if row.get(text) is None:
+                    continue  # a search without words, such as browsing a category
+                query = query_in(row.get(text), table, number, text)
+                shown = () if hits is None else _ids_in(row.get(hits), table, number, hits)
+                time = times.of(row, number)
+            except FormatError as problem:
+                _refuse(problem, self.refused)
+                continue
+            searches[key] = query
+            for place, doc_id in enumerate(dict.fromkeys(shown)):
+                lists.show(key, query, doc_id, place, time)
+        self.notes += times.notes
+        return searches
+
+    def _query_of(self, row: Record, number: int, searches: Mapping[Any, str]) -> tuple[Any, str] | None:
+        if self.search is not None and self.queries is not None:
+            key = row.get(self.search)
+            key = str(key) if isinstance(key, int) else key
+            return None if key not in searches else (key, searches[key])
+        assert self.query is not None
+        text = query_in(row.get(self.query), self.events, number, self.query)
+        group = row.get(self.search) if self.search else row.get(self.session) if self.session else None
+        return (group, text), text
+
+    def _document(self, row: Record, number: int) -> str:
+        if self.doc is not None:
+            return id_in(row.get(self.doc), self.events, number, self.doc)
+        for path in (("event_attributes", "object", "object_id"), ("object", "object_id"), ("object_id",)):
+            value = _attribute(row, path)
+            if value is not None:
+                return id_in(value, self.events, number, ".".join(path))
+        column = find_column(self.events, "doc", DOCUMENTS)
+        if column is None:
+            raise self.events.error(number, "the event has no event_attributes.object.object_id, so no document")
+        return id_in(row.get(column), self.events, number, column)
+
+    def _place(self, row: Record, number: int) -> float | None:
+        column = self.position or find_column(self.events, "position", POSITIONS)
+        if column is not None and not isinstance(row.get(column), str):
+            return _position_in(row.get(column), self.events, number, column)
+        for path in (("event_attributes", "position", "ordinal"), ("position", "ordinal")):
+            value = _attribute(row, path)
+            if value is not None:
+                return _position_in(value, self.events, number, ".".join(path))
+        return None if column is None else _position_in(row.get(column), self.events, number, column)
+
+
+def _field(table: DataTable, tiers: Sequence[Sequence[str]], given: str | None = None) -> str | None:
+    """A column by its name, or its name within ``_source``, as exports of OpenSearch have it."""
+    if given is not None:
+        return given
+    for tier in tiers:
+        for column in table.columns:
+            if plain_name(column.removeprefix("_source.")) in tier:
+                return column
+    return None
+
+
+def _attribute(row: Record, path: Sequence[str]) -> Value:
+    """A value inside objects, whether they are columns of their own, or JSON in a cell."""
+    for n in range(len(path), 0, -1):
+        name = plain_name(".".join(path[:n]))
+        for column, cell in row.items():
+            if plain_name(column.removeprefix("_source.")) != name or cell is None:
+                continue
+            value: Any = cell
+            for inner in path[n:]:
+                if isinstance(value, str):
+                    try:
+                        value = json.loads(value)
+                    except ValueError:
+                        return None
+                value = value.get(inner) if isinstance(value, Mapping) else None
+            return value if isinstance(value, str | int | float | bool) else None
+    return None
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+class _Times:
+    """Reads times, where a column has them: ISO 8601, or seconds or milliseconds since 1970."""
+
+    def __init__(self, table: DataTable, given: str | None, refused: Refused | None) -> None:
+        self.table = table
+        self.column = _field(table, TIMES, given)
+        self.notes: tuple[str, ...] = ()
+        if self.column is None or given is not None:
+            return
+        first = next((row[self.column] for _, row in table.rows(refused) if row.get(self.column) is not None), None)
+        if first is None or _seconds(first) is None:
+            self.notes = (
+                f"click log: {self.column!r} holds {first!r}, which is no time (ISO 8601, or seconds since 1970), so "
+                "the order of the rows stands for it.",
+            )
+            self.column = None
+
+    def of(self, row: Record, number: int) -> float | None:
+        if self.column is None:
+            return None
+        value = row.get(self.column)
+        seconds = None if value is None else _seconds(value)
+        if seconds is None:
+            raise self.table.error(number, f"{self.column} {value!r}; a time is ISO 8601, or seconds since 1970")
+        return seconds
+
+    def __str__(self) -> str:
+        return "" if self.column is None else f"; time: {self.column}"
+
+
+def _seconds(value: Value) -> float | None:
+    number = number_in(value.strip()) if isinstance(value, str) else value
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        return number / 1000 if number > 1e11 else float(number)
+    try:
+        moment = datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _in_order(lists: Iterable[tuple[float | None, Impression]], form: str, notes: Sequence[str], name: str) -> ClickLog:
+    """Lists by time where all have one, else as they came."""
+    placed = list(lists)
+    is_timed = bool(placed) and all(time is not None for time, _ in placed)
+    if is_timed:
+        placed.sort(key=lambda one: one[0])  # type: ignore[arg-type, return-value]
+    return _checked(ClickLog(tuple(impression for _, impression in placed), is_timed, tuple(notes), form), name)
+
+
+def _checked(log: ClickLog, name: str) -> ClickLog:
+    if not log.impressions:
+        raise FormatError(name, None, _NO_LISTS)
+    return log
+
+
+def _refuse(problem: FormatError, refused: Refused | None) -> None:
+    if refused is None:
+        raise problem
+    refused(problem)

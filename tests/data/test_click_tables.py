@@ -1,0 +1,262 @@
+"""Click logs of every shape become the same lists."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tercet.data.click_tables import as_click_log, read_click_log
+from tercet.data.clicks import Impression, write_clicks
+from tercet.data.tables import BadRows
+from tercet.errors import FormatError, InputError
+
+TEA = Impression("green tea", ("007", "1e5", "d, 3"), ("1e5",))
+MILK = Impression("milk", ("d1", "d2"), ())
+HEAD = "session_id,timestamp,search_term,position,product_id,clicked"
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_row_for_each_document_is_put_into_lists_in_the_order_of_time(tmp_path):
+    file = written(
+        tmp_path / "clicks.csv",
+        HEAD,
+        "s2,2026-05-02T10:00:00Z,milk,1,d1,0",
+        "s1,2026-05-01T10:00:00Z,green tea,2,1e5,1",
+        "s2,2026-05-02T10:00:00Z,milk,2,d2,0",
+        's1,2026-05-01T10:00:00Z,green tea,3,"d, 3",0',
+        "s1,2026-05-01T10:00:00Z,green tea,1,007,",
+    )
+    log = read_click_log(file)
+    assert log.impressions == (TEA, MILK)
+    assert log.is_timed
+    for said in ("query: search_term", "doc: product_id", "position: position", "by session_id", "time: timestamp"):
+        assert said in log.form
+
+
+@pytest.mark.parametrize("clicked", ["1", "true", "Yes", "3", "T"])
+def test_clicks_are_ones_truths_or_counts(tmp_path, clicked):
+    file = written(tmp_path / "c.tsv", "query\tsku\tclicks", f"tea\ta\t{clicked}", "tea\tb\t0", "tea\tc\tfalse")
+    assert read_click_log(file).impressions == (Impression("tea", ("a", "b", "c"), ("a",)),)
+
+
+def test_without_a_session_a_list_ends_where_the_query_changes_or_a_document_comes_again(tmp_path):
+    rows = ["tea,a,0", "tea,b,1", "milk,a,0", "tea,a,0", "tea,a,1", "tea,b,0"]
+    log = read_click_log(written(tmp_path / "c.csv", "query,doc_id,clicked", *rows))
+    assert log.impressions == (
+        Impression("tea", ("a", "b"), ("b",)),
+        Impression("milk", ("a",), ()),
+        Impression("tea", ("a",), ()),
+        Impression("tea", ("a", "b"), ("a",)),
+    )
+    assert not log.is_timed
+    assert "rows of one query after each other" in log.form
+
+
+def test_the_id_of_a_search_keeps_two_lists_of_a_session_apart(tmp_path):
+    rows = ["1,s,tea,a,0,1", "2,s,tea,c,0,1", "1,s,tea,b,1,2", "2,s,tea,d,0,2", "1,s,tea,b,1,2"]
+    log = read_click_log(written(tmp_path / "c.csv", "search_id,session,query,item,clicked,rank", *rows))
+    assert log.impressions == (Impression("tea", ("a", "b"), ("b",)), Impression("tea", ("c", "d"), ()))
+
+
+def test_a_row_for_each_list_as_jsonl_has_other_keys_and_a_time(tmp_path):
+    records = [
+        {"ts": 200, "session": "s", "query": "milk", "shown": ["d1", "d2"], "clicked": []},
+        {"ts": 100, "session": "s", "query": "green tea", "shown": ["007", "1e5", "d, 3"], "clicked": ["1e5"]},
+    ]
+    file = tmp_path / "log.jsonl.gz"
+    file.write_bytes(gzip.compress("".join(json.dumps(record) + "\n" for record in records).encode()))
+    assert read_click_log(file).impressions == (TEA, MILK)
+    assert as_click_log(records).impressions == (TEA, MILK)
+    assert as_click_log(str(file)).impressions == (TEA, MILK)
+
+
+@pytest.mark.parametrize("name", ["f.tsv", "f.jsonl"])
+def test_click_files_are_read_as_they_were(tmp_path, name):
+    log = [Impression("tea", ("a", "b"), ("b",)), MILK]
+    write_clicks(tmp_path / name, log)
+    assert read_click_log(tmp_path / name).impressions == tuple(log)
+    assert as_click_log(log).impressions == tuple(log)
+
+
+@pytest.mark.parametrize("mark", [" ", ",", ";", "|"])
+def test_lists_in_cells_are_separated_as_exports_do(tmp_path, mark):
+    with (tmp_path / "c.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(
+            [["query", "results", "clicked"], ["tea", mark.join("abc"), "c"], ["milk", "a", ""]]
+        )
+    log = read_click_log(tmp_path / "c.csv")
+    assert log.impressions == (Impression("tea", ("a", "b", "c"), ("c",)), Impression("milk", ("a",), ()))
+
+
+# -- UBI --------------------------------------------------------------------------------------------------------------
+
+QUERIES = [
+    {
+        "query_id": "u2",
+        "user_query": "milk",
+        "timestamp": "2026-05-02T10:00:00Z",
+        "query_response_hit_ids": ["d1", "d2"],
+    },
+    {
+        "query_id": "u1",
+        "user_query": "green tea",
+        "timestamp": "2026-05-01T10:00:00Z",
+        "query_response_hit_ids": ["007", "1e5", "d, 3"],
+    },
+]
+
+
+def event(action: str, query_id: str, doc_id: str, ordinal: int) -> dict[str, object]:
+    attributes = {"object": {"object_id": doc_id, "object_id_field": "sku"}, "position": {"ordinal": ordinal}}
+    time = f"2026-05-03T10:00:0{ordinal}Z"
+    return {"action_name": action, "query_id": query_id, "timestamp": time, "event_attributes": attributes}
+
+
+EVENTS = [
+    event("impression", "u1", "007", 1),
+    event("click", "u1", "1e5", 2),
+    event("click", "u1", "unseen", 9),
+    event("click", "gone", "007", 1),
+    event("add_to_cart", "u1", "1e5", 2),
+]
+
+
+def as_source(records: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [{"_index": "ubi", "_source": record} for record in records]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "dump"])
+def test_queries_and_events_of_ubi(tmp_path, form):
+    for name, records in (("ubi_queries", QUERIES), ("ubi_events", EVENTS)):
+        file = tmp_path / f"{name}.{form}"
+        if form == "parquet":
+            table = pytest.importorskip("pyarrow").Table.from_pylist(records)
+            pytest.importorskip("pyarrow.parquet").write_table(table, file)
+        elif form == "csv":
+            rows = [[json.dumps(v) if isinstance(v, dict | list) else v for v in r.values()] for r in records]
+            with file.open("w", newline="") as stream:
+                csv.writer(stream).writerows([list(records[0]), *rows])
+        else:
+            lines = as_source(records) if form == "dump" else records
+            file.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    files = sorted(tmp_path.iterdir())
+    for source in (tmp_path, files, files[::-1]):
+        log = read_click_log(source)
+        assert log.impressions == (TEA, MILK)
+        assert log.is_timed
+    notes = " ".join(log.notes)
+    assert "1 events are neither clicks nor impressions" in notes
+    assert "1 events are of searches that are not there" in notes
+    assert "1 clicks are on documents that were not shown" in notes
+
+
+def test_impression_events_stand_for_hits_that_were_not_kept(tmp_path):
+    queries = [{key: value for key, value in query.items() if key != "query_response_hit_ids"} for query in QUERIES]
+    shown = [event("impression", "u1", doc_id, place) for place, doc_id in enumerate(TEA.shown, start=1)]
+    events = [EVENTS[1], *shown[::-1], event("impression", "u2", "d1", 1), event("impression", "u2", "d2", 2)]
+    assert set(as_click_log((queries, events)).impressions) == {TEA, MILK}
+    alone = [{**one, "user_query": "green tea"} for one in [*shown, EVENTS[1]]]
+    assert as_click_log(alone).impressions == (TEA,)
+    with pytest.raises(FormatError, match="neither queries with query_response_hit_ids nor impression events"):
+        as_click_log((queries, [EVENTS[1]]))
+
+
+def test_a_folder_without_the_two_files_says_what_is_missing(tmp_path):
+    (tmp_path / "ubi_queries.csv").write_text("query_id,user_query\n")
+    with pytest.raises(InputError, match=r"two files, ubi_queries and ubi_events .*; of events there is none"):
+        read_click_log(tmp_path)
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("s,100,tea,1,,0", r":3: product_id is empty; every row needs an id"),
+        ("s,100,,1,a,0", r":3: search_term is empty; a query needs words"),
+        ("s,100,tea,first,a,0", r":3: position 'first'; a position is a number, 0 or more"),
+        ("s,100,tea,1,a,maybe", r":3: clicked 'maybe'; 0 or 1, true or false, or how many clicks"),
+        ("s,yesterday,tea,1,a,0", r":3: timestamp 'yesterday'; a time is ISO 8601, or seconds since 1970"),
+        ("s,100,tea,1,a", r":3: 5 cells under 6 columns"),
+    ],
+)
+def test_a_bad_row_is_named_and_may_be_skipped(tmp_path, row, message):
+    file = written(tmp_path / "c.csv", HEAD, "s,100,tea,1,a,0", row, "s,100,tea,2,b,1")
+    with pytest.raises(FormatError, match=message):
+        read_click_log(file)
+    bad = BadRows(1)
+    assert read_click_log(file, refused=bad).impressions == (Impression("tea", ("a", "b"), ("b",)),)
+    assert [problem.line for problem in bad.problems] == [3]
+
+
+def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
+    file = written(tmp_path / "c.csv", "who,what,thing,hit,date", "s,tea,a,0,1.5.26", "s,tea,b,1,1.5.26")
+    with pytest.raises(
+        FormatError, match=r"no column .* what was clicked; the columns are who, what, thing, hit, date"
+    ):
+        read_click_log(file)
+    roles = {"query": "what", "doc": "thing", "clicked": "hit", "session": "who"}
+    log = read_click_log(file, columns=roles)
+    assert log.impressions == (Impression("tea", ("a", "b"), ("b",)),)
+    assert "'date' holds '1.5.26', which is no time" in log.notes[0]
+    with pytest.raises(FormatError, match=r"there is no column 'where'"):
+        read_click_log(file, columns={**roles, "position": "where"})
+
+
+@pytest.mark.parametrize(
+    ("clicks", "message"),
+    [
+        ([("tea", ["a"], ["b"])], r"clicks\[0\]: document 'b' is clicked and was not shown"),
+        ([("tea", "ab", "a")], r"clicks\[0\] must be a query, the documents shown and those clicked"),
+        ([("tea", [1], [])], r"clicks\[0\]: 1: a string is needed"),
+        ({"tea": 1}, "clicks must be impressions"),
+        (7, "clicks must be impressions"),
+    ],
+)
+def test_what_is_no_log_says_so(clicks, message):
+    with pytest.raises(InputError, match=message):
+        as_click_log(clicks)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["tea", "milk"]), st.permutations("abcd"), st.sets(st.sampled_from("abcd"))),
+        min_size=1,
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_rows_of_lists_in_any_order_come_back_by_search_and_position(lists, random):
+    rows = [
+        {"search_id": number, "query": query, "sku": sku, "position": place, "clicked": sku in clicked, "time": number}
+        for number, (query, shown, clicked) in enumerate(lists)
+        for place, sku in enumerate(shown)
+    ]
+    random.shuffle(rows)
+    log = as_click_log(rows)
+    assert [(i.query, i.shown, set(i.clicked)) for i in log.impressions] == [
+        (query, tuple(shown), clicked) for query, shown, clicked in lists
+    ]
+
+
+def test_frames_are_logs():
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    columns = {"query": ["tea", "tea"], "sku": [7, 8], "clicked": [0, 1], "session": ["s", "s"]}
+    for frame in (pandas.DataFrame(columns), polars.DataFrame(columns)):
+        assert as_click_log(frame).impressions == (Impression("tea", ("7", "8"), ("8",)),)
+    lists = {"query": ["green tea"], "shown": [list(TEA.shown)], "clicked": [list(TEA.clicked)]}
+    for frame in (pandas.DataFrame(lists), polars.DataFrame(lists)):
+        assert as_click_log(frame).impressions == (TEA,)
