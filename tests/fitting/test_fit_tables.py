@@ -78,6 +78,8 @@ def test_texts_of_queries_may_stand_in_the_judgements():
     model = fit(ANIMALS, qrels=rows)
     by_text = fit(ANIMALS, list(QUERIES.values()), {QUERIES[qid]: judged for qid, judged in QRELS.items()})
     assert ranking(model) == ranking(by_text)
+    shouted = [{**row, "query": row["query"].upper() if i % 2 else row["query"]} for i, row in enumerate(rows)]
+    assert ranking(fit(ANIMALS, qrels=shouted)) == ranking(by_text)
 
 
 @pytest.mark.parametrize(

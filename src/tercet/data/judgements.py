@@ -60,12 +60,12 @@ class JudgedQueries:
 
 
 class QueryLookup:
-    """Finds queries by id or, where none has that id, by text.
+    """Finds queries by id or, where none has that id, by text, without regard to case and blanks.
 
     Examples
     --------
     >>> lookup = QueryLookup({"q7": "green tea", "q8": "milk"})
-    >>> lookup("q7"), lookup("milk"), lookup("bread")
+    >>> lookup("q7"), lookup("Milk"), lookup("bread")
     (('q7',), ('q8',), ())
     """
 
@@ -80,8 +80,19 @@ class QueryLookup:
         if self._by_text is None:
             self._by_text = {}
             for qid, text in self._ids.items():
-                self._by_text[text] = (*self._by_text.get(text, ()), qid)
-        return self._by_text.get(query, ())
+                self._by_text[plain_text(text)] = (*self._by_text.get(plain_text(text), ()), qid)
+        return self._by_text.get(plain_text(query), ())
+
+
+def plain_text(text: str) -> str:
+    """A query's text without regard to case and blanks.
+
+    Examples
+    --------
+    >>> plain_text("Green  tea ")
+    'green tea'
+    """
+    return " ".join(text.casefold().split())
 
 
 def read_judgements(
@@ -232,12 +243,13 @@ def _gathered(
     form: str,
 ) -> JudgedQueries:
     texts: dict[str, str] = dict(queries or {})
+    first_spelling: dict[str, str] = {}
     lookup = None if queries is None else QueryLookup(queries)
     qrels: Qrels = {}
     numbers: dict[tuple[str, str], int] = {}
     for row in rows:
         try:
-            qids = _qids_of(row, lookup, texts, source, by_id)
+            qids = _qids_of(row, lookup, texts, first_spelling, source, by_id)
             if docs is not None and row.doc_id not in docs:
                 raise source.error(row.number, unknown_id("document", row.doc_id), "unknown-id")
             for qid in qids:
@@ -263,11 +275,19 @@ def _qids_of(
     row: JudgementRow,
     lookup: QueryLookup | None,
     texts: dict[str, str],
+    first_spelling: dict[str, str],
     source: LinedFile,
     by_id: bool,
 ) -> tuple[str, ...]:
-    """The ids of the queries of a row; a query that only the judgements name is known by its text from now on."""
+    """The ids of the queries of a row; a query that only the judgements name is known by its text from now on.
+
+    Texts that differ in case and blanks alone are one query, by the first of them.
+    """
     if lookup is None:
+        if not by_id and row.qid is None:
+            text = first_spelling.setdefault(plain_text(row.query), row.query)
+            texts[text] = text
+            return (text,)
         qid = row.qid or row.query
         if not by_id:
             first = texts.setdefault(qid, row.query)
