@@ -138,6 +138,7 @@ def test_latin_1_says_what_helps_and_it_does(tmp_path):
         message = failed(*verb)
         assert "latin.csv:2: byte 0xe9 at offset 14 is not UTF-8" in message
         assert "iconv -f LATIN1" in message
+        assert "(here: --encoding latin-1, or what it is)" in message
     ok("index", path, "--encoding", "latin-1", "-o", tmp_path / "index", "--quiet")
     assert tc.load(tmp_path / "index").search("café", k=1)[0].text == "café"
     assert "documents, 1 documents" in ok("check", path, "--encoding", "latin-1")

@@ -100,13 +100,15 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
         (b'{"a": 1}', "a table of no known kind, with the columns a; documents have an id and a text"),
         (b"no,what\n1,tea\n", "a table of no known kind, with the columns no, what; documents have an id and a text"),
         (IMAGES, "this is not a text file; looked for"),
-        (b"PK\x03\x04\0\0", "this is not a text file; looked for"),
+        (b"PK\x03\x04\0\0", "this is not a text file but a zip archive, as workbooks are; save a table as CSV"),
+        (b"id,text,text\n1,a,b\n", "the columns 2 and 3 are both called 'text'"),
+        (b'[{"id": 1, "text": "tea"}]', "this is a JSON array; a table has one object a line"),
         (packed_posts("articles/1"), "an archive of no known kind; only 20 Newsgroups"),
     ],
 )
 def test_files_of_no_kind_say_what_was_looked_for(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "mystery").write_bytes(content)
-    with pytest.raises(InputError, match=rf"mystery: .*{message}"):
+    with pytest.raises(InputError, match=rf"mystery(:1)?: .*{message}"):
         recognise(tmp_path / "mystery")
 
 

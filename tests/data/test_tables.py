@@ -316,7 +316,8 @@ def test_columns_can_be_named(tmp_path):
         ("id,text,n\n1,,2\n", 2, "document '1' has no text: text is empty"),
         ("id,title,text,n\n1,,,2\n", 2, "document '1' has no text: title and text are empty"),
         ('id,text\n1,"tea"x\n', 2, "broken CSV: .* quote a cell"),
-        ('id,text\n1,tea\n2,"milk\n3,bread\n', 3, "broken CSV: unexpected end of data"),
+        ('id,text\n1,tea\n2,"milk\n3,bread\n', 3, "unexpected end of data; the quote that opens here is not closed"),
+        ("id,text\r1,tea\r", 1, "lines end in a carriage return alone"),
         ("1,tea\n2,milk\n", 1, "the first line must name the columns; found '1', which looks like data"),
         ("id,text,text\n1,tea,milk\n", 1, "the columns 2 and 3 are both called 'text'"),
         ("just words\nand more\n", 1, "the first line of a table names its columns"),
@@ -363,6 +364,16 @@ def test_so_many_bad_rows_are_left_out_and_one_more_is_not(tmp_path):
     assert [problem.line for problem in bad.problems] == [3, 4, 6]  # though the file was read twice
     with pytest.raises(InputError, match="skip_bad must be a whole number"):
         read_table(path, skip_bad=-1)
+
+
+def test_a_quote_that_is_not_closed_loses_no_rows_quietly(tmp_path):
+    for end in ("", '5,"jam"\n'):
+        path = written(tmp_path, f'id,text\n1,tea\n2,"milk\n3,bread\n4,butter\n{end}')
+        with pytest.raises(
+            FormatError, match="the quote that opens here is not closed, or wrongly, up to line"
+        ) as caught:
+            read_table(path, skip_bad=1000)
+        assert caught.value.line == 3
 
 
 def test_documents_of_columns():

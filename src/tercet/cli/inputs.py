@@ -66,7 +66,8 @@ def kind_of(data: Path) -> str:
         return "ir_datasets"
     if data.is_file() and replace(table_settings(), columns={}):
         return "documents"
-    return recognise(data)
+    with naming_table_options():
+        return recognise(data)
 
 
 def open_data(

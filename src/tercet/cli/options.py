@@ -183,7 +183,11 @@ def bad_rows() -> BadRows:
 def naming_table_options() -> Iterator[None]:
     """Name the options that help with a table; the library names its own parameters."""
     columns = "--id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN"
-    options = {COLUMNS_PROBLEM: columns, ENCODING_PROBLEM: "--encoding", DELIMITER_PROBLEM: "--delimiter"}
+    options = {
+        COLUMNS_PROBLEM: columns,
+        ENCODING_PROBLEM: "--encoding latin-1, or what it is",
+        DELIMITER_PROBLEM: "--delimiter",
+    }
     try:
         yield
     except FormatError as error:

@@ -21,7 +21,7 @@ from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADER, TSV_HEADERS
 from tercet.data.quepid import is_quepid_header
 from tercet.data.roles import kind_of_columns
-from tercet.data.tables import DataTable, open_table
+from tercet.data.tables import DELIMITER_PROBLEM, DataTable, open_table
 from tercet.data.trec import BEIR_HEADER
 from tercet.errors import FormatError, InputError
 from tercet.store import MANIFEST_NAME
@@ -210,9 +210,11 @@ def _recognise_file(path: Path) -> Kind:
     if start.startswith(PARQUET_MAGIC):
         return _kind_of_parquet(path)
     if start.startswith(UTF16_MARKS):  # tables alone are read in UTF-16; of others, the next line says so
-        table = _table_with_header(path)
+        table, _ = _table_with_header(path)
         if table is not None:
             return _kind_of_table(table)
+    elif start.startswith(b"PK\3\4"):
+        raise InputError(f"{path}: this is not a text file but a zip archive, as workbooks are; save a table as CSV")
     elif b"\0" in start:
         raise InputError(f"{path}: this is not a text file; looked for {_FILES}")
     numbered = _first_lines(path)
@@ -229,7 +231,7 @@ def _recognise_file(path: Path) -> Kind:
             if set(keys) <= record.keys():
                 return kind
         return _kind_of_table(open_table(path))
-    table = _table_with_header(path)
+    table, problem = _table_with_header(path)
     kind_of_header = None if table is None else kind_of_columns(table.columns)
     if kind_of_header is not None:
         return cast(TableKind, kind_of_header)
@@ -237,6 +239,8 @@ def _recognise_file(path: Path) -> Kind:
     if not kinds:
         if table is not None:
             return _kind_of_table(table)  # says what its columns lack
+        if problem is not None and problem.kind != DELIMITER_PROBLEM:
+            raise problem
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
     advice = f"a header as the first line decides: {TSV_HEADER!r} or {BEIR_HEADER!r}"
     return _the_only(kinds, path, advice)
@@ -260,12 +264,12 @@ def _kind_of_table(table: DataTable) -> TableKind:
     return cast(TableKind, kind)
 
 
-def _table_with_header(path: Path) -> DataTable | None:
-    """The file as a table; None where its first line cannot name columns."""
+def _table_with_header(path: Path) -> tuple[DataTable | None, FormatError | None]:
+    """The file as a table, or why it is none."""
     try:
-        return open_table(path)
-    except FormatError:
-        return None
+        return open_table(path), None
+    except FormatError as problem:
+        return None, problem
 
 
 def _recognise_archive(path: Path) -> Kind:

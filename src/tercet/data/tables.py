@@ -163,6 +163,9 @@ def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | 
         raise FormatError(path, None, "the file is empty; a table has a first line that names its columns")
     if first.lstrip().startswith("{"):
         return JsonTable(path, encoding)
+    if "\r" in first:
+        advice = "save it with other line ends, for instance: tr '\\r' '\\n'"
+        raise FormatError(path, number, f"lines end in a carriage return alone, as on old Macs; {advice}")
     if re.match(r"\s*\[\s*(\{|$)", first):
         advice = "a table has one object a line; for instance: jq -c '.[]'"
         raise FormatError(path, number, f"this is a JSON array; {advice}", "json")
@@ -256,14 +259,15 @@ def csv_records(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line on which each record begins, and its cells; a quoted cell may hold line breaks.
 
-    Records without any text are left out.
+    Records without any text are left out. A broken record is handed to `refused` only where it stands on one line: a
+    quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row.
     """
-    begins = 0
+    begins = last = 0
 
     def texts() -> Iterator[str]:
-        nonlocal begins
+        nonlocal begins, last
         for number, text in lines:
-            begins = begins or number
+            begins, last = begins or number, number
             yield text + "\n"
 
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
@@ -276,8 +280,10 @@ def csv_records(
             return
         except csv.Error as error:
             advice = f"quote a cell that holds {delimiter!r} or a quote, and double the quotes inside"
+            if last > begins:
+                advice = f"the quote that opens here is not closed, or wrongly, up to line {last}: {advice}"
             problem = FormatError(path, begins, f"broken CSV: {error}; {advice}")
-            if refused is None:
+            if refused is None or last > begins:
                 raise problem from error
             refused(problem)
             continue
@@ -334,7 +340,12 @@ def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
     marks = []
     for delimiter in DELIMITERS:
         problems: list[FormatError] = []
-        widths = [len(cells) for _, cells in csv_records(lines, path, delimiter, problems.append)]
+        widths: list[int] = []
+        try:
+            for _, cells in csv_records(lines, path, delimiter, problems.append):
+                widths.append(len(cells))
+        except FormatError as problem:  # not of this delimiter, or cut off behind the first lines
+            problems.append(problem)
         if widths and widths[0] > 1:
             alike = sum(width == widths[0] for width in widths) / (len(widths) + len(problems))
             marks.append((alike, widths[0], delimiter))
