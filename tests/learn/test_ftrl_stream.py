@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,8 @@ from tercet.data import LetorData, write_letor
 from tercet.data.letor import LetorStream
 from tercet.errors import InputError, ParameterError
 from tercet.fitting.rows import fit_letor_stream
+
+as_given = partial(tc.FTRLRanker, scale_features=False)
 
 
 def made(n_queries: int, seed: int = 0, n_features: int = 6, dense: bool = True) -> LetorData:
@@ -64,18 +67,18 @@ RULES = [
 @settings(max_examples=50, deadline=None)
 def test_a_stream_gives_the_bits_of_all_rows_at_once(n_queries, seed, at, dense, rules):
     data = made(n_queries, seed, dense=dense)
-    whole = tc.FTRLRanker(**{"l1": 0.1} | rules)
+    whole = as_given(**{"l1": 0.1} | rules)
     chunks = cut(data, at)
     try:
         whole.fit(data.X, data.y, data.qid)
     except InputError:
         with pytest.raises(InputError, match="nothing to learn from"):
-            tc.FTRLRanker(**rules).fit_stream(chunks)
+            as_given(**rules).fit_stream(chunks)
         return
-    streamed = tc.FTRLRanker(**{"l1": 0.1} | rules).fit_stream(chunks)
+    streamed = as_given(**{"l1": 0.1} | rules).fit_stream(chunks)
     assert bits(streamed) == bits(whole)
     assert streamed.loss_ == pytest.approx(whole.loss_, rel=1e-12)
-    partly = tc.FTRLRanker(**{"l1": 0.1} | rules)
+    partly = as_given(**{"l1": 0.1} | rules)
     for _ in range(partly.epochs):
         for chunk in chunks:
             partly.partial_fit(chunk.X, chunk.y, chunk.qid)
@@ -86,13 +89,13 @@ def test_a_stream_gives_the_bits_of_all_rows_at_once(n_queries, seed, at, dense,
 def test_files_and_tuples_are_streams(dense, tmp_path):
     data = made(40, dense=dense)
     write_letor(tmp_path / "train.txt", data)
-    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
+    whole = as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
     for chunks in (
         LetorStream(tmp_path / "train.txt", chunk_bytes=300, dense=dense),
         [(chunk.X, chunk.y, chunk.qid) for chunk in cut(data, [5])],
     ):
         told = []
-        ranker = tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, progress=told.append)
+        ranker = as_given(l1=0.1, epochs=2).fit_stream(chunks, progress=told.append)
         assert bits(ranker) == bits(whole)
         assert [one.n_rows for one in told if one.epoch == 1][-1] == len(data)
         assert np.array_equal(ranker.predict(data.X), whole.predict(data.X))
@@ -100,29 +103,29 @@ def test_files_and_tuples_are_streams(dense, tmp_path):
 
 def test_a_learned_ranker_is_saved_and_learns_on(tmp_path):
     data = made(30)
-    tc.FTRLRanker(l1=0.1).fit_stream(cut(data, [10])).save(tmp_path / "m")
+    as_given(l1=0.1).fit_stream(cut(data, [10])).save(tmp_path / "m")
     again = tc.load(tmp_path / "m").partial_fit(data.X, data.y, data.qid)
-    assert bits(again) == bits(tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
+    assert bits(again) == bits(as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
 
 
 def test_what_cannot_be_learned_from_is_refused():
     data = made(10)
     wide = made(10, n_features=7)
     for ranker, chunks, error, message in (
-        (tc.FTRLRanker(shuffle=True), [data], ParameterError, "shuffle=True needs all queries in memory"),
-        (tc.FTRLRanker(epochs=2), iter([data]), InputError, "an iterator can be used once"),
-        (tc.FTRLRanker(), [], InputError, "the stream has no chunks"),
-        (tc.FTRLRanker(), [data, wide], InputError, "chunk 1 has 7 features, those before have 6"),
-        (tc.FTRLRanker(), [data, cut(data, [9])[1]], InputError, "begins with query 'q9', in which chunk 0 ends"),
-        (tc.FTRLRanker(l1=-1), [data], ParameterError, "l1"),
-        (tc.FTRLRanker(), data, InputError, "chunks is a LetorData; expected an iterable of chunks"),
-        (tc.FTRLRanker(), (data.X, data.y, data.qid), InputError, "chunk 0 is a ndarray; expected an iterable"),
-        (tc.FTRLRanker(), [(data.X, data.y)], InputError, "chunk 0 is a tuple; expected an iterable of chunks"),
-        (tc.FTRLRanker(), {"train": data}, InputError, "chunk 0 is a str; expected an iterable of chunks"),
+        (as_given(shuffle=True), [data], ParameterError, "shuffle=True needs all queries in memory"),
+        (as_given(epochs=2), iter([data]), InputError, "an iterator can be used once"),
+        (as_given(), [], InputError, "the stream has no chunks"),
+        (as_given(), [data, wide], InputError, "chunk 1 has 7 features, those before have 6"),
+        (as_given(), [data, cut(data, [9])[1]], InputError, "begins with query 'q9', in which chunk 0 ends"),
+        (as_given(l1=-1), [data], ParameterError, "l1"),
+        (as_given(), data, InputError, "chunks is a LetorData; expected an iterable of chunks"),
+        (as_given(), (data.X, data.y, data.qid), InputError, "chunk 0 is a ndarray; expected an iterable"),
+        (as_given(), [(data.X, data.y)], InputError, "chunk 0 is a tuple; expected an iterable of chunks"),
+        (as_given(), {"train": data}, InputError, "chunk 0 is a str; expected an iterable of chunks"),
     ):
         with pytest.raises(error, match=message):
             ranker.fit_stream(chunks)
-    assert bits(tc.FTRLRanker().fit_stream(iter([data]))) == bits(tc.FTRLRanker().fit(data.X, data.y, data.qid))
+    assert bits(as_given().fit_stream(iter([data]))) == bits(as_given().fit(data.X, data.y, data.qid))
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
@@ -152,13 +155,13 @@ def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
 
     checkpoint = tc.Checkpoint(tmp_path / "c", every=1)
     with pytest.raises(Stop):
-        tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=interrupt)
+        as_given(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=interrupt)
     resumed = []
-    ranker = tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=resumed.append)
-    assert bits(ranker) == bits(tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
+    ranker = as_given(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=resumed.append)
+    assert bits(ranker) == bits(as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
     assert resumed[0].learned > seen[-1].learned, "what was learned from before is not learned from again"
     told = []
-    again = tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=told.append)
+    again = as_given(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=told.append)
     assert bits(again) == bits(ranker)
     assert [one.finished for one in told] == [True], "a finished run has nothing more to learn"
 
@@ -175,9 +178,9 @@ def test_checkpoints_are_as_rare_as_asked_and_only_for_their_own_run(tmp_path):
         if manifest.exists():
             written.append(manifest.read_bytes())
 
-    tc.FTRLRanker(l1=0.1).fit_stream(parts, checkpoint=checkpoint, progress=note)
+    as_given(l1=0.1).fit_stream(parts, checkpoint=checkpoint, progress=note)
     assert 2 <= len(set(written)) <= 4
-    for ranker, chunks in ((tc.FTRLRanker(l1=0.2), parts), (tc.FTRLRanker(l1=0.1), cut(made(60, seed=1), [30]))):
+    for ranker, chunks in ((as_given(l1=0.2), parts), (as_given(l1=0.1), cut(made(60, seed=1), [30]))):
         with pytest.raises(InputError, match="a checkpoint of another run"):
             ranker.fit_stream(chunks, checkpoint=checkpoint)
 
@@ -185,12 +188,12 @@ def test_checkpoints_are_as_rare_as_asked_and_only_for_their_own_run(tmp_path):
 def test_a_killed_stream_goes_on_to_the_same_bits(tmp_path):
     data = made(400)
     write_letor(tmp_path / "train.txt", data)
-    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
+    whole = as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
 
     def learn(every: int, wait: float) -> tc.FTRLRanker:
         stream = LetorStream(tmp_path / "train.txt", chunk_bytes=2000)
         saved = tc.Checkpoint(tmp_path / "c", every=every)
-        return tc.FTRLRanker(l1=0.1, epochs=2).fit_stream(stream, checkpoint=saved, progress=lambda _: time.sleep(wait))
+        return as_given(l1=0.1, epochs=2).fit_stream(stream, checkpoint=saved, progress=lambda _: time.sleep(wait))
 
     learned = 0
     for after in (0.0, 0.004, 0.02):
@@ -209,17 +212,17 @@ def test_a_streamed_model_says_what_was_held_out(tmp_path):
     data, other = made(60), made(20, seed=1)
     for name, part in (("train.txt", data), ("test.txt", other)):
         write_letor(tmp_path / name, part)
-    report = fit_letor_stream(tmp_path / "train.txt", ranker=tc.FTRLRanker(l1=0.1)).report
+    report = fit_letor_stream(tmp_path / "train.txt", ranker=as_given(l1=0.1)).report
     assert "nothing was held out" in str(report)
     assert f"{len(data):,} rows of queries with pairs, one pass" in report.split
-    model = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "test.txt", ranker=tc.FTRLRanker(l1=0.1))
+    model = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "test.txt", ranker=as_given(l1=0.1))
     report = model.report
     assert "nothing was held out" not in str(report)
     assert [system.name for system in report.systems] == ["test queries"]
     assert report.systems[0].values["AP"][0] == pytest.approx(model.evaluate(other).mean("AP"))
     assert report.notes == ()
     write_letor(tmp_path / "wide.txt", made(20, seed=1, n_features=7))
-    wide = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "wide.txt", ranker=tc.FTRLRanker(l1=0.1))
+    wide = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "wide.txt", ranker=as_given(l1=0.1))
     assert str(wide.report).endswith("wide.txt has features up to 7, training up to 6: the others are left out.")
     with pytest.raises(InputError, match="only an FTRLRanker learns from a stream"):
         fit_letor_stream(tmp_path / "train.txt", ranker=tc.ProximalRanker())
@@ -239,10 +242,10 @@ def test_what_is_wrong_is_told_before_the_work_and_not_after_it(tmp_path):
         ({"validation": tmp_path / "none.txt"}, "there is no such file"),
     ):
         with pytest.raises(InputError, match=message):
-            fit_letor_stream(train, ranker=tc.FTRLRanker(l1=0.1), progress=chunks.append, **wrong)
+            fit_letor_stream(train, ranker=as_given(l1=0.1), progress=chunks.append, **wrong)
     assert chunks == []
     common = ["letor", "stream", str(tmp_path / "train.txt"), "--l1", "0.1", "-o", str(tmp_path / "m")]
-    common += ["--checkpoint", str(tmp_path / "c"), "--names", str(tmp_path / "names")]
+    common += ["--checkpoint", str(tmp_path / "c"), "--names", str(tmp_path / "names"), "--replace"]
     short = CliRunner().invoke(cli, common)
     assert short.exit_code == 1
     assert "2 names for 6 features" in short.output
@@ -265,7 +268,7 @@ def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
     done = run("-o", str(tmp_path / "m"), "--checkpoint", str(tmp_path / "c"))
     assert done.exit_code == 0, done.output
     assert "nothing was held out" in done.output
-    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
+    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)  # one chunk has all, and says their scale
     assert np.array_equal(tc.load(tmp_path / "m").ranker.coef_, whole.coef_)
     again = run(
         "-o", str(tmp_path / "again"), "--checkpoint", str(tmp_path / "c"), "--test", str(tmp_path / "test.txt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 import oracles
 from tercet.errors import DivergedError, ParameterError
 from tercet.kernels.pairs import all_curvature
-from tercet.learn.linear import FenchelRanker, NonconvexRanker, ProximalRanker
+from tercet.learn import linear
 from tercet.learn.linear.objective import PairObjective
 from tercet.learn.linear.queries import Queries
+
+# The oracles know features as they are given.
+FenchelRanker = partial(linear.FenchelRanker, scale_features=False)
+NonconvexRanker = partial(linear.NonconvexRanker, scale_features=False)
+ProximalRanker = partial(linear.ProximalRanker, scale_features=False)
 
 
 def made_rows(seed: int, n: int = 50, d: int = 6, n_queries: int = 5):

@@ -50,7 +50,7 @@ def expected(X, y, qid, params):
 
 
 def made(params) -> FTRLRanker:
-    return FTRLRanker(**{"l1": 2.0, "rate": 0.2, **params})
+    return FTRLRanker(**{"l1": 2.0, "rate": 0.2, "scale_features": False, **params})
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_the_loss_it_tells_is_the_mean_of_those_met():
 def test_weights_beyond_all_numbers_are_told(params):
     X, y, qid = made_rows(1)
     with pytest.raises(DivergedError, match="needs smaller steps"):
-        FTRLRanker(l1=0.0, rate=1e300, per_feature=False, epochs=5, **params).fit(X * 1e100, y, qid=qid)
+        made({"l1": 0.0, "rate": 1e300, "per_feature": False, "epochs": 5, **params}).fit(X * 1e100, y, qid=qid)
 
 
 @pytest.mark.parametrize("params", [{}, {"weight_pairs": "ndcg"}, {"batch_size": 3}], ids=str)

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tercet as tc
 from support.bundles import reseal
-from tercet.errors import BundleError, InputError
+from tercet.errors import BundleError, InputError, ParameterError
 from tercet.learn.linear import (
     LINEAR_RANKERS,
     FenchelRanker,
@@ -24,6 +24,7 @@ from tercet.learn.linear import (
     RSRanker,
     l1_path,
 )
+from tercet.learn.linear.queries import Queries, Spreads
 
 every_ranker = pytest.mark.parametrize("make", LINEAR_RANKERS.values(), ids=LINEAR_RANKERS.keys())
 
@@ -263,9 +264,11 @@ def test_a_path_of_penalties_begins_where_a_feature_enters(ranker):
 
 def test_a_path_of_radii_rises_to_that_of_the_weakest_penalty():
     X, y, qid = made_rows()
-    path = l1_path(X, y, qid, ranker=FenchelRanker(), n_l1s=4, ratio=0.01)
-    weakest = 0.01 * l1_path(X, y, qid, ranker=ProximalRanker(), n_l1s=1).l1s[0]
-    assert path.l1s[-1] == pytest.approx(np.abs(ProximalRanker(l1=weakest).fit(X, y, qid=qid).coef_).sum(), rel=1e-3)
+    path = l1_path(X, y, qid, ranker=FenchelRanker(scale_features=False), n_l1s=4, ratio=0.01)
+    weakest = 0.01 * l1_path(X, y, qid, ranker=ProximalRanker(scale_features=False), n_l1s=1).l1s[0]
+    assert path.l1s[-1] == pytest.approx(
+        np.abs(ProximalRanker(l1=weakest, scale_features=False).fit(X, y, qid=qid).coef_).sum(), rel=1e-3
+    )
     np.testing.assert_allclose(path.l1s[1:] / path.l1s[:-1], 0.01 ** (-1 / 3), rtol=1e-3)
     assert [each.radius for each in path.rankers] == path.l1s.tolist()
     assert path.n_used[0] == 1
@@ -355,3 +358,70 @@ def test_a_callable_gives_the_values():
 def test_what_is_no_path_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call(path_of([[0, 0], [1, 0]]))
+
+
+# -- penalties and units by default ---------------------------------------------------------------------------------
+
+
+@every_ranker
+def test_units_of_features_do_not_matter(make):
+    X, y, qid = made_rows()
+    units = 10.0 ** np.random.default_rng(0).uniform(-3, 4, X.shape[1])
+    plain, scaled = (make().fit(rows, y, qid=qid) for rows in (X, X * units))
+    np.testing.assert_allclose(scaled.coef_ * units, plain.coef_, rtol=0.02, atol=0.02)
+    from_sparse = make().fit(sparse.csr_array(X * units), y, qid=qid)
+    np.testing.assert_allclose(from_sparse.predict(X * units), plain.predict(X), rtol=0.02, atol=0.02)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), is_sparse=st.booleans())
+def test_a_scale_is_the_mean_reach_within_queries(seed, is_sparse):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 5)) * (rng.random((40, 5)) < 0.4)
+    y, qid = rng.integers(0, 3, 40), rng.integers(0, 6, 40)
+    expected = []
+    for column in X.T:
+        parts = [column[qid == q] for q in range(6) if len(set(y[qid == q])) > 1]
+        reach = [part.max() - part.min() for part in parts if part.max() > part.min()]
+        expected.append(np.mean(reach) if reach else 1.0)
+    found = Spreads.of(sparse.csr_array(X) if is_sparse else X, Queries.of(y, qid)).scale
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("make", [FTRLRanker, ProximalRanker, NonconvexRanker, FenchelRanker])
+def test_the_default_penalty_is_a_share_of_the_weakest_that_leaves_nothing(make, tmp_path):
+    X, y, qid = made_rows()
+    ranker = make(l1_share=0.2).fit(X, y, qid=qid)
+    if make is FenchelRanker:
+        assert ranker.radius_ == pytest.approx(
+            np.abs(ProximalRanker(l1_share=0.2, scale_features=False).fit(X / ranker._scale, y, qid=qid).coef_).sum()
+        )
+        same = make(radius=ranker.radius_)
+    else:
+        first = l1_path(X, y, qid, ranker=make(), n_l1s=1).l1s[0]
+        assert ranker.l1_ == pytest.approx(0.2 * first, rel=1e-3)
+        same = make(l1=ranker.l1_)
+        assert not make(l1_share=1.0).fit(X, y, qid=qid).coef_.any()
+    np.testing.assert_array_equal(same.fit(X, y, qid=qid).coef_, ranker.coef_)
+    # Ten times the queries, the same ones: the same order of things.
+    ids = np.arange(10 * len(y)) // len(y) * 99 + np.tile(qid, 10)
+    many = make(l1_share=0.2).fit(np.tile(X, (10, 1)), np.tile(y, 10), qid=ids)
+    assert share_in_order(many.predict(X), y, qid) > 0.85
+    ranker.save(tmp_path / "m")
+    again = tc.load(tmp_path / "m")
+    assert getattr(again, f"{make._penalty_name}_") == getattr(ranker, f"{make._penalty_name}_")
+    with pytest.raises(ParameterError, match="'l1_share' parameter"):
+        make(l1_share=0.0).fit(X, y, qid=qid)
+
+
+def test_ftrl_goes_on_at_the_scale_and_the_penalty_of_its_first_rows(tmp_path):
+    X, y, qid = made_rows()
+    units = np.array([1e4, 1e-3, 1, 10, 1e-2, 3, 5, 1e3])
+    ranker = FTRLRanker().partial_fit(X * units, y, qid=qid)
+    np.testing.assert_array_equal(ranker.coef_, FTRLRanker().fit(X * units, y, qid=qid).coef_)
+    l1 = ranker.l1_
+    ranker.save(tmp_path / "m")
+    again = tc.load(tmp_path / "m").partial_fit(X * units, y, qid=qid)
+    ranker.partial_fit(X * units, y, qid=qid)
+    np.testing.assert_array_equal(again.coef_, ranker.coef_)
+    assert ranker.l1_ == again.l1_ == pytest.approx(2 * l1)

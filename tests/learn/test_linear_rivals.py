@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,17 +18,18 @@ from tercet.errors import DivergedError, ParameterError
 from tercet.kernels.ndcg import ndcg_values
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, pair_slopes
 from tercet.kernels.simplex import best_mixture
-from tercet.learn.linear import (
-    AdaRankRanker,
-    ListNetRanker,
-    NonconvexRanker,
-    ProximalRanker,
-    RankSVMRanker,
-    RSRanker,
-)
+from tercet.learn import linear
 from tercet.learn.linear.queries import Queries
 
 seeds = st.integers(0, 10**6)
+
+# The oracles know features as they are given.
+AdaRankRanker = partial(linear.AdaRankRanker, scale_features=False)
+ListNetRanker = partial(linear.ListNetRanker, scale_features=False)
+NonconvexRanker = partial(linear.NonconvexRanker, scale_features=False)
+ProximalRanker = partial(linear.ProximalRanker, scale_features=False)
+RankSVMRanker = partial(linear.RankSVMRanker, scale_features=False)
+RSRanker = partial(linear.RSRanker, scale_features=False)
 
 
 def made_rows(seed: int, n: int = 50, d: int = 6, n_queries: int = 5):

@@ -141,7 +141,7 @@ def test_an_ftrl_round_adds_slopes_as_far_as_they_agree(seed, n_shares, l1, dens
         part = range(14)[first : first + 6]
         shares = [oracles.ftrl_share(z, G, gradient, part[at::n_shares], l1, 0.5, 1.0) for at in range(n_shares)]
         z, G = oracles.mixed_ftrl(z, G, shares, 0.5, 1.0)
-    ranker = tc.FTRLRanker(l1=l1, rate=0.5)
+    ranker = tc.FTRLRanker(l1=l1, rate=0.5, scale_features=False)
     with Cluster(f"here:{n_shares}", steps_per_round=6) as cluster:
         ranker.fit(X, y, qid)
     assert [facts.steps for facts in cluster.rounds] == [6, 6, 2]

@@ -260,7 +260,7 @@ def fit_letor_stream(
     passes = "one pass" if learner.epochs == 1 else f"{learner.epochs} passes"
     seconds = time.perf_counter() - began
     details = FeatureDetails(
-        ranker=f"{_name_of(learner)} with the penalty {learner.l1:g}",
+        ranker=f"{_name_of(learner)} with the penalty {learner.l1_:g}",
         choose="best",
         n_features=model.n_features,
         n_used=int(np.count_nonzero(learner.coef_)),

@@ -34,6 +34,8 @@ class AdaRankRanker(LinearRanker):
     repeat : let a feature be chosen more than once, as the paper does. Importances differ little, so this mostly
         ends in rounds that choose the same one or two features; when a round changes nothing, it is the last.
         Otherwise each feature is chosen once at most
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class AdaRankRanker(LinearRanker):
     >>> X = np.array([[0.3, 0.2], [0.4, 0.1], [0.9, 0.3], [0.1, 0.2], [0.5, 0.4], [0.2, 0.5]])
     >>> ranker = AdaRankRanker().fit(X, [1, 0, 1, 0, 1, 0], qid=["a", "a", "b", "b", "c", "c"])
     >>> ranker.coef_.round(3)
-    array([1.363, 1.436])
+    array([3.406, 0.   ])
     """
 
     at: Count | None = 10

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.errors import DivergedError, InputError
 from tercet.kernels.ftrl import Features
 from tercet.learn.features import FeatureRanker
-from tercet.learn.linear.queries import Queries
+from tercet.learn.linear.queries import Queries, Spreads
 from tercet.learn.loop import current_executor
 from tercet.store import take_array
 
 _BYTES_AT_ONCE = 2**25
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRanker(FeatureRanker):
     """A ranker of feature vectors whose score is ``x · coef_``.
 
     Subclasses learn in ``_learn(X, queries)`` and call ``_keep``. Learned: ``coef_`` (n_features,), in double
-    precision, and ``n_features_in_``.
+    precision, and ``n_features_in_``. With ``scale_features`` they learn from features that reach over 1 within a
+    query, on average; ``coef_`` is for features as they are given.
     """
 
-    coef_: NDArray[np.float64]
+    scale_features: bool = True
+
+    _added_parameters: ClassVar[dict[str, Any]] = {"scale_features": False}
+    coef_: NDArray[np.float64] = field(init=False)
+    _scale: NDArray[np.float64] | None = field(init=False, default=None)  # what features were divided by; None for 1
 
     def fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Learn from the start.
@@ -63,7 +72,7 @@ class LinearRanker(FeatureRanker):
         if not np.isfinite(weights).all():
             feature = int((~np.isfinite(weights)).argmax())
             raise self._diverged(f"the weight of feature {feature} is {weights[feature]}")
-        self.coef_ = weights
+        self.coef_ = weights if self._scale is None else weights / self._scale
 
     def _diverged(self, what: str) -> DivergedError:
         """The error for what no number can hold any more; nothing learned is left behind."""
@@ -72,9 +81,8 @@ class LinearRanker(FeatureRanker):
 
     def _forget(self) -> None:
         """Count as not fitted until something is learned."""
-        for name in ("coef_", "_state"):
-            if hasattr(self, name):
-                delattr(self, name)
+        for name in ("coef_", "_state", "_scale"):
+            self.__dict__.pop(name, None)
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -94,7 +102,23 @@ class LinearRanker(FeatureRanker):
                 "no query has two documents of different grades, so there is nothing to learn from "
                 f"(n_samples={features.shape[0]})"
             )
-        return features, queries
+        return self._scaled(features, queries), queries
+
+    def _scaled(self, X: Any, queries: Queries) -> Any:
+        """The features that are learned from; the first rows with pairs say the scale of all that follow."""
+        if self.scale_features and self._scale is None and len(queries):
+            self._scale = Spreads.of(X, queries).scale
+        if self._scale is None or (self._scale == 1.0).all():
+            return X
+        if not sparse.issparse(X):
+            return X / self._scale.astype(X.dtype)
+        divided = X.copy()
+        divided.data = X.data / self._scale.astype(X.dtype)[X.indices]
+        return divided
+
+    def _note_features(self, other: FeatureRanker) -> None:
+        super()._note_features(other)
+        self._scale = getattr(other, "_scale", None)
 
     def _check_rows(self, X: Any, y: Any, qid: Any, group: Any = None, *, reset: bool) -> tuple[Any, Queries]:
         features, labels = self._validated(X, y, reset=reset, y_numeric=True)
@@ -130,11 +154,15 @@ def _read_only(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
     return view
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseLinearRanker(LinearRanker):
     """A linear ranker with one parameter, ``_penalty_name``, that says how many features are worth their while."""
 
     _penalty_name: ClassVar[str] = "l1"
     _fewer_when_larger: ClassVar[bool] = True
+    _added_parameters: ClassVar[dict[str, Any]] = {**LinearRanker._added_parameters, "l1_share": 0.1}
+
+    l1_share: Annotated[float, Interval(Real, 0, 1, closed="right")] = 0.1
 
     def _learn(self, X: Any, queries: Queries) -> None:
         self._learn_after(None, X, queries)
@@ -146,3 +174,20 @@ class SparseLinearRanker(LinearRanker):
     @abstractmethod
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         """The value of the parameter with which a path begins that ends ``ratio`` away from it."""
+
+    def _scaled_coef(self) -> NDArray[np.float64]:
+        """The weights for the features that were learned from."""
+        return self.coef_.copy() if self._scale is None else self.coef_ * self._scale
+
+    def _strength(self, X: Any, queries: Queries) -> float:
+        """The value of the parameter to learn with: the one given, or else by its share of the weakest penalty that
+        leaves no feature."""
+        given = getattr(self, self._penalty_name)
+        if given is not None:
+            return float(given)
+        end = self._sparse_end(X, queries, float(self.l1_share))
+        return end * float(self.l1_share) if self._fewer_when_larger else end / float(self.l1_share)
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
+        # Files of earlier versions do not have what was learned with: it was the parameter.
+        super()._restore({self._penalty_name: getattr(self, self._penalty_name), **meta}, arrays, where)

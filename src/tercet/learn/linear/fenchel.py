@@ -26,17 +26,22 @@ class FenchelRanker(SparseLinearRanker):
 
     Parameters
     ----------
-    radius : the largest sum of the sizes of the weights
+    radius : the largest sum of the sizes of the weights; None takes that of the ``ProximalRanker`` whose penalty is
+        ``l1_share`` of the weakest that leaves no feature
+    l1_share : see ``radius``
     tolerance : the duality gap to reach; without weights the loss is ``margin²``
     max_iter : rounds at most; a ConvergenceWarning tells when they did not suffice
     pairwise : take what is added from the feature that is least worth its weight. This reaches a small gap in far
         fewer rounds and sets weights back to exactly zero. Otherwise, as in the paper, from all weights alike
     normalise_pairs : let each query count the same, however many pairs it has
     margin : by how much the better document of a pair should win
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
     coef_ : weights (n_features,)
+    radius_ : the radius it was learned with
     n_iter_ : rounds
     gap_ : the duality gap reached
     loss_ : the loss reached
@@ -48,27 +53,27 @@ class FenchelRanker(SparseLinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = FenchelRanker(radius=0.5).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(3)
-    array([0.5, 0. ])
+    array([0.556, 0.   ])
     """
 
-    radius: Positive = 1.0
+    radius: Positive | None = None
     tolerance: Positive = 1e-3
     max_iter: Count = 10_000
     pairwise: bool = True
     normalise_pairs: bool = False
     margin: Positive = 1.0
 
-    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "gap": float, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {"radius": float, "n_iter": int, "gap": float, "loss": float}
     _penalty_name = "radius"
     _fewer_when_larger = False
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
-        radius = float(self.radius)
-        w = np.zeros(objective.n_features) if before is None else before.coef_.copy()
+        self.radius_ = radius = self._strength(X, queries)
+        w = np.zeros(objective.n_features) if before is None else before._scaled_coef()
         scores = objective.scores(w)
         loss, slopes = objective.slopes(scores)
         for n_iter in range(self.max_iter + 1):

@@ -38,7 +38,9 @@ class FTRLRanker(SparseLinearRanker):
 
     Parameters
     ----------
-    l1 : strength of the penalty, a total over the whole run and not per step
+    l1 : strength of the penalty, a total over the whole run and not per step; None takes ``l1_share`` of the weakest
+        that leaves no feature, which costs a pass more
+    l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
     rate : the paper's gamma. With ``per_feature=False`` the rate of step t is ``rate / sqrt(t)``; the paper's
         MinBatSRank-Nonfea has 1.0 there
     rho : holds the first per-feature rates down
@@ -57,10 +59,13 @@ class FTRLRanker(SparseLinearRanker):
         then costs n² and has no batches. These weights are far below 1: a smaller ``l1`` does the same
     shuffle : take the queries in a random order, a new one each epoch, and with a ``batch_size`` their rows too
     random_state : seed of that order
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
     coef_ : weights (n_features,)
+    l1_ : the penalty it was learned with
     n_steps_ : batches seen
     loss_ : the mean loss of a query in the last pass, each batch taken as it was met
 
@@ -72,13 +77,13 @@ class FTRLRanker(SparseLinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(3)
-    array([0.986, 0.   ])
+    array([1.458, 0.   ])
     """
 
-    l1: NotNegative = 1.0
+    l1: NotNegative | None = None
     rate: Positive = 0.125
     rho: NotNegative = 1.0
     per_feature: bool = True
@@ -93,6 +98,7 @@ class FTRLRanker(SparseLinearRanker):
 
     _learns_in_rounds = True
     _state: FTRLState = field(init=False)
+    l1_: float = field(init=False)
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -113,28 +119,44 @@ class FTRLRanker(SparseLinearRanker):
             )
 
     def _rules(self) -> Rules:
-        return Rules(float(self.l1), float(self.rate), float(self.rho), bool(self.per_feature))
+        return Rules(self.l1_, float(self.rate), float(self.rho), bool(self.per_feature))
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         # ``before`` is of no use: its penalty is a total over a pass, and would be taken once more.
+        self.l1_ = self._strength(X, queries)
         self._state = FTRLState.start(X.shape[1], self._rules())
         self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Go on from where the ranker is, with one pass in the order of the rows.
 
-        Two calls with whole queries give the same bits as one call with both. Parameters may have been changed in
-        between: z and G are carried, and the weights are those the new parameters give. Rows without pairs are
-        allowed and add nothing.
+        Parameters may have been changed in between: z and G are carried, and the weights are those the new parameters
+        give. Rows without pairs are allowed and add nothing. The rows of the first call say the scale of the features
+        and, where ``l1`` is None, the penalty, which then grows with the steps. With a number for ``l1`` and without
+        ``scale_features`` two calls with whole queries give the same bits as one call with both.
         """
         self._check_params()
         is_new = not hasattr(self, "_state")
         features, queries = self._check_rows(X, y, qid, group, reset=is_new)
-        if is_new:
-            self._state = FTRLState.start(features.shape[1], self._rules())
+        self._go_on(features, queries)
+        return self
+
+    def _go_on(self, X: Any, queries: Queries) -> None:
+        """One pass over more rows, in their order, from the start where there is no state."""
+        features = self._scaled(X, queries)
+        state = getattr(self, "_state", None)
+        if self.l1 is not None:
+            self.l1_ = float(self.l1)
+        elif state is not None and state.step:
+            size = self.batch_size
+            n_steps = len(queries) if size is None else int(np.ceil(queries.n_pairs / size).sum())
+            self.l1_ *= (state.step + n_steps) / state.step
+        else:
+            self.l1_ = self._strength(features, queries)
+            state = None
+        self._state = FTRLState.start(features.shape[1], self._rules()) if state is None else state
         self._state.follow(self._rules())
         self._advance(features, queries, 1, shuffle=False)
-        return self
 
     def fit_stream(
         self,
@@ -145,8 +167,8 @@ class FTRLRanker(SparseLinearRanker):
     ) -> Self:
         """Learn from the start, from chunks that come one after another; memory is that of a chunk and the weights.
 
-        The weights have the bits that ``fit`` gives for all rows at once, and so do those of ``partial_fit`` with one
-        chunk after the other.
+        The weights have the bits that ``partial_fit`` gives with one chunk after the other; with a number for ``l1``
+        and without ``scale_features`` also those of ``fit`` with all rows at once.
 
         Parameters
         ----------
@@ -184,12 +206,13 @@ class FTRLRanker(SparseLinearRanker):
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         """The smallest ``l1`` at which ``fit`` leaves every weight at zero throughout."""
-        self._state = FTRLState.start(X.shape[1], self._rules()._replace(l1=np.inf))
+        self.l1_ = np.inf
+        self._state = FTRLState.start(X.shape[1], self._rules())
         return self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def _saved_state(self) -> SavedFTRL:
         state = self._state
-        return SavedFTRL(state.step, self.loss_, *state.rules, state.z, state.G)
+        return SavedFTRL(state.step, self.loss_, *state.rules, state.z, state.G, self._scale)
 
     def _state_meta(self) -> dict[str, Any]:
         return encode(self._saved_state())[0]
@@ -201,5 +224,7 @@ class FTRLRanker(SparseLinearRanker):
         lengths = {"n_features": self.n_features_in_}
         stored = decode(SavedFTRL, meta, arrays, where=where, lengths=lengths, copy=True)
         rules = Rules(stored.l1, stored.rate, stored.rho, stored.per_feature)
-        self._state = FTRLState(stored.z, stored.G, self.coef_.copy(), stored.step, rules)
-        self.n_steps_, self.loss_ = stored.step, stored.loss
+        self._scale = stored.scale
+        w = self.coef_.copy() if stored.scale is None else self.coef_ * stored.scale
+        self._state = FTRLState(stored.z, stored.G, w, stored.step, rules)
+        self.l1_, self.n_steps_, self.loss_ = stored.l1, stored.step, stored.loss

@@ -76,6 +76,7 @@ class SavedFTRL:
     per_feature: bool
     z: Annotated[NDArray[np.float64], Shape("n_features")]
     G: Annotated[NDArray[np.float64], Shape("n_features", bounds=Bounds(least=0))]
+    scale: Annotated[NDArray[np.float64] | None, Shape("n_features", bounds=Bounds(above=0))] = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,8 @@ class StreamCheckpoint:
     z: Annotated[NDArray[np.float64], Shape("n_features")]
     G: Annotated[NDArray[np.float64], Shape("n_features")]
     w: Annotated[NDArray[np.float64], Shape("n_features")]
+    l1: float
+    scale: Annotated[NDArray[np.float64] | None, Shape("n_features")] = None
 
 
 class StreamLearner(Protocol):
@@ -60,12 +62,14 @@ class StreamLearner(Protocol):
     n_features_in_: int
     n_steps_: int
     loss_: float
+    l1_: float
     _state: FTRLState
+    _scale: NDArray[np.float64] | None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
     def _rules(self) -> Rules: ...
     def _check_rows(self, X: Any, y: Any, qid: Any, *, reset: bool) -> tuple[Any, Queries]: ...
-    def _advance(self, X: Any, queries: Queries, epochs: int, *, shuffle: bool) -> float: ...
+    def _go_on(self, X: Any, queries: Queries) -> None: ...
     def _keep(self, weights: NDArray[np.float64]) -> None: ...
     def _forget(self) -> None: ...
 
@@ -145,11 +149,9 @@ class StreamFit:
                 "same number, which readers take as n_features"
             )
         features, queries = ranker._check_rows(X, y, qid, reset=is_first)
-        if is_first:
-            ranker._state = FTRLState.start(features.shape[1], ranker._rules())
         loss = 0.0
         if len(queries):
-            ranker._advance(features, queries, 1, shuffle=False)
+            ranker._go_on(features, queries)
             loss = ranker.loss_ * len(queries)
         self.progress = StreamProgress(
             progress.epoch,
@@ -211,6 +213,7 @@ class StreamFit:
                 "Remove it or choose another path"
             )
         self.progress = stored.progress
+        self.ranker.l1_, self.ranker._scale = stored.l1, stored.scale
         self.ranker._state = FTRLState(stored.z, stored.G, stored.w, stored.step, self.ranker._rules())
         self.ranker.n_features_in_ = stored.z.size
         self._keep()
@@ -218,6 +221,12 @@ class StreamFit:
 
     def _write(self, identity: str) -> None:
         assert self.checkpoint is not None
-        state = self.ranker._state
-        meta, arrays = encode(StreamCheckpoint(identity, self.progress, state.step, state.z, state.G, state.w))
+        state = getattr(self.ranker, "_state", None)
+        if state is None:  # no query had pairs so far, so there is nothing to keep
+            return
+        meta, arrays = encode(
+            StreamCheckpoint(
+                identity, self.progress, state.step, state.z, state.G, state.w, state.rules.l1, self.ranker._scale
+            )
+        )
         write_bundle(self.checkpoint.path, kind=CHECKPOINT, meta=meta, arrays=arrays)

@@ -32,6 +32,8 @@ class ListNetRanker(LinearRanker):
     l2 : strength of the penalty; the paper has none
     tolerance : how large a derivative may be left, as a share of the largest without weights
     max_iter : rounds at most, which stops early as the paper does; a ConvergenceWarning tells when they did not suffice
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
@@ -46,10 +48,10 @@ class ListNetRanker(LinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = ListNetRanker(l2=0.1).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(2)
-    array([0.69, 0.08])
+    array([0.75, 0.52])
     """
 
     l2: NotNegative = 1e-4
@@ -85,5 +87,6 @@ class ListNetRanker(LinearRanker):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self._keep(np.asarray(result.x, dtype=np.float64))
-        self.n_iter_, self.loss_ = int(result.nit), objective.value_and_gradient(self.coef_)[0]
+        weights = np.asarray(result.x, dtype=np.float64)
+        self._keep(weights)
+        self.n_iter_, self.loss_ = int(result.nit), objective.value_and_gradient(weights)[0]

@@ -28,7 +28,8 @@ class NonconvexRanker(SparseLinearRanker):
 
     Parameters
     ----------
-    l1 : strength of the penalty at 0
+    l1 : strength of the penalty at 0; None takes ``l1_share`` of the weakest that leaves no feature
+    l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
     penalty : "mcp" or "lp"
     reach : the size of weights over which the penalty eases off; when it is large the penalty is L1
     p : the power of "lp"
@@ -36,10 +37,13 @@ class NonconvexRanker(SparseLinearRanker):
     max_iter : proximal steps at most, of all rounds; a ConvergenceWarning tells when they did not suffice
     normalise_pairs : let each query count the same, however many pairs it has
     margin : by how much the better document of a pair should win
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
     coef_ : weights (n_features,)
+    l1_ : the penalty it was learned with
     n_iter_ : proximal steps
     n_rounds_ : rounds
     violation_ : how far the optimality conditions are from met
@@ -52,13 +56,13 @@ class NonconvexRanker(SparseLinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = NonconvexRanker(l1=0.2, reach=2.0).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(3)
-    array([1.111, 0.   ])
+    array([1.109, 0.   ])
     """
 
-    l1: NotNegative = 0.01
+    l1: NotNegative | None = None
     penalty: Literal["mcp", "lp"] = "mcp"
     reach: Positive = 1.0
     p: Annotated[float, Interval(Real, 0, 1, closed="neither")] = 0.5
@@ -67,15 +71,22 @@ class NonconvexRanker(SparseLinearRanker):
     normalise_pairs: bool = False
     margin: Positive = 1.0
 
-    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "n_rounds": int, "violation": float, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {
+        "l1": float,
+        "n_iter": int,
+        "n_rounds": int,
+        "violation": float,
+        "loss": float,
+    }
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
+        self.l1_ = self._strength(X, queries)
         n_iter = n_rounds = 0
         with np.errstate(over="ignore", invalid="ignore"):  # too large features: told below
             lipschitz = objective.lipschitz()
             iterate, enough = beginning(objective, self.tolerance)
-            iterate = iterate if before is None else Iterate.at(objective, before.coef_)
+            iterate = iterate if before is None else Iterate.at(objective, before._scaled_coef())
             growth = self._growth(iterate.w)
             while iterate.violation(growth) > enough and n_iter < self.max_iter:
                 # Closer than asked for, or the last rounds would never meet the conditions they leave behind.
@@ -99,4 +110,4 @@ class NonconvexRanker(SparseLinearRanker):
         """How fast the penalty of each weight grows with its size."""
         share = np.abs(w) / float(self.reach)
         eased = np.maximum(1.0 - share, 0.0) if self.penalty == "mcp" else (1.0 + share) ** (float(self.p) - 1.0)
-        return float(self.l1) * eased
+        return self.l1_ * eased

@@ -24,7 +24,8 @@ class ProximalRanker(SparseLinearRanker):
 
     Parameters
     ----------
-    l1 : strength of the penalty
+    l1 : strength of the penalty; None takes ``l1_share`` of the weakest that leaves no feature
+    l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
     lipschitz : the paper's K, how fast the gradient may change. None takes a bound that always suffices; a smaller
         number, without ``accelerate``, makes longer steps, and too small a one none that converge
     accelerate : carry momentum over from round to round, and drop it where it leads uphill. The paper has none; where
@@ -33,10 +34,13 @@ class ProximalRanker(SparseLinearRanker):
     max_iter : rounds at most; a ConvergenceWarning tells when they did not suffice
     normalise_pairs : let each query count the same, however many pairs it has
     margin : by how much the better document of a pair should win
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
     coef_ : weights (n_features,)
+    l1_ : the penalty it was learned with
     n_iter_ : rounds
     lipschitz_ : the constant that was used
     violation_ : how far the optimality conditions are from met
@@ -49,13 +53,13 @@ class ProximalRanker(SparseLinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = ProximalRanker(l1=0.2).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(3)
-    array([0.976, 0.   ])
+    array([0.988, 0.   ])
     """
 
-    l1: NotNegative = 0.01
+    l1: NotNegative | None = None
     lipschitz: Positive | None = None
     accelerate: bool = True
     tolerance: Positive = 1e-4
@@ -63,16 +67,23 @@ class ProximalRanker(SparseLinearRanker):
     normalise_pairs: bool = False
     margin: Positive = 1.0
 
-    _learned_scalars: ClassVar[dict[str, type]] = {"n_iter": int, "lipschitz": float, "violation": float, "loss": float}
+    _learned_scalars: ClassVar[dict[str, type]] = {
+        "l1": float,
+        "n_iter": int,
+        "lipschitz": float,
+        "violation": float,
+        "loss": float,
+    }
     lipschitz_: float = field(init=False)
 
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
-        penalty = np.full(objective.n_features, float(self.l1))
+        self.l1_ = self._strength(X, queries)
+        penalty = np.full(objective.n_features, self.l1_)
         with np.errstate(over="ignore", invalid="ignore"):  # too small a constant, or too large features: told below
             lipschitz = float(self.lipschitz or (objective.lipschitz() if before is None else before.lipschitz_))
             start, enough = beginning(objective, self.tolerance)
-            start = start if before is None else Iterate.at(objective, before.coef_)
+            start = start if before is None else Iterate.at(objective, before._scaled_coef())
             iterate, n_iter = descend(
                 objective, penalty, lipschitz, start, enough, self.max_iter, accelerate=self.accelerate
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tercet.data.row_queries import query_numbers
 from tercet.kernels.pairs import QueryDocs
@@ -108,3 +109,42 @@ def _grades(
     n_grades = np.zeros(n_queries, dtype=np.int64)
     n_grades[owner] = rank + 1  # the last, and highest, of each query stays
     return grades, n_grades
+
+
+class Spreads(NamedTuple):
+    """How far each feature reaches within a query: the sum of max - min, and the queries where that is not 0."""
+
+    total: NDArray[np.float64]
+    n_varying: NDArray[np.int64]
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """The mean reach over the queries in which a feature varies (n_features,); 1 where it never does."""
+        varies = self.n_varying > 0
+        return np.where(varies, self.total, 1.0) / np.where(varies, self.n_varying, 1)
+
+    @classmethod
+    def of(cls, X: Any, queries: Queries) -> Spreads:
+        """Costs a look at every value."""
+        if sparse.issparse(X):
+            return cls._of_sparse(X, queries)
+        rows, starts = queries.rows, queries.starts[:-1]
+        ordered = X if len(rows) == len(X) and (rows == np.arange(len(X))).all() else X[rows]
+        reach = np.maximum.reduceat(ordered, starts).astype(np.float64) - np.minimum.reduceat(ordered, starts)
+        return cls(reach.sum(axis=0), np.count_nonzero(reach, axis=0))
+
+    @classmethod
+    def _of_sparse(cls, X: Any, queries: Queries) -> Spreads:
+        ordered, n_features = X[queries.rows], X.shape[1]
+        lengths = np.diff(queries.starts)
+        query = np.repeat(np.repeat(np.arange(len(queries)), lengths), np.diff(ordered.indptr))
+        cell = query * n_features + ordered.indices
+        order = np.argsort(cell, kind="stable")
+        values, cell = ordered.data[order].astype(np.float64), cell[order]
+        first = np.flatnonzero(np.concatenate([[True], cell[1:] != cell[:-1]])) if len(cell) else np.zeros(0, np.int64)
+        query, feature = np.divmod(cell[first], n_features)
+        high, low = (extreme.reduceat(values, first) if len(first) else values for extreme in (np.maximum, np.minimum))
+        is_full = np.diff(np.append(first, len(values))) == lengths[query]  # otherwise 0 is among its values
+        reach = np.where(is_full, high, np.maximum(high, 0.0)) - np.where(is_full, low, np.minimum(low, 0.0))
+        total = np.bincount(feature, weights=reach, minlength=n_features)
+        return cls(np.asarray(total, dtype=np.float64), np.bincount(feature[reach > 0], minlength=n_features))

@@ -38,6 +38,8 @@ class RSRanker(LinearRanker):
     margin : by how much the better document of a pair should win
     shuffle : take the queries in a random order, a new one each epoch
     random_state : seed of that order
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
@@ -54,10 +56,10 @@ class RSRanker(LinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = RSRanker(l1=0.1).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(3)
-    array([1.088, 0.   ])
+    array([1.091, 0.242])
     """
 
     l1: NotNegative = 0.01

@@ -38,6 +38,8 @@ class RankSVMRanker(LinearRanker):
     max_iter : rounds at most; a ConvergenceWarning tells when they did not suffice
     normalise_pairs : let each query count the same, however many pairs it has
     margin : by how much the better document of a pair should win
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
 
     Attributes
     ----------
@@ -54,10 +56,10 @@ class RankSVMRanker(LinearRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
     >>> ranker = RankSVMRanker(l2=1.0, tolerance=1e-6).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
     >>> ranker.coef_.round(3)
-    array([0.9, 0.1])
+    array([1.05 , 0.497])
     """
 
     l2: Positive = 1e-3
