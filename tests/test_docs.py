@@ -34,6 +34,7 @@ NOT_RUN = {
     "--url": "needs a Qdrant server",
     "tcp://": "needs a cluster",
     "tercet repro": "needs the papers' data sets",
+    "tercet warm": "takes its time; tests/cli/test_warm.py runs it",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
 }
 
@@ -51,6 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert result.exit_code == 0, result.output
     for name in ("old", "new"):
         shutil.copytree(folder / "model", folder / name)
+    shutil.copytree(folder / "index", folder / "out" / "demo" / "index")
     return folder
 
 
@@ -94,7 +96,7 @@ def run_command(words: list[str], where: str, not_run: str = "") -> None:
     line = " ".join(words)
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (PROJECT / "Makefile").read_text(), re.M), f"{where}: {line}"
-    elif words[0] == "pip":
+    elif words[0] in ("pip", "pipx"):
         extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         for extra in re.findall(r"\[(.+)\]", line):
             assert set(extra.split(",")) <= set(extras), f"{where}: {line}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
-from tercet.cli import export, letor, main
+from tercet._installed import called
+from tercet.cli import demo, export, letor, main
 from tercet.data import PreferenceTriples, read_qrels, read_queries, read_run, write_beir, write_preferences
 
 PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
@@ -350,3 +352,19 @@ def test_the_demo_shows_a_real_gain_and_keeps_its_model(tmp_path):
     assert report.accepted
     difference, low, _, _ = report.change
     assert 0 < low < difference, "the gain on untouched queries is within chance"
+    # What the README says of its first search: the right function is first, for words that mean the same, and was not.
+    assert f'searching the index: "{demo.QUERY}"' in result.output
+    before = result.output.partition("before learning: ")[2].partition("\n")[0]
+    assert ".ifft2" not in before
+    first = tc.Index.open(tmp_path / "demo" / "index").search(demo.QUERY, k=3)[0]
+    assert first.doc_id == "scipy.fft.ifft2"
+    assert {("fft", "fourier"), ("fft", "transform")} <= {pair[:2] for pair in first.why.pairs[:6]}
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert f'tercet search out/demo/index "{demo.QUERY}" --why -k 1' in readme
+    # The commands it ends with work from here.
+    for line in result.output.partition("Now ask:")[2].splitlines():
+        if " search " in line or " related " in line:
+            program, *words = shlex.split(line)
+            assert program == called("tercet").split()[0]
+            words = words[2:] if words[0] == "-m" else words
+            assert run(*words).exit_code == 0, line

@@ -32,7 +32,7 @@ from tercet.data import (
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))]
-SHELL = ("tercet ", "make ", "pip ", ".venv/bin/")
+SHELL = ("tercet ", "make ", "pip ", "pipx ", ".venv/bin/")
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 
@@ -89,11 +89,11 @@ def blocks_of(path: Path) -> list[Block]:
 
 
 def made_corpus() -> Corpus:
-    """Documents MED-0, MED-1, … where every third is about avocados, and queries for them."""
+    """Documents MED-0, MED-1, … of which every other one has the words that documents search for, and queries."""
     corpus = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
     docs = {f"MED-{row}": text for row, text in enumerate(corpus.docs.values())}
     for doc_id in list(docs)[:-1:2]:
-        docs[doc_id] += " avocado eyes"
+        docs[doc_id] += " avocado acne milk inverse FFT"
     qrels = {qid: {f"MED-{d[1:]}": grade for d, grade in grades.items()} for qid, grades in corpus.qrels.items()}
     return Corpus(docs, corpus.queries, qrels)
 

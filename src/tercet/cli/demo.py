@@ -30,7 +30,7 @@ from tercet.store.kinds import INDEX, TEXT_MODEL
 from tercet.weights import Identity, Weights
 
 NAME = "docstrings"  # what the report calls the data
-QUERY = "sort an array in descending order"
+QUERY = "inverse 2-D FFT"  # of the test queries; the README shows it, and tests/cli/test_cli.py holds what it says
 
 
 @click.command()
@@ -70,7 +70,7 @@ def demo(output: Path, seed: int) -> None:
     model.save(output / "model")
     write_report_page(model.report, output / "model" / PAGE_NAME)
     index = Index.build(collection.docs, model, output / "index")
-    _print_hits(console, index)
+    _print_hits(console, index, _start(model), collection)
     console.print(f"\nThe model is in {output / 'model'}, with all of this as a page: {output / 'model' / PAGE_NAME}.")
     console.print(f"The {len(index):,} documents are in {output / 'index'}. Now ask:")
     tercet, folder = called("tercet"), quote(str(output))
@@ -86,15 +86,23 @@ def demo(output: Path, seed: int) -> None:
     console.print(f"{time.perf_counter() - began:.1f} s in all, {_learning_seconds(model):.1f} s of it learning.")
 
 
-def _print_hits(console: Console, index: Index) -> None:
-    """A search in the index, with the reasons for the first hit."""
+def _start(model: TextModel) -> TextModel:
+    """The model before learning: plain matching of the same words."""
+    weights = Weights([Identity(n_terms=model.weights.shape[0])])
+    return TextModel(model.query_vectoriser, model.doc_vectoriser, weights)
+
+
+def _print_hits(console: Console, index: Index, start: TextModel, collection: DocstringCollection) -> None:
+    """A search in the index beside plain matching, with the reasons for the first hit."""
     console.print(f'\n[bold]searching the index[/]: "{QUERY}"', highlight=False)
+    before = list(start.rank({"query": QUERY}, collection.docs, 3)["query"])
+    console.print(f"    before learning: {'  '.join(f'{i}. {doc}' for i, doc in enumerate(before, 1))}", markup=False)
     hits = index.search(QUERY, k=3)
     for rank, hit in enumerate(hits, 1):
         console.print(f"    {rank}. {hit.score:.2f}  {hit.doc_id}", markup=False)
     if hits:
         console.print(f"    why {hits[0].doc_id}:", markup=False)
-        for line in hits[0].why.table(4).splitlines()[1:]:
+        for line in hits[0].why.table(5).splitlines()[1:]:
             console.print(f"        {line}", markup=False)
 
 
@@ -156,7 +164,7 @@ def _print_searches(console: Console, model: TextModel, collection: DocstringCol
         return  # both systems are the same
     judged = collection.qrels["test"]
     queries = {qid: collection.queries[qid] for qid in judged}
-    start = TextModel(model.query_vectoriser, model.doc_vectoriser, Weights([Identity(n_terms=model.weights.shape[0])]))
+    start = _start(model)
     start_name = model.report.systems[-2].name
     runs = {
         name: system.rank(queries, collection.docs, 1000) for name, system in ((start_name, start), ("learned", model))
