@@ -14,6 +14,8 @@ from typing import Any
 import click
 import numpy as np
 
+from tercet.errors import InputError
+
 N_TEXTS, N_WORDS, N_FEATURES = 120, 60, 12
 
 
@@ -27,9 +29,13 @@ class Workshop:
         """Run a verb and keep what it says to ourselves."""
         from tercet.cli.main import cli
 
-        words = [str(argument) for argument in arguments]
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            cli.main(words, prog_name="tercet", standalone_mode=False)
+        words, said = [str(argument) for argument in arguments], StringIO()
+        try:
+            with redirect_stdout(said), redirect_stderr(said):
+                cli.main(words, prog_name="tercet", standalone_mode=False)
+        except SystemExit as error:
+            if error.code:
+                raise InputError(f"tercet {' '.join(words)}: {said.getvalue().strip()}") from None
 
     def _made(self, name: str, make: Callable[[Path], Any]) -> Path:
         path = self.folder / name
@@ -138,7 +144,7 @@ WORK: dict[str, Callable[[Workshop], Any]] = {
     "search": _search,
     "serve": _serve,
     "learn": _learn,
-    "eval": lambda shop: shop.run("eval", shop.data, "--model", shop.model),
+    "eval": lambda shop: shop.run("eval", shop.data, "--split", "train", "--model", shop.model),
     "letor": _letor,
 }
 
@@ -151,7 +157,6 @@ def warm(verbs: tuple[str, ...]) -> None:
     Kernels are compiled when they are first run and kept in the user's cache, or below NUMBA_CACHE_DIR if that is set.
     Afterwards the folder may be read-only.
     """
-    from tercet.errors import InputError
     from tercet.kernels.compiler import cache_folder, keeping_fails
 
     with TemporaryDirectory(prefix="tercet-warm-") as folder:
