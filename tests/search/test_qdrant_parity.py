@@ -217,6 +217,26 @@ def test_without_texts(tmp_path: Path) -> None:
     assert index.search("green")[0].kept_text is None
 
 
+def test_what_documents_carry_and_where_matches_end(tmp_path: Path) -> None:
+    docs = [(doc_id, text, {"price": i, "name": "é"} if i % 2 else {}) for i, (doc_id, text) in enumerate(DOCS.items())]
+    model, url = small_model(DOCS, latent=True), f"edge:{tmp_path / 'qdrant'}"
+    embedded = Index.build(docs, model)
+    for keep_texts in (True, False):
+        index = QdrantIndex.build(docs, model, tmp_path / "index", url=url, keep_texts=keep_texts)
+        index.replace([("a", "green avocado", {"price": 99})])
+        embedded.replace([("a", "green avocado", {"price": 99})])
+        for each in (index, tc.load(tmp_path / "index")):
+            assert {doc_id: each.carried(doc_id) for doc_id in DOCS} == {d: embedded.carried(d) for d in DOCS}
+            ours, theirs = each.search("sky"), embedded.search("sky")
+            assert ([hit.doc_id for hit in ours], ours.left_off) == ([hit.doc_id for hit in theirs], theirs.left_off)
+            assert [hit.carried for hit in ours] == [hit.carried for hit in theirs]
+
+
+def test_no_model_is_bm25_here_too(tmp_path: Path) -> None:
+    index = QdrantIndex.build(DOCS, None, tmp_path / "index", url=f"edge:{tmp_path / 'qdrant'}")
+    assert answers(index) == answers(Index.build(DOCS))
+
+
 def test_other_models_over_the_same_words(both: tuple[QdrantIndex, Index], tmp_path: Path) -> None:
     index, embedded = both
     model = index.model

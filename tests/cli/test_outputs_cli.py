@@ -1,0 +1,116 @@
+"""What ``-o`` names is not lost: every verb that writes refuses what is there, unless ``--replace`` allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from support.commands import ok, run
+from support.indexes import DOCS, small_model
+from tercet.cli.main import cli
+from tercet.data import write_beir
+from tercet.errors import BundleError
+from tercet.search import Index
+
+TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
+
+# These say themselves what becomes of what is there.
+OF_THEIR_OWN = {
+    "vectorise": "never writes over vectors",
+    "demo": "writes over a demo only",
+    "repro": "goes on where it was",
+}
+
+
+def commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for verb in group.list_commands(context):
+        command = group.get_command(context, verb)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name}{verb} ")
+        else:
+            yield name + verb, command
+
+
+def test_every_verb_that_writes_has_replace() -> None:
+    for name, command in commands(cli):
+        parameters = {parameter.name for parameter in command.params}
+        if "output" in parameters and name not in OF_THEIR_OWN:
+            assert "replace" in parameters, f"tercet {name} has -o and no --replace"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado"}, {"train": {"q1": {"a": 1}}})
+    return tmp_path / "data"
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def test_folders_that_hold_something_else_are_never_written_over(data: Path, tmp_path: Path) -> None:
+    model, index = tmp_path / "model", tmp_path / "index"
+    small_model(TEXTS).save(model)
+    Index.build(TEXTS, path=index)
+    foreign = tmp_path / "holiday"
+    foreign.mkdir()
+    (foreign / "photo.jpg").write_bytes(b"x")
+    before = content(tmp_path)
+    for output, verbs in (
+        (model, (["index", data], ["letor", "fit", data])),
+        (index, (["fit", data], ["letor", "fit", data])),
+        (foreign, (["fit", data], ["index", data], ["letor", "fit", data], ["rank", data, "--model", model])),
+    ):
+        for verb in verbs:
+            refused = run(*verb, "-o", output, "--replace")
+            assert refused.exit_code == 1, (verb, refused.output)
+            assert "nothing was written" in refused.output or "is a folder" in refused.output, refused.output
+    for verb in (["fit", data, "-o", model], ["index", data, "-o", index]):
+        refused = run(*verb)
+        assert refused.exit_code == 1
+        assert "already; nothing was written. --replace puts the new one in its place" in refused.output
+    assert content(tmp_path) == before
+
+
+def test_files_are_written_over_when_told_so(data: Path, tmp_path: Path) -> None:
+    small_model(TEXTS).save(tmp_path / "model")
+    run_file = tmp_path / "run.trec"
+    run_file.write_text("mine")
+    command = ("rank", data, "--model", tmp_path / "model", "-o", run_file)
+    assert f"{run_file} is there already; nothing was written" in run(*command).output
+    assert run_file.read_text() == "mine"
+    ok(*command, "--replace")
+    assert run_file.read_text().startswith("q1 Q0 a 1 ")
+
+
+def test_a_model_that_goes_on_learning_is_not_replaced(data: Path, tmp_path: Path) -> None:
+    small_model(TEXTS).save(tmp_path / "model")
+    (tmp_path / "model.learning").mkdir()
+    refused = run("fit", data, "-o", tmp_path / "model", "--replace")
+    assert "was learned on by tercet learn" in refused.output
+    assert refused.exit_code == 1
+
+
+def test_learn_refuses_another_model_as_its_output(data: Path, tmp_path: Path) -> None:
+    for name in ("model", "other"):
+        small_model(TEXTS).save(tmp_path / name)
+    clicks = tmp_path / "clicks.jsonl"
+    clicks.write_text('{"query": "green", "shown": ["a", "b"], "clicked": ["b"]}\n')
+    command = ("learn", tmp_path / "model", clicks, "--docs", data, "-o", tmp_path / "other")
+    assert "holds a saved text model already" in run(*command).output
+    ok(*command, "--replace")
+    ok(*command)  # from now on it goes on there
+
+
+def test_saving_in_python_replaces_its_own_kind_only(tmp_path: Path) -> None:
+    Index.build(TEXTS, path=tmp_path / "index")
+    with pytest.raises(BundleError, match="so nothing was written"):
+        small_model(TEXTS).save(tmp_path / "index")
+    assert len(Index.open(tmp_path / "index")) == len(TEXTS)
+    small_model(TEXTS).save(tmp_path / "model")
+    small_model({"z": "other words"}).save(tmp_path / "model")
