@@ -8,7 +8,7 @@ import pytest
 import tercet as tc
 from tercet.data.documents import as_documents
 from tercet.errors import InputError
-from tercet.fitting.scored_columns import ALONE, ScoredColumns
+from tercet.fitting.scored_columns import ALONE, ScoredColumns, weights_by_name
 from tercet.fitting.text_model import pair_name
 from tercet.text import Analyser, FieldedVectoriser
 
@@ -107,6 +107,17 @@ def test_words_are_looked_up_as_ever(fitted):
     assert all(": " not in word for pair in model.strongest_pairs(5, min_docs=1) for word in pair[:2])
     with pytest.raises(InputError, match="does not know the word 'zebra'"):
         model.related("zebra")
+
+
+def test_a_thin_model_keeps_fields_and_numbers(fitted):
+    docs, queries, model = fitted
+    thin = model.thin(0.1)
+    assert weights_by_name(thin.doc_vectoriser, thin.weights) == pytest.approx(
+        weights_by_name(model.doc_vectoriser, model.weights)
+    )
+    assert thin.weights.n_stored <= 0.1 * model.n_words**2 + model.n_words + 4
+    hits = tc.Index.build(docs, thin).search(queries["q0"], k=3)
+    assert sum(c for _, _, c in hits[0].why.pairs) == pytest.approx(hits[0].score, abs=1e-9)
 
 
 def test_where_learning_does_not_help_documents_need_no_columns():

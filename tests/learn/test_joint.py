@@ -9,8 +9,8 @@ from scipy import sparse
 from oracles import joint_sgd
 from tercet import Preferences
 from tercet.errors import InputError, ParameterError
-from tercet.learn import Checkpoint, DiagonalRanker, LowRankRanker, SparseRanker
-from tercet.learn.joint import JointRanker, joined, words_of
+from tercet.learn import Checkpoint, DenseRanker, DiagonalRanker, LowRankRanker, SparseRanker
+from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
 from tercet.learn.sources import ArraySource
 from tercet.text.fielded import ColumnLayout
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
@@ -88,6 +88,9 @@ def test_one_w_scores_as_words_and_features(part):
     assert both.shape == (LAYOUT.n_columns, LAYOUT.n_columns)
     alone = Weights([part]).score(*words_of(LAYOUT, Q, D))
     assert both.score(Q, D) == pytest.approx(alone + phi(Q, D) @ w, abs=1e-5)
+    words, same = taken_apart(both, LAYOUT)
+    assert same == pytest.approx(w)
+    assert words.rows(np.arange(6)) == pytest.approx(Weights([part]).rows(np.arange(6)))
     why = both.explain(Q[[0]], D[[1]])
     assert why.contribution.sum() == pytest.approx(why.score, abs=1e-9)
 
@@ -108,7 +111,25 @@ def test_w_alone_leaves_words_as_they_are():
     assert weights.query_factors is None
 
 
-@pytest.mark.parametrize("ranker", [SparseRanker(l1=1e-4, rate=1.0), DiagonalRanker(rate=1.0)])
+def test_a_sparse_w_learns_beside_numbers():
+    """Without a penalty W is what a dense one is; a refit learns the support again, beside the same features."""
+    Q, D, prefs = made()
+    plain = {"rate": 0.5, "schedule": "constant"}
+    dense = JointRanker(layout=LAYOUT, ranker=DenseRanker(**plain)).fit(Q, prefs, D)
+    same = JointRanker(layout=LAYOUT, ranker=SparseRanker(l1=0.0, refit=False, **plain)).fit(Q, prefs, D)
+    assert same.feature_weights_ == pytest.approx(dense.feature_weights_, abs=1e-4)
+    assert same.score_matrix(Q, D) == pytest.approx(dense.score_matrix(Q, D), abs=1e-3)
+    refitted = JointRanker(layout=LAYOUT, ranker=SparseRanker(l1=0.05, shrink_every=5, **plain)).fit(Q, prefs, D)
+    shrunk = JointRanker(layout=LAYOUT, ranker=SparseRanker(l1=0.05, shrink_every=5, refit=False, **plain))
+    support = shrunk.fit(Q, prefs, D).weights_.rows(np.arange(6))[:, :6] != 0
+    assert 0 < support.sum() < 36
+    assert not (refitted.weights_.rows(np.arange(6))[:, :6] != 0)[~support].any()
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [SparseRanker(l1=1e-4, rate=1.0), SparseRanker(density=0.5, sparsify="thin", rate=1.0), DiagonalRanker(rate=1.0)],
+)
 def test_any_ranker_learns_w_of_words(ranker):
     Q, D, prefs = made()
     joint = JointRanker(layout=LAYOUT, ranker=ranker).fit(Q, prefs, D)
@@ -166,6 +187,8 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_the_ranker_of_the_words_says_how_to_step():
-    ranker = JointRanker(layout=ColumnLayout(2, 0, 1), ranker=LowRankRanker(epochs=7, margin=3.0, patience=None))
-    assert (ranker.epochs, ranker.margin, ranker.patience, ranker.rate) == (7, 3.0, None, 0.1)
-    assert JointRanker(layout=ColumnLayout(2, 0, 1)).rate == DiagonalRanker().rate
+    Q, D, prefs = made()
+    ranker = JointRanker(layout=LAYOUT, ranker=LowRankRanker(epochs=7, margin=3.0, patience=None)).fit(Q, prefs, D)
+    assert ranker.n_steps_ == 7 * len(prefs)
+    assert ranker.ranker.get_params()["epochs"] == 7  # as it was given, not fitted
+    assert not hasattr(ranker.ranker, "n_steps_")

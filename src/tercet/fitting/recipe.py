@@ -324,8 +324,7 @@ def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
     trials = []
     candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
     if how.columns is not None:
-        source = SampledSource(task.sampler, n_steps, random_state=how.seed)
-        candidates = how.columns.candidates(space, candidates, source)
+        candidates = how.columns.candidates(space, candidates, task.sampler, n_steps, how.seed)
     for listed in candidates:
         candidate = listed.fitting(space.D.shape, n_steps)
         ranker = train(candidate, 0, curves.of(candidate))

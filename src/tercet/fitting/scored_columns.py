@@ -7,20 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from sklearn.base import clone
 
 from tercet._validate import is_number
 from tercet.choose import Trial, choose
+from tercet.data.sampling import Sampler
 from tercet.errors import InputError
 from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
 from tercet.fitting.task import Space
 from tercet.learn import SampledSource
-from tercet.learn.joint import JointRanker, joined, words_of
+from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
 from tercet.text import Analyser, FieldedVectoriser, Vectoriser
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
 PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
 ALONE: Final = "fields and numbers alone"
+_PILOT_STEPS: Final = 100_000
 
 Fields = Mapping[str, float] | Iterable[str]
 
@@ -71,47 +74,51 @@ class ScoredColumns:
         start = joined(match, np.array(self.prior(1.0)), words.layout_)
         return replace(space, name=f"{space.name} with fields", given_start=start)
 
-    def candidates(self, space: Space, listed: Sequence[Candidate], source: SampledSource) -> list[Candidate]:
+    def candidates(
+        self, space: Space, listed: Sequence[Candidate], sampler: Sampler, n_steps: int, seed: int
+    ) -> list[Candidate]:
         """The weights of fields and numbers by themselves, and beside the W of each of the candidates.
 
-        The penalty on them is the one that is best on validation where words match themselves and these weights alone
-        are learned; that takes a moment for each.
+        The penalty on them, and whether fields start from what was said of them or from nothing, are those that are
+        best on validation where words match themselves and these weights alone are learned, which takes a moment each.
         """
         words = space.vectoriser
         assert isinstance(words, FieldedVectoriser)
         layout, unit = words.layout_, float(FOR_JUDGEMENTS[0]["identity_weight"])
-        alone = JointRanker(layout=layout, prior=self.prior(unit), identity_weight=unit)
-        alone.l1_max = alone.sparse_end(space.Q, source, space.D)
+        few = min(n_steps, _PILOT_STEPS)
+        first = SampledSource(sampler, few, random_state=seed)
         trials = []
-        for share in PENALTIES:
-            weights = alone.set_params(l1=share).fit(space.Q, source, space.D).weights_
-            trials.append(Trial({"l1": share}, np.array(space.validation(weights))))
-        chosen = trials[choose(trials)].setting
-        alone.set_params(**chosen)
-        candidates = [Candidate(ALONE, dict(chosen), alone)]
+        for said in dict.fromkeys((1.0, 0.0) if self.fields else (0.0,)):
+            alone = JointRanker(layout=layout, prior=self.prior(said * unit), identity_weight=unit)
+            alone.l1_max = alone.sparse_end(space.Q, first, space.D)
+            for share in PENALTIES:
+                weights = alone.set_params(l1=share).fit(space.Q, first, space.D).weights_
+                setting = {"l1": share, "start": said}
+                trials.append(Trial(setting, np.array(space.validation(weights)), result=clone(alone)))
+        best = trials[choose(trials)]
+        alone, share, said = best.result, best.setting["l1"], best.setting["start"]
+        alone.l1_max *= n_steps / few  # slopes add up with the steps
+        told = {"l1 of columns": share, **({"start of fields": said} if self.fields else {})}
+        candidates = [Candidate(ALONE, told, alone)]
         for one in listed:
-            one = one.fitting((space.D.shape[0], layout.n_words), source.n_steps)
+            one = one.fitting((space.D.shape[0], layout.n_words))
             joint = JointRanker(
                 layout=layout,
                 ranker=one.ranker,
-                prior=self.prior(one.unit),
+                prior=self.prior(said * one.unit),
                 identity_weight=one.unit,
+                l1=share,
                 l1_max=alone.l1_max,
-                **chosen,
             )
-            candidates.append(replace(one, setting={**one.setting, "l1 of columns": chosen["l1"]}, ranker=joint))
+            candidates.append(replace(one, setting={**one.setting, **told}, ranker=joint))
         return candidates
 
 
 def weights_by_name(words: FieldedVectoriser, weights: Weights) -> dict[str, float]:
     """The weight of each field and each number that has one, by name."""
-    layout = words.layout_
-    named = {}
-    for number, name in enumerate(words.fields_):
-        first = layout.n_words * (number + 1)
-        named[name] = float(weights.rows(np.array([0]))[0, first])
-    of_numbers = weights.rows(np.array([layout.any_query]))[0, layout.first_number : layout.any_query]
-    named |= dict(zip(words.words_[layout.first_number : layout.any_query], of_numbers.tolist(), strict=True))
+    _, w = taken_apart(weights, words.layout_)
+    numbers = words.words_[words.layout_.first_number : words.layout_.any_query]
+    named = dict(zip([*words.fields_, *numbers], w.tolist(), strict=True))
     return {name: weight for name, weight in named.items() if weight}
 
 

@@ -221,10 +221,17 @@ class TextModel:
 
         W is looked at a block of rows at a time, so that of a low-rank model no dense W is ever in memory. What was
         reported of this model is no longer true of the other, so it has no report; ``tercet eval`` measures it. A
-        per-document scale counts at typical document length.
+        per-document scale counts at typical document length. Fields and numbers keep their weights: what is thinned is
+        W between words, and the density is a share of that.
         """
+        from tercet.learn.joint import joined, taken_apart
         from tercet.learn.thin import largest_entries
 
+        if isinstance(self.doc_vectoriser, FieldedVectoriser):
+            layout = self.doc_vectoriser.layout_
+            words, w = taken_apart(self.weights, layout)
+            thinned = Weights([Sparse(weights=largest_entries(words, density))])
+            return replace(self, weights=joined(thinned, w, layout), report=None)
         return replace(self, weights=Weights([Sparse(weights=largest_entries(self.weights, density))]), report=None)
 
     # -- saving -------------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
@@ -23,15 +24,17 @@ from tercet.errors import InputError, ParameterError
 from tercet.kernels.ftrl import Rules, Sums
 from tercet.kernels.joint import feature_differences, ftrl_preferences
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import COUNT, NOT_NEGATIVE, POSITIVE, SgdRanker, TermPairRanker
+from tercet.learn.base import Count, NotNegative, Positive, SgdRanker, TermPairRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
 from tercet.learn.hashed import HashedRanker
-from tercet.learn.loop import Callback
+from tercet.learn.loop import Callback, Checkpoint, current_executor
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import KernelInput, Texts, check_texts
-from tercet.learn.sources import Source
-from tercet.learn.state import Sgd, State, Steps
+from tercet.learn.sources import Source, as_source
+from tercet.learn.sparse import SparseRanker
+from tercet.learn.sparse_state import SparseState
+from tercet.learn.state import State, Steps
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.text.fielded import ColumnLayout
@@ -65,6 +68,15 @@ def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weig
         shape = (n_columns, n_columns)
         parts.append(Sparse(weights=sparse.csr_array((value[kept], (row[kept], column[kept])), shape=shape)))
     return Weights(parts)
+
+
+def taken_apart(weights: Weights, layout: ColumnLayout) -> tuple[Weights, NDArray[np.float64]]:
+    """What `joined` was made of: W between words, and w."""
+    to_words = sparse.csr_array(sparse.eye_array(layout.n_columns, layout.n_words, format="csr", dtype=np.float32))
+    words = Weights([Mapped(A=to_words, B=to_words, part=part) for part in weights.parts])
+    first, last = weights.rows(np.array([0, layout.any_query]))
+    of_fields = first[layout.n_words : layout.first_number : layout.n_words]
+    return words, np.concatenate([of_fields, last[layout.first_number : layout.any_query]])
 
 
 def _over_all(part: Part, layout: ColumnLayout) -> Part:
@@ -236,7 +248,7 @@ class JointState(State):
     @classmethod
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
         stored = decode(StoredJoint, meta, where=where)
-        classes: list[type[State]] = [FixedState, *(ranker._state_class for ranker in STEP_BY_STEP)]
+        classes: list[type[State]] = [FixedState, SparseState, *(ranker._state_class for ranker in STEP_BY_STEP)]
         states = {state.__name__: state for state in classes}
         inner_arrays, own = (
             {name.removeprefix(before): array for name, array in arrays.items() if name.startswith(before)}
@@ -276,15 +288,13 @@ def words_of(layout: ColumnLayout, *matrices: Texts) -> tuple[sparse.csr_array, 
 # -- ranker -----------------------------------------------------------------------------------------------------------
 
 
-_STEPPING = frozenset(SgdRanker._parameter_constraints)
-
-
-class JointRanker(SgdRanker):
+@dataclass(eq=False, repr=False, kw_only=True)
+class JointRanker(TermPairRanker):
     """``q'Wd + w · phi(q, d)``: any ranker's W on words, and a weight for each field and each number of documents.
 
-    Q and D are as `FieldedVectoriser` makes them. W of the rankers of `STEP_BY_STEP` is learned side by side with w:
-    the margin of a preference is that of both together, and one that misses it gives its step to both. W of another
-    ranker is learned first, by itself, and w then on top of it.
+    Q and D are as `FieldedVectoriser` makes them. W of the rankers of `STEP_BY_STEP`, and that of a `SparseRanker` with
+    a penalty, its refit included, is learned side by side with w: the margin of a preference is that of both together,
+    and one that misses it gives its step to both. W of another ranker is learned first, by itself, and w on top of it.
 
     w is learned by FTRL-proximal, with a rate for each feature; L1 leaves a weight at its prior exactly unless the
     preferences say enough against it.
@@ -298,7 +308,6 @@ class JointRanker(SgdRanker):
     l1_max : the smallest penalty that leaves every weight at its prior; `sparse_end` finds it
     feature_rate, rho : of FTRL, ``rate / sqrt(rho + sum of squared slopes)``
     chunk_size : preferences that W learns from before w does, see `JointState`
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : the ranker's
 
     Examples
     --------
@@ -309,47 +318,15 @@ class JointRanker(SgdRanker):
     True
     """
 
-    _state_class: ClassVar[type[State]] = JointState
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "layout": [ColumnLayout],
-        "ranker": [TermPairRanker, None],
-        "prior": ["array-like", None],
-        "identity_weight": [POSITIVE],
-        "l1": [NOT_NEGATIVE],
-        "l1_max": [NOT_NEGATIVE],
-        "feature_rate": [POSITIVE],
-        "rho": [NOT_NEGATIVE],
-        "chunk_size": [COUNT],
-    }
-
-    def __init__(
-        self,
-        *,
-        layout: ColumnLayout,
-        ranker: TermPairRanker | None = None,
-        prior: Sequence[float] | None = None,
-        identity_weight: float = 5.0,
-        l1: float = 0.0,
-        l1_max: float = 0.0,
-        feature_rate: float = 0.5,
-        rho: float = 1.0,
-        chunk_size: int = 64,
-    ) -> None:
-        self.layout = layout
-        self.ranker = ranker
-        self.prior = prior
-        self.identity_weight = identity_weight
-        self.l1 = l1
-        self.l1_max = l1_max
-        self.feature_rate = feature_rate
-        self.rho = rho
-        self.chunk_size = chunk_size
-
-    def __getattribute__(self, name: str) -> Any:
-        """How to step is the ranker's to say."""
-        if name in _STEPPING:
-            return getattr(self.ranker if isinstance(self.ranker, SgdRanker) else DiagonalRanker(), name)
-        return super().__getattribute__(name)
+    layout: ColumnLayout
+    ranker: TermPairRanker | None = None
+    prior: Annotated[Sequence[float] | None, "array-like", None] = None
+    identity_weight: Positive = 5.0
+    l1: NotNegative = 0.0
+    l1_max: NotNegative = 0.0
+    feature_rate: Positive = 0.5
+    rho: NotNegative = 1.0
+    chunk_size: Count = 64
 
     def fit(
         self,
@@ -359,18 +336,44 @@ class JointRanker(SgdRanker):
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
+        """Learn W and w; see ``DenseRanker.fit``. Validation and callbacks see both, as one W."""
         self._check_params()
-        self._fixed: Weights | None = None
-        if self.ranker is None:
-            self._fixed = Weights([Identity(n_terms=self.layout.n_words, scale=self.identity_weight)])
-        elif not isinstance(self.ranker, STEP_BY_STEP):
-            queries = check_texts(Q, "Q")
-            docs = queries if D is None else check_texts(D, "D")
-            words = words_of(self.layout, queries, docs)
-            self._fixed = clone(self.ranker).fit(words[0], prefs, words[1]).weights_
-        return super().fit(Q, prefs, D, validation, callbacks)
+        current_executor().check(self)
+        queries = check_texts(Q, "Q")
+        docs = queries if D is None or D is Q else check_texts(D, "D")
+        words = words_of(self.layout, queries, docs)
+        stepping, inner = self._inner(words, prefs)
+        source = as_source(prefs, shuffle=stepping.shuffle, random_state=stepping.random_state)
+        state = self._start(inner, queries, docs)
+        stepping._train(state, queries, docs, source, validation, callbacks)
+        if isinstance(inner, SparseState) and isinstance(stepping, SparseRanker) and stepping._refit_wanted:
+            listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
+            learned = self._learned(stepping)
+            assert isinstance(learned.inner, SparseState)
+            support = stepping._on_support(learned.inner)
+            state = JointState(support, learned.features.copy(), learned.chunk_size)
+            stepping._train(state, queries, docs, source, None, listeners)
+        self._state, self.history_, self.n_steps_ = self._learned(stepping), stepping.history_, stepping.n_steps_
+        self._snapshot = self._state.snapshot()
+        self._note_widths(queries, docs)
+        return self
 
-    def _start(self, Q: Texts, D: Texts) -> JointState:
+    def _inner(self, words: tuple[sparse.csr_array, ...], prefs: Preferences | Source) -> tuple[SgdRanker, State]:
+        """How to step, and the state of W before the first one."""
+        Q, D = words
+        if self.ranker is None:
+            match = Weights([Identity(n_terms=self.layout.n_words, scale=self.identity_weight)])
+            return DiagonalRanker(), FixedState(match)
+        ranker = clone(self.ranker)
+        ranker._check_params()
+        if isinstance(ranker, SparseRanker) and ranker.sparsify == "shrink" and ranker.density is None:
+            ranker.l1_ = float(ranker.l1)
+            return ranker, ranker._start(Q, D)
+        if isinstance(ranker, STEP_BY_STEP):
+            return ranker, ranker._start(Q, D)
+        return DiagonalRanker(verbose=getattr(ranker, "verbose", None)), FixedState(ranker.fit(Q, prefs, D).weights_)
+
+    def _start(self, inner: State, Q: Texts, D: Texts) -> JointState:
         layout = self.layout
         if not Q.shape[1] == D.shape[1] == layout.n_columns:
             raise InputError(f"Q and D have {Q.shape[1]} and {D.shape[1]} columns; the layout has {layout.n_columns}")
@@ -381,30 +384,28 @@ class JointRanker(SgdRanker):
             prior[:] = self.prior
         rules = Rules(float(self.l1 * self.l1_max), float(self.feature_rate), float(self.rho), True)
         z, G, change = np.zeros((3, layout.n_features))
-        features = FeatureState(layout, rules, prior, z, G, change)
-        if self._fixed is not None:
-            inner: State = FixedState(self._fixed)
-        else:
-            assert isinstance(self.ranker, SgdRanker)
-            self.ranker._check_params()
-            inner = self.ranker._start(*words_of(layout, Q, D))
-        return JointState(inner, features, int(self.chunk_size))
+        return JointState(inner, FeatureState(layout, rules, prior, z, G, change), int(self.chunk_size))
 
-    def _sgd(self) -> Sgd:
-        return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
+    @staticmethod
+    def _learned(stepping: SgdRanker) -> JointState:
+        assert isinstance(stepping._state, JointState)
+        return stepping._state
+
+    @property
+    def weights_(self) -> Weights:
+        check_is_fitted(self)
+        return self._snapshot
 
     @property
     def feature_weights_(self) -> NDArray[np.float64]:
         """w (n_features,), fields first."""
-        assert isinstance(self._state, JointState)
+        check_is_fitted(self)
         return self._state.features.w
 
     def sparse_end(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> float:
         """The smallest penalty at which w alone, beside words that match themselves, stays at its prior throughout."""
         alone = clone(self).set_params(ranker=None, l1=1.0, l1_max=np.finfo(np.float64).max)
-        state = alone.fit(Q, prefs, D)._state
-        assert isinstance(state, JointState)
-        return state.features.largest
+        return alone.fit(Q, prefs, D)._state.features.largest
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise InputError("a JointRanker is not saved; a TextModel with its weights_ is, and a Checkpoint")

@@ -267,6 +267,14 @@ class SparseRanker(PenalisedRanker):
         assert isinstance(before, SparseState)
         n_steps = steps_of_refit(source, self.epochs) if n_steps is None else n_steps
         self.weights_before_refit_ = self.weights_
+        state = self._on_support(before)
+        run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
+        run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
+        self._set_weights(state.weights(), before.order, before.step, before.around_identity)
+        return self
+
+    def _on_support(self, before: SparseState) -> SparseState:
+        """What a refit starts from: the entries that are left, to be learned without penalty."""
         before.release_rows()
         start = before.live()
         if self.refit_start == "sparse":
@@ -276,7 +284,7 @@ class SparseRanker(PenalisedRanker):
             rows = np.repeat(np.arange(start.shape[0]), np.diff(start.indptr))
             has_identity = start.shape[0] == start.shape[1] and not before.around_identity
             start.data = ((before.order[start.indices] == rows) & has_identity).astype(np.float32)
-        state = SparseState(
+        return SparseState(
             start,
             before.order,
             max_memory=self.max_memory,
@@ -285,10 +293,6 @@ class SparseRanker(PenalisedRanker):
             around_identity=before.around_identity,
             frozen=True,
         )
-        run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
-        run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
-        self._set_weights(state.weights(), before.order, before.step, before.around_identity)
-        return self
 
     def _set_weights(
         self, weights: sparse.csr_array, order: NDArray[np.int32], step: int, around_identity: bool = False
