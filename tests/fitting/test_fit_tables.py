@@ -73,6 +73,12 @@ def test_threes_in_any_form(threes, preferred):
     assert ranking(fit(PRODUCTS, QUERIES, preferences=threes)) == preferred
 
 
+def test_a_model_ranks_what_it_was_fitted_to(judged):
+    model = fit(pd.DataFrame(PRODUCTS), QUERIES, QRELS)
+    assert model.rank(pd.Series(QUERIES), pl.DataFrame(PRODUCTS)) == judged
+    assert model.rank(list(QUERIES.values()), PRODUCTS) == {QUERIES[qid]: run for qid, run in judged.items()}
+
+
 def test_texts_of_queries_may_stand_in_the_judgements():
     rows = [{**row, "query": QUERIES[row["query"]]} for row in grades("query")]
     model = fit(ANIMALS, qrels=rows)

@@ -190,7 +190,7 @@ def test_a_manifest_that_does_not_fit_is_refused_in_our_words(declined, tmp_path
         ({}, TINY.docs, 5, "there are 0 queries and 3 documents; both are needed"),
         ({"q": "bark"}, {}, 5, "there are 1 queries and 0 documents; both are needed"),
         ({"q": "bark"}, TINY.docs, 0, "k must be an integer from 1; got 0"),
-        ({"q": 5}, TINY.docs, 5, r"texts\[0\] must be a string, found int"),
+        ({"q": 5}, TINY.docs, 5, r"queries\['q'\] is 5; a text, a string, is needed"),
     ],
 )
 def test_what_cannot_be_ranked_is_named(declined, queries, docs, k, message):

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import sparse
 
 from tercet.data.documents import Documents, as_documents
+from tercet.data.judgements import as_queries
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
@@ -132,8 +133,12 @@ class TextModel:
         if isinstance(self.doc_vectoriser, FieldedVectoriser):
             raise InputError(f"{what} is of words alone, and the model has fields or numbers of documents besides")
 
-    def rank(self, queries: Mapping[str, str], docs: Mapping[str, str], k: int = 100) -> dict[str, dict[str, float]]:
-        """A run: the k best documents of each query, best first, as qid -> doc_id -> score."""
+    def rank(self, queries: Any, docs: Any, k: int = 100) -> dict[str, dict[str, float]]:
+        """A run: the k best documents of each query, best first, as qid -> doc_id -> score.
+
+        ``queries`` and ``docs`` are whatever ``tc.fit`` takes: texts by id, records or frames.
+        """
+        queries, docs = as_queries(queries), as_documents(docs)
         if not queries or not docs:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
