@@ -179,9 +179,8 @@ function describe(answer, unknown, named) {
   byId("heading").textContent = `Results for ${quoted(shortened(answer.query, 80))}`;
   byId("facts").replaceChildren(...line);
   const skipped = new Set(unknown.map((word) => word.toLowerCase()));
-  const words = wordsOf(answer.query)
-    .filter((word) => !skipped.has(word))
-    .slice(0, 8);
+  // Where nothing is learned, a word has no neighbours.
+  const words = (answer.compared ? wordsOf(answer.query) : []).filter((word) => !skipped.has(word)).slice(0, 8);
   byId("words").replaceChildren(
     ...(words.length ? [el("span", { class: "soft" }, "Neighbours of")] : []),
     ...words.map((word) =>
@@ -281,7 +280,10 @@ async function showLearned(entry, described) {
     return;
   }
   if (moves === null) toast(`${described} It is kept, and counts soon.`, lastEntry);
-  else toast(`${described}${moves.length ? "" : " The order is the same for now."} Now ${current.version}.`, lastEntry);
+  else {
+    const order = moves.length ? "" : " The order is the same for now.";
+    toast(`${described}${order}${lastEntry === null ? "" : ` Now ${current.version}.`}`, lastEntry); // undoing is no step on
+  }
   say([byId("toast-text").textContent, moves && sayMoves(moves)].filter(Boolean).join(" "));
 }
 
