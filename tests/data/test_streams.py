@@ -280,7 +280,7 @@ def test_the_command_leaves_unknown_ids_out_when_told_to(tmp_path):
     assert done.exit_code == 0, done.output
     assert "13 preferences, read as they are learned from; 1 others are left out" in done.output
     (tmp_path / "qrels").write_text("q1 0 d1 1\n")
-    wrong = run("--qrels", str(tmp_path / "qrels"), "--skip-unknown")
+    wrong = run("--qrels", str(tmp_path / "qrels"), "--skip-unknown", "--replace")
     assert (wrong.exit_code, "--skip-unknown is for --preferences" in wrong.output) == (2, True)
 
 

@@ -79,7 +79,7 @@ def test_rm3_has_the_setting_that_is_best_on_validation(seed):
     task = judged_task(
         corpus.docs, corpus.queries, corpus.part(0, 20), corpus.part(20, 40), corpus.part(40), "nDCG@10", 0
     )
-    space = task.space("BM25", tc.Analyser())
+    space = task.space("BM25", tc.Vectoriser(weighting="bm25"))
     words = space.vectoriser
     ranker_of = {
         values: tc.learn.RM3Expansion(**dict(zip(RM3_GRID, values, strict=True))).fit(
