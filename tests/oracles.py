@@ -76,16 +76,16 @@ def soft_threshold(W, amount):
     return np.where(amount < W, W - amount, np.where(-amount > W, W + amount, 0.0))
 
 
-def algorithm_1(W, preferences, rates, l1, T, margin=1.0, towards=0.0):
+def algorithm_1(W, preferences, rates, l1, T, margin=1.0, towards=0.0, may=1.0):
     """Chen et al. 2010, Algorithm 1, with the sum over k read as the sum of the rates eta_k.
 
     Every T steps all of W is swept with l1 times the rates of the last T steps. ``towards`` is what W shrinks to: 0 in
-    the paper; the identity gives the penalty on W - I.
+    the paper; the identity gives the penalty on W - I. ``may`` is 0 where W never has a weight.
     """
-    W = W.copy()
+    W = W * may
     for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
         if q @ W @ (better - worse) < margin:
-            W = W + rate * np.outer(q, better - worse)
+            W = W + may * rate * np.outer(q, better - worse)
         if t % T == 0:
             W = towards + soft_threshold(W - towards, l1 * sum(rates[t - T : t]))
     return W

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tercet.data import query_folds as query_folds
     from tercet.data import read_letor as read_letor
     from tercet.data import read_table as read_table
+    from tercet.fitting import Prior as Prior
     from tercet.fitting import TextModel as TextModel
     from tercet.fitting import fit as fit
     from tercet.fitting import fit_labelled as fit_labelled
@@ -61,7 +62,7 @@ else:
         __name__,
         {
             "tercet.data": ("Documents", "Preferences", "as_documents", "query_folds", "read_letor", "read_table"),
-            "tercet.fitting": ("TextModel", "fit", "fit_labelled", "fit_letor", "fit_linked", "fit_vectors"),
+            "tercet.fitting": ("Prior", "TextModel", "fit", "fit_labelled", "fit_letor", "fit_linked", "fit_vectors"),
             "tercet.learn": (
                 "Checkpoint",
                 "CosineRanker",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -36,6 +36,7 @@ from tercet.data.threes import Three, read_threes
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
+from tercet.fitting.prior import Prior, PriorMode
 from tercet.fitting.rankers import NameWithParameters, candidates_of
 from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.learn.streams import UNKNOWN_ID
@@ -49,7 +50,7 @@ from tercet.text.vectors import Vectors
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 CHECKPOINT_EVERY = 100_000  # steps
 
-TEXT_OPTIONS = ("train", "validation", "test", "cut", "stem", "n_models", "fields", "features")
+TEXT_OPTIONS = ("train", "validation", "test", "cut", "stem", "n_models", "fields", "features", "prior", "prior_mode")
 text_options = together(
     click.option("--train", default="train", show_default=True, help="Split to learn from."),
     click.option(
@@ -72,6 +73,19 @@ text_options = together(
         show_default=True,
         type=click.IntRange(min=1),
         help="Learn the mean of so many.",
+    ),
+    click.option(
+        "--prior",
+        type=FILE,
+        help="Known pairs of words: a table of query words, document words and weights, 1 for as much as the same "
+        "word, or never.",
+    ),
+    click.option(
+        "--prior-mode",
+        type=click.Choice(get_args(PriorMode)),
+        default="target",
+        show_default=True,
+        help="Add what is learned to the known pairs, or start from them.",
     ),
     click.option(
         "--field",
@@ -199,6 +213,8 @@ def _fit_texts(
     cut: str,
     stem: str | None,
     n_models: int,
+    prior: Path | None,
+    prior_mode: PriorMode,
     fields: tuple[str, ...],
     features: tuple[str, ...],
     rankers: list[NameWithParameters],
@@ -223,6 +239,7 @@ def _fit_texts(
             analyser=analyser,
             fields=_field_weights(fields),
             features=features,
+            prior=None if prior is None else Prior(prior, prior_mode),
             n_steps=steps,
             n_models=n_models,
             random_state=seed,
@@ -241,6 +258,7 @@ def _fit_texts(
             analyser=analyser,
             fields=_field_weights(fields),
             features=features,
+            prior=None if prior is None else Prior(prior, prior_mode),
             n_steps=steps,
             n_models=n_models,
             random_state=seed,
@@ -262,6 +280,7 @@ def _fit_texts(
             test=None if texts.test is None else (texts.test.texts, texts.test.labels),
             measure=measure or "AP",
             ranker=rankers,
+            prior=None if prior is None else Prior(prior, prior_mode),
             analyser=analyser,
             n_steps=steps,
             n_models=n_models,

@@ -20,6 +20,7 @@ from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import evaluate_rm3
 from tercet.fitting.evidence import evidence_task
+from tercet.fitting.prior import Prior
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
 from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, columns_notes, words_alone
 from tercet.fitting.task import WEIGHTINGS, Facts, Space, Task, decide
@@ -67,6 +68,7 @@ def fit(
     ranker: RankerChoice | None = None,
     fields: Fields | None = None,
     features: Iterable[str] | None = None,
+    prior: Any = None,
     validation: Any = None,
     test: Any = None,
     measure: str | None = None,
@@ -96,6 +98,8 @@ def fit(
     fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
         one in the whole text, where learning starts from; or their names alone, which count 1
     features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/fields.md
+    prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
+        ``{("car", "automobile"): 0.5}``. What is learned is added to them; a `Prior` may also be what W starts from
     validation, test : judgements, or preferences, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
     measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
@@ -128,7 +132,7 @@ def fit(
     A tenth of the queries was held out for validation and another for testing.
     """
     columns = ScoredColumns.of(fields, features)
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, columns)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, columns, prior)
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
     qrels, preferences, validation, test = given.values()
@@ -159,6 +163,7 @@ def fit_labelled(
     labels: Sequence[str],
     *,
     ranker: RankerChoice | None = None,
+    prior: Any = None,
     test: tuple[Sequence[str], Sequence[str]] | None = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
@@ -171,10 +176,10 @@ def fit_labelled(
     """Learn which texts belong together from their labels: each text is a query for the others of its class.
 
     A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
-    and labels, each against all others, or on another tenth. ``ranker``, ``n_steps``, ``n_models`` and ``name`` as in
-    ``fit``.
+    and labels, each against all others, or on another tenth. ``ranker``, ``prior``, ``n_steps``, ``n_models``, ``name``
+    as in ``fit``.
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, prior=prior)
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
 
@@ -184,6 +189,7 @@ def fit_linked(
     links: Mapping[str, Iterable[str]],
     *,
     ranker: RankerChoice | None = None,
+    prior: Any = None,
     validation: Mapping[str, Iterable[str]] | None = None,
     test: Mapping[str, Iterable[str]] | None = None,
     measure: str = "AP",
@@ -202,7 +208,7 @@ def fit_linked(
     links : id -> ids of the documents it links to, the links to learn from
     validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
         in for each that is left out
-    ranker, measure, analyser, n_steps, n_models, random_state, verbose, name : as in ``fit``
+    ranker, prior, measure, analyser, n_steps, n_models, random_state, verbose, name : as in ``fit``
 
     Examples
     --------
@@ -212,7 +218,7 @@ def fit_linked(
     >>> next(iter(model.rank({"q": "dog"}, docs, k=1)["q"]))[:3]
     'dog'
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps)
+    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, prior=prior)
     measure = str(parse_measure(measure))
     judged = links_as_judgements(links, "links")
     to_choose, to_report = (
@@ -239,6 +245,7 @@ class _Settings:
         ranker: RankerChoice | None,
         n_steps: int | None,
         columns: ScoredColumns | None = None,
+        prior: Any = None,
     ) -> None:
         if not isinstance(name, str):
             raise InputError(f"name is what the report calls the data, a string; got {name!r}")
@@ -248,6 +255,9 @@ class _Settings:
         self.verbose = verbose
         self.name = name
         self.columns = columns
+        self.prior = Prior.of(prior)
+        if self.prior is not None and columns is not None:
+            raise InputError("a prior is between words alone; leave out fields and features")
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
         candidates_of(ranker, self.seed)  # what cannot be is said before texts are read
@@ -256,6 +266,10 @@ class _Settings:
 def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     began = time.perf_counter()
     spaces, space = _choose_words(task, how.analyser, how.columns)
+    if how.prior is not None:
+        known = how.prior.between(space.vectoriser)
+        task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
+        spaces = spaces if space is plain else [*spaces, space]
     learned = _learn(space, task, how)
     before, after = space.validation.values(space.start), space.validation.values(learned.weights)
     decision = decide(
@@ -314,33 +328,41 @@ def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
     n_steps = how.n_steps or n_steps_for(task.n_judgements)
     curves = CurveRecorder(space, n_steps)
 
-    def train(candidate: Candidate, number: int, *callbacks: Callback) -> TermPairRanker:
+    known = None if how.prior is None else how.prior.between(space.vectoriser)
+
+    def train(candidate: Candidate, number: int, *callbacks: Callback) -> tuple[Weights, TermPairRanker]:
         ranker = candidate.make(more_seed=number, verbose=how.verbose)
         evidence: SampledSource | Preferences = SampledSource(task.sampler, n_steps, random_state=how.seed + number)
         if isinstance(getattr(ranker, "ranker", ranker), LSIRanker):  # has preferences only to choose its parameters by
             evidence = Preferences(*task.sampler.draw(np.random.default_rng(how.seed + number), _MOST_TO_CHOOSE_ON))
-        return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks)
+        if known is not None:
+            return known.fit(ranker, space, evidence, candidate.unit, callbacks), ranker
+        return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks).weights_, ranker
 
     trials = []
     candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
+    if known is not None:
+        known.check(candidates)
     if how.columns is not None:
         candidates = how.columns.candidates(space, candidates, task.sampler, n_steps, how.seed)
     for listed in candidates:
         candidate = listed.fitting(space.D.shape, n_steps)
-        ranker = train(candidate, 0, curves.of(candidate))
-        value, extra = _blend(space, ranker.weights_, candidate.blends)
-        trials.append(Trial(candidate.setting, np.array(value), result=(candidate, ranker, extra)))
-    candidate, ranker, extra = trials[choose(trials)].result
+        weights, ranker = train(candidate, 0, curves.of(candidate))
+        value, extra = _blend(space, weights, candidate.blends)
+        words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
+        # The ranker itself is not kept: what it learns with may take far more memory than what it learned.
+        result = candidate, weights, words, _told(ranker, n_steps), extra
+        trials.append(Trial(candidate.setting, np.array(value), result=result))
+        del ranker
+    candidate, weights, words, told, extra = trials[choose(trials)].result
     curves.choose(candidate)
-    weights = ranker.weights_
-    chosen = {"vectors": space.name, "ranker": candidate.name, **_told(ranker, n_steps), **candidate.setting}
+    chosen = {"vectors": space.name, "ranker": candidate.name, **told, **candidate.setting}
     if how.n_models > 1:
         for number in range(1, how.n_models):
-            weights = weights + train(candidate, number).weights_
+            weights = weights + train(candidate, number)[0]
         weights = weights * (1 / how.n_models)
         _, extra = _blend(space, weights, candidate.blends)
         chosen["models"] = how.n_models
-    words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
     weights = weights + space.match * extra
     chosen |= {"blend": extra, **chosen_weights(space.vectoriser, weights)}
     return BestCandidate(weights, words, chosen, curves)

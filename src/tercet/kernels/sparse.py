@@ -124,6 +124,18 @@ def see_to_room(query_words, cum, rows, counts):
     return True
 
 
+@kernel
+def forget_never(row, cols, n, never, weights):
+    """Set the weights of a row at those of the sorted columns that are never to have any to zero."""
+    indptr, indices, _ = never
+    j = 0
+    for k in range(indptr[row], indptr[row + 1]):
+        while j < n and cols[j] < indices[k]:
+            j += 1
+        if j < n and cols[j] == indices[k]:
+            weights[j] = 0
+
+
 class StepRoom(NamedTuple):
     """What was read of as many rows as fit, so that a violation need not read again, and room for a step."""
 
@@ -135,12 +147,12 @@ class StepRoom(NamedTuple):
 
 
 @kernel
-def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, scratch, room, tally):
+def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, never, scratch, room, tally):
     """Steps over the preferences until all are done or rows must be tidied; returns how many were done.
 
     ``start`` has, for each preference, a margin that is not W's to learn. With ``frozen`` no entry is added and none
-    shrinks: only those that tails have, and those of heads that are not NaN, are learned. ``tally`` as in
-    ``dense_advance``.
+    shrinks: only those that tails have, and those of heads that are not NaN, are learned. Entries of ``never``
+    (CsrRows) stay at zero. ``tally`` as in ``dense_advance``.
     """
     cols, vals, starts, change = scratch
     weights, words, counts, scattered, expanded = room
@@ -188,6 +200,7 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, scra
                 else:
                     for j in range(n):
                         read[j] += e * vals[j]
+                    forget_never(row, cols, n, never, read)
                     put(row, cols, n, in_head, scattered, cum, rows, read, where)
         hand_out(shrinkage, chunk.rate[s], first_step + s + 1)
     return chunk.query.size

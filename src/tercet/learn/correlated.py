@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
@@ -28,14 +28,13 @@ from tercet.learn.base import (
     check_preferences,
     load_ranker,
 )
-from tercet.learn.choosing import matching_margins
-from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
+from tercet.learn.beside import BesideSource, margins_left, seen_whole
+from tercet.learn.loop import Callback
 from tercet.learn.lowrank import LowRankRanker, LowRankState
 from tercet.learn.matrices import KernelInput, check_matrix, fingerprint
 from tercet.learn.sources import Source
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle
-from tercet.store.digest import digest_of
 from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
@@ -90,70 +89,6 @@ class BinnedRanker(LowRankRanker):
         return BinnedState(
             plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self._n_bins
         )
-
-
-class MarginsLeft(Preferences):
-    """Preferences whose margins may be any number: negative where what stands beside W does more than it must."""
-
-    def __init__(
-        self,
-        query: ArrayLike,
-        better: ArrayLike,
-        worse: ArrayLike,
-        weight: ArrayLike | None = None,
-        margin: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(query, better, worse, weight)
-        left = np.array(margin, dtype=np.float32)
-        left.flags.writeable = False
-        object.__setattr__(self, "margin", left)
-
-
-class BesideSource(Source):
-    """The preferences of a source, each with the margin that is left to reach beside an identity that stays as it is.
-
-    ``w q·d + m(q, d)`` reaches a margin where ``m`` reaches that margin less ``w q·(d+ - d-)``.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        Q: Texts,
-        D: Texts,
-        *,
-        identity_weight: float,
-        margin: float,
-        whole: Callable[[Weights], Weights],
-    ) -> None:
-        self.source = source
-        self.Q, self.D = Q, D
-        self.identity_weight = identity_weight
-        self.margin = margin
-        self.whole = whole
-        self.n_steps = source.n_steps
-
-    def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once
-        drawn.check_rows(self.Q.shape[0], self.D.shape[0])
-        return margins_left(drawn, self.Q, self.D, identity_weight=self.identity_weight, margin=self.margin)
-
-    def fingerprint(self) -> str:
-        return digest_of("beside", self.source.fingerprint(), self.identity_weight, self.margin)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return self.source.state()
-
-    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.source.restore(meta, arrays)
-
-
-def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, identity_weight: float, margin: float) -> Preferences:
-    """The preferences with the margins that are left to reach beside ``identity_weight`` times the identity."""
-    if not identity_weight:
-        return prefs
-    wanted = margin if prefs.margin is None else prefs.margin
-    left = wanted - identity_weight * matching_margins(Q, D, prefs)
-    return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -239,7 +174,7 @@ class CorrelatedRanker(TermPairRanker):
             learn_from,
             mapped_docs,
             validation=None if validation is None else lambda weights: validation(whole(weights)),
-            callbacks=[_over_all_words(callback, whole) for callback in callbacks],
+            callbacks=[seen_whole(callback, whole) for callback in callbacks],
         )
         self._keep(words, ranker, queries.shape[1])
         return self
@@ -306,12 +241,13 @@ class CorrelatedRanker(TermPairRanker):
         margin: float,
         whole: Callable[[Weights], Weights],
     ) -> Preferences | Source:
-        identity_weight = float(self.identity_weight)
+        weight = float(self.identity_weight)
+        beside = Weights([Identity(n_terms=Q.shape[1], scale=weight)]) if weight else None
         if isinstance(prefs, Source):
-            return BesideSource(prefs, Q, D, identity_weight=identity_weight, margin=margin, whole=whole)
+            return BesideSource(prefs, Q, D, beside=beside, margin=margin, whole=whole)
         check_preferences(prefs)
         prefs.check_rows(Q.shape[0], D.shape[0])
-        return margins_left(prefs, Q, D, identity_weight=identity_weight, margin=margin)
+        return margins_left(prefs, Q, D, beside=beside, margin=margin)
 
     def _whole_of(self, maps: list[sparse.csr_array]) -> Callable[[Weights], Weights]:
         """What turns weights between frequent words into those over all words."""
@@ -397,14 +333,3 @@ def _mapped_rows(texts: sparse.csr_array, turned: list[sparse.csr_array]) -> spa
         return check_matrix(rows[0], "the mapped texts")
     text_by_text = np.arange(len(rows) * texts.shape[0]).reshape(len(rows), -1).T.ravel()
     return check_matrix(sparse.csr_array(sparse.vstack(rows, format="csr"))[text_by_text], "the mapped texts")
-
-
-def _over_all_words(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
-    """The callback, called with the weights over all words instead of those between frequent ones."""
-    if isinstance(callback, Checkpoint):
-        return callback
-    return lambda event: callback(_seen_whole(event, whole))
-
-
-def _seen_whole(event: Event, whole: Callable[[Weights], Weights]) -> Event:
-    return replace(event, weights=lambda: whole(event.weights()))

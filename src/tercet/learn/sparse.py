@@ -21,12 +21,14 @@ from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import NotNegative, Positive, SavedRanker, TermPairRanker
-from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, executing_on
+from tercet.learn.known_pairs import KnownPairs
+from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor, executing_on
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
+from tercet.learn.on_support import OnSupportState
 from tercet.learn.penalised import PenalisedRanker, steps_of_refit
 from tercet.learn.sources import Source, as_source
-from tercet.learn.sparse_state import OnSupportState, SparseState, Thinning
+from tercet.learn.sparse_state import SparseState, Thinning
 from tercet.learn.state import Sgd
 from tercet.learn.thin import largest_entries
 from tercet.weights import Weights
@@ -107,23 +109,45 @@ class SparseRanker(PenalisedRanker):
         D: Any = None,
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
+        *,
+        start: sparse.csr_array | None = None,
+        never: sparse.csr_array | None = None,
     ) -> Self:
         """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
 
         Validation and callbacks watch the sparse phase; the refit follows it. With ``sparsify="low-rank"`` callbacks
         watch both phases, one after the other, and validation the refit.
+
+        Parameters
+        ----------
+        Q, prefs, D, validation, callbacks : as in ``DenseRanker.fit``
+        start : CSR (n_query_terms, n_doc_terms)
+            Known weights, which W starts from beside the identity; they shrink and are learned on like all others. With
+            ``sparsify="low-rank"`` they are added to the low-rank W and its support.
+        never : CSR of that shape
+            Pairs of words, its entries that are not zero, whose weights are zero from the start to the end. They are
+            kept there by ``partial_fit``, too, but not on a cluster.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
             del self.weights_before_refit_
+        self._given = KnownPairs.of(start, never, Q, D)
+        if self._given.never is not None and not isinstance(current_executor(), LocalExecutor):
+            raise ParameterError("pairs that are never learned are kept on one machine, not on a cluster")
         self.n_fits_ = 0
         self.l1_ = float(self.l1)
-        if self.sparsify == "thin":
-            self._fit_thinned(Q, prefs, D, validation, callbacks)
-            return self
-        if self.sparsify == "low-rank":
-            self._fit_on_low_rank(Q, prefs, D, validation, callbacks)
-            return self
+        try:
+            if self.sparsify == "thin":
+                self._fit_thinned(Q, prefs, D, validation, callbacks)
+            elif self.sparsify == "low-rank":
+                self._fit_on_low_rank(Q, prefs, D, validation, callbacks)
+            else:
+                self._fit_shrunk(Q, prefs, D, validation, callbacks)
+        finally:
+            del self._given
+        return self
+
+    def _fit_shrunk(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
         if self.density is None:
             self._fit_sparse(Q, prefs, D, validation, callbacks)
         else:
@@ -134,7 +158,6 @@ class SparseRanker(PenalisedRanker):
             self._search_density(lambda: self._fit_sparse(Q, prefs, D, validation, callbacks))
         if self._refit_wanted:
             self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_)
-        return self
 
     def _fit_thinned(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
         if validation is not None:
@@ -163,8 +186,9 @@ class SparseRanker(PenalisedRanker):
         first.fit(Q, prefs, D, callbacks=callbacks)
         self.l1_, self.n_fits_, self.history_ = 0.0, 1, first.history_
         queries, docs = self._check_pair(Q, D)
-        weights, order = largest_entries(first.weights_, float(self.density)), by_document_frequency(docs)
-        self._set_weights(weights, order, first.n_steps_)
+        given, order = self._given, by_document_frequency(docs)
+        weights = given.applied_to(largest_entries(first.weights_, float(self.density)))
+        self._set_weights(weights, order, first.n_steps_, never=given.never)
         if not self._refit_wanted:
             return
         self.weights_before_refit_: Weights = self.weights_
@@ -181,7 +205,7 @@ class SparseRanker(PenalisedRanker):
             )
         learned = run.go([self.history_.append, *callbacks], "refit", self.verbose)
         assert isinstance(learned, OnSupportState)
-        self._set_weights(learned.weights(), order, first.n_steps_)
+        self._set_weights(learned.weights(), order, first.n_steps_, never=given.never)
 
     def _plan_thinning(self, prefs: Preferences | Source) -> Thinning:
         n_steps = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state).n_steps
@@ -249,14 +273,17 @@ class SparseRanker(PenalisedRanker):
             raise ParameterError(
                 f"shrink_towards='identity' needs one vocabulary; Q has {shape[0]} columns and D has {shape[1]}"
             )
+        levels = sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0])
+        given = getattr(self, "_given", KnownPairs(None, None))
         return SparseState(
-            sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0]),
+            given.in_order(order).applied_to(levels),
             order,
             max_memory=self.max_memory,
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=around_identity,
             thinning=getattr(self, "_thinning", None),
+            never=given.never,
         )
 
     def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
@@ -270,7 +297,7 @@ class SparseRanker(PenalisedRanker):
         state = self._on_support(before)
         run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
         run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
-        self._set_weights(state.weights(), before.order, before.step, before.around_identity)
+        self._set_weights(state.weights(), before.order, before.step, before.around_identity, before.never)
         return self
 
     def _on_support(self, before: SparseState) -> SparseState:
@@ -292,10 +319,16 @@ class SparseRanker(PenalisedRanker):
             shrink_every=self.shrink_every,
             around_identity=before.around_identity,
             frozen=True,
+            never=before.never,
         )
 
     def _set_weights(
-        self, weights: sparse.csr_array, order: NDArray[np.int32], step: int, around_identity: bool = False
+        self,
+        weights: sparse.csr_array,
+        order: NDArray[np.int32],
+        step: int,
+        around_identity: bool = False,
+        never: sparse.csr_array | None = None,
     ) -> None:
         """Make these weights the ranker's, ready to learn on."""
         self._forget()
@@ -306,6 +339,7 @@ class SparseRanker(PenalisedRanker):
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=around_identity,
+            never=never,
             step=step,
         )
         self.n_features_in_, self.n_doc_features_ = weights.shape

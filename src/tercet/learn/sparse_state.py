@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError, MemoryLimitError
-from tercet.kernels.rows import Chunk
+from tercet.kernels.rows import Chunk, CsrRows
 from tercet.kernels.sparse import StepRoom, sparse_advance
 from tercet.kernels.sparse_rows import (
     BLOCK,
@@ -36,7 +36,7 @@ from tercet.kernels.sparse_rows import (
     sweep,
     write_rows,
 )
-from tercet.kernels.support import support_advance
+from tercet.learn.known_pairs import pairs_matrix
 from tercet.learn.matrices import KernelInput, reorder_columns
 from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
@@ -220,6 +220,8 @@ class StoredSparse:
     thin_over: int | None
     frozen: bool
     step: Steps
+    never_rows: Annotated[NDArray[np.int32] | None, Shape("n_never")] = None
+    never_columns: Annotated[NDArray[np.int32] | None, Shape("n_never")] = None
 
 
 class SparseState(State):
@@ -229,6 +231,7 @@ class SparseState(State):
     max_memory : bytes that rows may take while learning, half the machine's memory by default
     around_identity : the rows hold W - I
     frozen : no entry is added and none shrinks
+    never : entries that stay at zero, columns as they are given
     """
 
     def __init__(
@@ -244,8 +247,16 @@ class SparseState(State):
         around_identity: bool = False,
         thinning: Thinning | None = None,
         frozen: bool = False,
+        never: sparse.csr_array | None = None,
         step: int = 0,
     ) -> None:
+        self.never = never
+        if never is None:
+            empty = np.zeros(levels.shape[0] + 1, dtype=np.int64)
+            self._never = CsrRows(empty, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
+        else:
+            kept = reorder_columns(never, order)
+            self._never = CsrRows(kept.indptr.astype(np.int64), kept.indices.astype(np.int32), kept.data)
         self._levels: sparse.csr_array | None = levels
         self._rows: SparseRows | None = None
         self._shape = levels.shape
@@ -353,6 +364,7 @@ class SparseState(State):
                 self.shrinkage,
                 step,
                 self.frozen,
+                self._never,
                 inputs.scratch,
                 self._room,
                 tally,
@@ -416,13 +428,23 @@ class SparseState(State):
             thin_over=None if self.thinning is None else self.thinning.n_steps,
             frozen=self.frozen,
             step=self.step,
+            **self._never_pairs(),
         )
         return encode(stored)
+
+    def _never_pairs(self) -> dict[str, NDArray[np.int32]]:
+        if self.never is None:
+            return {}
+        rows = np.repeat(np.arange(self.shape[0], dtype=np.int32), np.diff(self.never.indptr))
+        return {"never_rows": rows, "never_columns": self.never.indices.astype(np.int32)}
 
     @classmethod
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
         stored = decode(StoredSparse, meta, arrays, where=where, copy=True)
         thin_to, thin_over = stored.thin_to, stored.thin_over
+        never = None
+        if stored.never_rows is not None and stored.never_columns is not None:
+            never = pairs_matrix(stored.never_rows, stored.never_columns, stored.levels.shape, where)
         state = cls(
             stored.levels,
             stored.order,
@@ -434,6 +456,7 @@ class SparseState(State):
             around_identity=stored.around_identity,
             thinning=None if thin_to is None or thin_over is None else Thinning(thin_to, thin_over),
             frozen=stored.frozen,
+            never=never,
             step=stored.step,
         )
         return cls.checked(state, where)
@@ -442,45 +465,3 @@ class SparseState(State):
         check_order(self.order)
         if not self.shape[0]:
             raise InputError("W has no row")
-
-
-class OnSupportState(State):
-    """A W on a given support, in 8 bytes for each of its entries: no entry is added and none shrinks.
-
-    ``weights`` is what it starts from, columns in the order of ``order``; explicit zeros belong to the support.
-    """
-
-    def __init__(self, weights: sparse.csr_array, order: NDArray[np.int32], step: int = 0) -> None:
-        self.values = weights.data.astype(np.float32).reshape(1, -1)
-        self.columns = weights.indices.astype(np.uint32).reshape(1, -1)
-        self.indptr = weights.indptr.astype(np.int64)
-        self.order = order
-        self.step = step
-        self._delta = np.zeros(order.size, dtype=np.float32)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.indptr.size - 1, self.order.size
-
-    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, reorder_columns(D, self.order))
-
-    def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        support_advance(
-            self.values, self.columns, self.indptr, self._delta, inputs.Q, inputs.D, chunk, inputs.scratch, tally
-        )
-
-    def weights(self) -> sparse.csr_array:
-        """The current weights, columns in their given order."""
-        columns = self.order[self.columns[0].view(np.int32)]
-        weights = sparse.csr_array((self.values[0].copy(), columns, self.indptr), shape=self.shape)
-        weights.eliminate_zeros()
-        return weights
-
-    def snapshot(self) -> Weights:
-        return Weights([Sparse(weights=self.weights())])
-
-    def copy(self) -> Self:
-        columns = self.columns[0].view(np.int32)
-        same = sparse.csr_array((self.values[0], columns, self.indptr), shape=self.shape, copy=True)
-        return type(self)(same, self.order, self.step)

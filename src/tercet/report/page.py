@@ -365,6 +365,8 @@ _DATA_LABELS = {
     "n_lists": "lists with clicks learned from",
     "n_click_preferences": "preferences of these clicks",
     "draws": "share of the draws",
+    "n_known_pairs": "known pairs of words",
+    "n_never_pairs": "pairs that never count",
     "n_classes": "classes",
     "n_words": "words",
     "mean_length": "words a document, mean",

@@ -1,0 +1,156 @@
+"""A prior of the user's own on W: known pairs of words, which learning starts from or stands beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import sparse
+
+from tercet.data.preferences import Preferences
+from tercet.data.word_pairs import WordPair, as_word_pairs
+from tercet.errors import InputError
+from tercet.fitting.rankers import Candidate
+from tercet.fitting.task import Facts, Space
+from tercet.learn import LowRankRanker, Source, SparseRanker, TermPairRanker
+from tercet.learn.beside import BesideSource, seen_whole
+from tercet.learn.loop import Callback
+from tercet.text import Vectoriser
+from tercet.weights import Sparse, Weights
+
+PriorMode = Literal["target", "start"]
+_MOST_NAMED = 20  # words in a note
+
+
+class Prior:
+    """Known pairs of words, and what part they play.
+
+    Parameters
+    ----------
+    pairs : a table's path, or rows (query word, document word[, weight]), records, a frame or a mapping
+        A weight of 1 counts as much as a word and itself at the start; ``"never"``, or 0, says that the two never have
+        a weight, for sparse rankers.
+    mode : {"target", "start"}
+        "target": the known weights stay as they are, and what is learned is added to them, by the margins that they
+        leave; a penalty pulls W towards them, since it is on what is added. For every ranker.
+        "start": W starts from them, and they are learned on and shrink like all others. For sparse rankers.
+
+    Examples
+    --------
+    >>> Prior([("car", "automobile", 0.5), ("jaguar", "zoo", "never")]).pairs[0].weight
+    0.5
+    """
+
+    def __init__(self, pairs: Any, mode: PriorMode = "target") -> None:
+        if mode not in get_args(PriorMode):
+            raise InputError(f"the mode of a prior must be one of {', '.join(get_args(PriorMode))}; got {mode!r}")
+        self.pairs: Sequence[WordPair] = as_word_pairs(pairs)
+        self.mode = mode
+        if not self.pairs:
+            raise InputError("the prior has no pair")
+
+    @classmethod
+    def of(cls, prior: Any) -> Prior | None:
+        """What was given, as a prior."""
+        return prior if prior is None or isinstance(prior, Prior) else cls(prior)
+
+    def between(self, words: Vectoriser) -> KnownWords:
+        """The pairs as matrices between a vocabulary's words, cut as its texts are."""
+        unknown: dict[str, None] = {}
+        columns: dict[str, int | None] = {}
+        entries: dict[bool, list[tuple[int, int, float]]] = {False: [], True: []}
+        for pair in self.pairs:
+            sides = []
+            for word in (pair.query_word, pair.doc_word):
+                if word not in columns:
+                    columns[word] = _column(words, word)
+                if columns[word] is None:
+                    unknown[word] = None
+                sides.append(columns[word])
+            if sides[0] is not None and sides[1] is not None:
+                entries[pair.weight is None].append((sides[0], sides[1], 1.0 if pair.weight is None else pair.weight))
+        n = len(words.words_)
+        weights, never = (_matrix(entries[kind], n) for kind in (False, True))
+        return KnownWords(weights, never, self.mode, len(entries[False]), len(entries[True]), tuple(unknown))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownWords:
+    """A prior between the words of a vocabulary; None where there is no pair of the kind."""
+
+    weights: sparse.csr_array | None
+    never: sparse.csr_array | None
+    mode: PriorMode
+    n_weights: int
+    n_never: int
+    unknown: tuple[str, ...]
+
+    def start(self, space: Space) -> Space:
+        """The space whose start has the known weights, too: what learning is compared with."""
+        if self.weights is None:
+            return space
+        known = Weights([Sparse(weights=self.weights)])
+        return replace(space, name=f"{space.name} with prior", given_start=space.match + known)
+
+    def check(self, candidates: Sequence[Candidate]) -> None:
+        """Refuse rankers that cannot hold to it."""
+        needs = "pairs that never have a weight" if self.never is not None else "mode='start'"
+        if self.never is None and (self.mode != "start" or self.weights is None):
+            return
+        for candidate in candidates:
+            if not isinstance(candidate.ranker, SparseRanker):
+                raise InputError(f"a prior with {needs} is for the ranker 'sparse'; got {candidate.name!r}")
+
+    def fit(
+        self,
+        ranker: TermPairRanker,
+        space: Space,
+        evidence: Source | Preferences,
+        unit: float,
+        callbacks: Sequence[Callback],
+    ) -> Weights:
+        """What the ranker learns with the prior: all of W, known weights included."""
+        known: dict[str, Any] = {} if self.never is None else {"never": self.never}
+        if self.weights is None:
+            return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **known).weights_
+        if self.mode == "start":
+            known["start"] = self.weights * np.float32(unit)
+            return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **known).weights_
+        beside = Weights([Sparse(weights=self.weights, scale=unit)])
+
+        def whole(weights: Weights) -> Weights:
+            return weights + beside
+
+        learner = getattr(ranker, "ranker", ranker) or LowRankRanker()  # what a CorrelatedRanker has by default
+        margin = getattr(learner, "margin", None)
+        if isinstance(evidence, Source) and margin is not None:
+            evidence = BesideSource(evidence, space.Q, space.D, beside=beside, margin=float(margin), whole=whole)
+        told = [seen_whole(callback, whole) for callback in callbacks]
+        return whole(ranker.fit(space.Q, evidence, space.D, callbacks=told, **known).weights_)
+
+    def told(self, facts: Facts) -> Facts:
+        """The facts with how many pairs there are, and words of the prior that no text has."""
+        data = facts.data | {"n_known_pairs": self.n_weights, "n_never_pairs": self.n_never}
+        if not self.unknown:
+            return replace(facts, data=data)
+        named = ", ".join(self.unknown[:_MOST_NAMED])
+        more = f" and {len(self.unknown) - _MOST_NAMED} more" if len(self.unknown) > _MOST_NAMED else ""
+        note = f"words of the prior that the texts do not have as one word: {named}{more}."
+        return replace(facts, data=data, notes=(*facts.notes, note))
+
+
+def _column(words: Vectoriser, word: str) -> int | None:
+    """The column of a word as texts are cut; None for one that is not there, or is none or several words then."""
+    [cut] = words.analysed([word])
+    return words.index_.get(cut[0]) if len(cut) == 1 else None
+
+
+def _matrix(entries: Sequence[tuple[int, int, float]], n: int) -> sparse.csr_array | None:
+    """Pairs as a matrix; of one that is given twice the last counts."""
+    if not entries:
+        return None
+    last = {(row, column): weight for row, column, weight in entries}
+    rows, columns = zip(*last, strict=True)
+    return sparse.csr_array((np.array(list(last.values()), dtype=np.float32), (rows, columns)), shape=(n, n))

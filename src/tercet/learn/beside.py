@@ -1,0 +1,101 @@
+"""Learning beside weights that stay as they are: preferences with the margins that those leave to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.data.mapped_rows import Texts, take
+from tercet.data.preferences import Preferences
+from tercet.learn.choosing import matching_margins
+from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
+from tercet.learn.sources import Source
+from tercet.store.digest import digest_of, state_digest
+from tercet.weights import Weights
+
+
+class MarginsLeft(Preferences):
+    """Preferences whose margins may be any number: negative where what stands beside W does more than it must."""
+
+    def __init__(
+        self,
+        query: ArrayLike,
+        better: ArrayLike,
+        worse: ArrayLike,
+        weight: ArrayLike | None = None,
+        margin: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(query, better, worse, weight)
+        left = np.array(margin, dtype=np.float32)
+        left.flags.writeable = False
+        object.__setattr__(self, "margin", left)
+
+
+class BesideSource(Source):
+    """The preferences of a source, each with the margin that is left to reach beside weights that stay as they are.
+
+    With P those weights, ``q'Pd + m(q, d)`` reaches a margin where ``m`` reaches that margin less ``q'P(d+ - d-)``.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        Q: Texts,
+        D: Texts,
+        *,
+        beside: Weights | None,
+        margin: float,
+        whole: Callable[[Weights], Weights],
+    ) -> None:
+        self.source = source
+        self.Q, self.D = Q, D
+        self.beside = beside
+        self.margin = margin
+        self.whole = whole
+        self.n_steps = source.n_steps
+
+    def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
+        drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once
+        drawn.check_rows(self.Q.shape[0], self.D.shape[0])
+        return margins_left(drawn, self.Q, self.D, beside=self.beside, margin=self.margin)
+
+    def fingerprint(self) -> str:
+        fixed = "" if self.beside is None else state_digest(self.beside)
+        return digest_of("beside", self.source.fingerprint(), fixed, self.margin)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return self.source.state()
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.source.restore(meta, arrays)
+
+
+def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, beside: Weights | None, margin: float) -> Preferences:
+    """The preferences with the margins that are left to reach beside weights that stay as they are."""
+    if beside is None:
+        return prefs
+    left = np.full(len(prefs), margin) if prefs.margin is None else prefs.margin.astype(np.float64)
+    if beside.identity:
+        left = left - beside.identity * matching_margins(Q, D, prefs)
+    others = [part for part in beside.parts if part.identity is None]
+    if others:
+        fixed, queries = Weights(others), take(Q, prefs.query)
+        left = left - (
+            fixed.score_rows(queries, take(D, prefs.better)) - fixed.score_rows(queries, take(D, prefs.worse))
+        )
+    return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
+
+
+def seen_whole(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
+    """The callback, told of what ``whole`` makes of the weights that are learned."""
+    if isinstance(callback, Checkpoint):
+        return callback
+
+    def tell(event: Event) -> bool | None:
+        return callback(replace(event, weights=lambda: whole(event.weights())))
+
+    return tell
