@@ -38,7 +38,7 @@ def test_columns_are_learned_indexed_and_explained(folder):
     files = ["--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.tsv"]
     columns = ["--field", "title:2", "--feature", "log:downloads"]
     model, index = folder / "model", folder / "index"
-    result = run("fit", folder / "products.jsonl", *files, *columns, "--stem", "none", "-o", model)
+    result = run("fit", folder / "products.jsonl", *files, *columns, "--stem", "none", "--steps", 5000, "-o", model)
     assert result.exit_code == 0, result.output
     assert "BM25 with fields" in result.output
     result = run("index", folder / "products.jsonl", "--model", model, "-o", index)

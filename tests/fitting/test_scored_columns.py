@@ -187,3 +187,15 @@ def test_what_cannot_be_is_said(given, message):
 def test_fields_may_be_named_without_weights():
     assert ScoredColumns.of(["title"], None) == ScoredColumns({"title": 1.0}, ())
     assert ScoredColumns.of(None, None) is None
+
+
+def test_clicks_teach_numbers_too():
+    docs, queries, qrels = shop(3)
+    rng = np.random.default_rng(0)
+    log = []
+    for qid in rng.choice(list(queries), 400).tolist():
+        wanted = str(rng.choice(list(qrels[qid])))
+        shown = list(dict.fromkeys([*map(str, rng.choice(list(docs), 5)), wanted]))
+        log.append(tc.data.Impression(queries[qid], tuple(shown), (wanted,)))
+    model = tc.fit(docs, clicks=log, features=["log:downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
+    assert model.report.chosen["weight of log:downloads"] > 0

@@ -45,9 +45,9 @@ def test_steps_are_those_of_the_equations(chunk_size):
     Q, D, prefs = made()
     ranker = LowRankRanker(n_components=3, identity_weight=2.0, rate=0.1, schedule="constant")
     prior = np.array([0.5, 0, 0, 0.25, 0])
-    joint = JointRanker(
-        layout=LAYOUT, ranker=ranker, prior=prior, l1=0.5, l1_max=3.0, feature_rate=0.3, chunk_size=chunk_size
-    ).fit(Q, prefs, D)
+    joint = JointRanker(layout=LAYOUT, ranker=ranker, prior=prior, l1=1.5, feature_rate=0.3, chunk_size=chunk_size).fit(
+        Q, prefs, D
+    )
     words_q, words_d = (matrix.toarray().astype(float) for matrix in words_of(LAYOUT, Q, D))
     start = ranker._start(*words_of(LAYOUT, Q, D))
     differences = phi(Q, D)
@@ -100,8 +100,8 @@ def test_the_sparse_end_leaves_every_weight_at_its_prior():
     prior = [0.5, 0, 0, 0, 0]
     joint = JointRanker(layout=LAYOUT, prior=prior)
     end = joint.sparse_end(Q, prefs, D)
-    assert joint.set_params(l1=1.0, l1_max=end).fit(Q, prefs, D).feature_weights_.tolist() == prior
-    assert joint.set_params(l1=0.3).fit(Q, prefs, D).feature_weights_.tolist() != prior
+    assert joint.set_params(l1=end).fit(Q, prefs, D).feature_weights_.tolist() == prior
+    assert joint.set_params(l1=0.3 * end).fit(Q, prefs, D).feature_weights_.tolist() != prior
 
 
 def test_w_alone_leaves_words_as_they_are():
@@ -169,7 +169,7 @@ def test_numbers_that_decide_are_found():
     ahead = true[query, a] > true[query, b]
     prefs = Preferences(query, np.where(ahead, a, b), np.where(ahead, b, a))
     joint = JointRanker(layout=layout, ranker=DiagonalRanker(rate=1.0))
-    joint.set_params(l1=0.1, l1_max=joint.sparse_end(Q, prefs, D)).fit(Q, prefs, D)
+    joint.set_params(l1=0.1 * joint.sparse_end(Q, prefs, D)).fit(Q, prefs, D)
     popular, noise, price = joint.feature_weights_
     assert popular > 0 > price
     assert abs(noise) < 0.1 * popular

@@ -90,15 +90,15 @@ class ScoredColumns:
         trials = []
         for said in dict.fromkeys((1.0, 0.0) if self.fields else (0.0,)):
             alone = JointRanker(layout=layout, prior=self.prior(said * unit), identity_weight=unit)
-            alone.l1_max = alone.sparse_end(space.Q, first, space.D)
+            end = alone.sparse_end(space.Q, first, space.D)
             for share in PENALTIES:
-                weights = alone.set_params(l1=share).fit(space.Q, first, space.D).weights_
+                weights = alone.set_params(l1=share * end).fit(space.Q, first, space.D).weights_
                 setting = {"l1": share, "start": said}
                 trials.append(Trial(setting, np.array(space.validation(weights)), result=clone(alone)))
         best = trials[choose(trials)]
         alone, share, said = best.result, best.setting["l1"], best.setting["start"]
-        alone.l1_max *= n_steps / few  # slopes add up with the steps
-        told = {"l1 of columns": share, **({"start of fields": said} if self.fields else {})}
+        alone.l1 *= n_steps / few  # slopes add up with the steps
+        told = {"l1 share of columns": share, **({"start of fields": said} if self.fields else {})}
         candidates = [Candidate(ALONE, told, alone)]
         for one in listed:
             one = one.fitting((space.D.shape[0], layout.n_words))
@@ -107,8 +107,7 @@ class ScoredColumns:
                 ranker=one.ranker,
                 prior=self.prior(said * one.unit),
                 identity_weight=one.unit,
-                l1=share,
-                l1_max=alone.l1_max,
+                l1=alone.l1,
             )
             candidates.append(replace(one, setting={**one.setting, **told}, ranker=joint))
         return candidates

@@ -304,8 +304,8 @@ class JointRanker(TermPairRanker):
     layout : what the columns are
     ranker : learns W; None keeps words matching themselves, with ``identity_weight``, and learns w alone
     prior : the weight of each feature to start from and to shrink towards, fields first; 0 where left out
-    l1 : the penalty, as a share of ``l1_max``
-    l1_max : the smallest penalty that leaves every weight at its prior; `sparse_end` finds it
+    l1 : strength of the penalty on w, a total over the run as that of `FTRLRanker`; `sparse_end` finds the weakest
+        that leaves every weight at its prior
     feature_rate, rho : of FTRL, ``rate / sqrt(rho + sum of squared slopes)``
     chunk_size : preferences that W learns from before w does, see `JointState`
 
@@ -323,7 +323,6 @@ class JointRanker(TermPairRanker):
     prior: Annotated[Sequence[float] | None, "array-like", None] = None
     identity_weight: Positive = 5.0
     l1: NotNegative = 0.0
-    l1_max: NotNegative = 0.0
     feature_rate: Positive = 0.5
     rho: NotNegative = 1.0
     chunk_size: Count = 64
@@ -382,7 +381,7 @@ class JointRanker(TermPairRanker):
             if np.shape(self.prior) != prior.shape or not np.isfinite(self.prior).all():
                 raise ParameterError(f"prior must be {layout.n_features} finite numbers; got {self.prior!r}")
             prior[:] = self.prior
-        rules = Rules(float(self.l1 * self.l1_max), float(self.feature_rate), float(self.rho), True)
+        rules = Rules(float(self.l1), float(self.feature_rate), float(self.rho), True)
         z, G, change = np.zeros((3, layout.n_features))
         return JointState(inner, FeatureState(layout, rules, prior, z, G, change), int(self.chunk_size))
 
@@ -404,7 +403,7 @@ class JointRanker(TermPairRanker):
 
     def sparse_end(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> float:
         """The smallest penalty at which w alone, beside words that match themselves, stays at its prior throughout."""
-        alone = clone(self).set_params(ranker=None, l1=1.0, l1_max=np.finfo(np.float64).max)
+        alone = clone(self).set_params(ranker=None, l1=np.finfo(np.float64).max)
         return alone.fit(Q, prefs, D)._state.features.largest
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
