@@ -222,7 +222,7 @@ def test_bad_input_is_named():
         ((Q, beyond, D), (Q2, prefs2), r"query\[0\] is row 9, but Q has 8 rows"),
         ((Q, prefs, D), (Q2, tc.Preferences([10], [0], [1])), r"query\[0\] is row 10, but Q2 has 10 rows"),
         ((Q, prefs, D), (Q2, tc.Preferences([], [], [])), "prefs is empty"),
-        ((Q, prefs, D), (Q2, None), "prefs must be Preferences or a Source; got NoneType"),
+        ((Q, prefs, D), (Q2, None), "prefs must be Preferences, .*; got NoneType"),
         ((Q, prefs, D), (Q2, looking), "a source that looks at the weights, which are those of the first"),
     ):
         with pytest.raises(InputError, match=message):

@@ -311,7 +311,8 @@ def with_value(value):
             r"better\[1\] is row 9, but D has 4 rows",
         ),
         (lambda r: r.fit(X, tc.Preferences([], [], [])), "prefs is empty"),
-        (lambda r: r.fit(X, [(0, 1, 2)]), "prefs must be Preferences or a Source; got list"),
+        (lambda r: r.fit(X, {(0, 1, 2)}), r"prefs must be Preferences, or threes of row numbers .*; got set"),
+        (lambda r: r.fit(X, [(0, 1)]), r"as a list or an array \(n, 3\); got shape \(1, 2\)"),
         (lambda r: r.fit(None, PREFS), "Q is None"),
         (
             lambda r: r.fit(sparse.csr_array((0, 4)), PREFS),
@@ -329,7 +330,7 @@ def with_value(value):
             "Q has 4 columns and D 3; diagonal='identity' needs one vocabulary",
         ),
         (lambda r: r.set_params(schedule="linear").partial_fit(X, PREFS), "partial_fit does not know"),
-        (lambda r: r.fit(X, PREFS).margins(X, None), "prefs must be Preferences; got NoneType"),
+        (lambda r: r.fit(X, PREFS).margins(X, None), "prefs must be Preferences, .*; got NoneType"),
         (lambda r: r.set_params(start="lsi").fit(0 * X, PREFS), "finds no direction in documents without a word"),
     ],
 )
@@ -361,7 +362,7 @@ def test_every_ranker_names_a_matrix_that_is_none(make, Q, D, message):
         (tc.Preferences([9], [1], [2]), r"query\[0\] is row 9, but Q has 9 rows"),
         (tc.Preferences([0, 0], [1, 11], [2, 2]), r"better\[1\] is row 11, but D has 11 rows"),
         (tc.Preferences([], [], []), "prefs is empty"),
-        ([(0, 1, 2)], "prefs must be Preferences or a Source; got list"),
+        ([(0, 1, 2, 3)], r"prefs must be Preferences, .* got shape \(1, 4\)"),
     ],
 )
 def test_every_ranker_names_preferences_that_are_none(make, prefs, message):

@@ -409,7 +409,7 @@ def test_rows_that_are_no_pairs_are_an_error():
 @pytest.mark.parametrize(
     ("prefs", "message"),
     [
-        ([(0, 1)], "prefs must be Preferences; got list"),
+        ([(0, 1)], "prefs must be Preferences, .* got shape"),
         (Preferences([], [], []), "prefs is empty"),
         (Preferences([0, 0], [1, 2], [3, 60]), r"worse\[1\] is row 60, but X has 60 rows"),
     ],

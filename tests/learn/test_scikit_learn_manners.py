@@ -160,3 +160,51 @@ def test_measure_rows_has_the_truth_first():
     assert tc.measure_rows([1, 0, 0], [0.9, 0.5, 0.1], ["a", "a", "a"], "AP").mean("AP") == 1.0
     with pytest.raises(InputError, match=r"y\[0\] is 0.9; grades are whole numbers"):
         tc.measure_rows([0.9, 0.5, 0.1], [1, 0, 0], ["a", "a", "a"], "AP")
+
+
+# -- what a notebook shows ------------------------------------------------------------------------------------------
+
+
+def test_threes_in_a_list_or_an_array_are_preferences():
+    Q = np.eye(9)
+    threes = [(0, 8, 1), (2, 3, 4)]
+    prefs = tc.Preferences(*np.transpose(threes))
+    for given in (threes, np.array(threes), tuple(threes)):
+        ranker = tc.LowRankRanker(n_components=2).fit(Q, given, Q)
+        expected = tc.LowRankRanker(n_components=2).fit(Q, prefs, Q)
+        np.testing.assert_array_equal(ranker.margins(Q, given, Q), expected.margins(Q, prefs, Q))
+
+
+def test_what_is_shown_in_a_cell_is_short_and_escaped(rows):
+    data = made_up(0)
+    model = tc.fit_letor(data, test=made_up(1, 20, first_query=100), feature_names=["<b>", *map(str, range(1, 10))])
+    evaluation = model.evaluate(data)
+    runs = {"a <i>": {"q": {"x": 1.0, "y": 0.5}, "r": {"x": 1.0}}, "b": {"q": {"y": 1.0, "x": 0.5}, "r": {"y": 1.0}}}
+    comparison = tc.compare({"q": {"x": 1}, "r": {"x": 1}}, runs, ["AP"])
+    path = tc.learn.linear.l1_path(*rows)
+    for shown in (data, model, model.report, evaluation, comparison, path):
+        assert "\n" not in repr(shown)
+        assert len(repr(shown)) < 400, repr(shown)
+    assert repr(data) == "LetorData(30 queries, 360 rows, 10 features, dense)"
+    assert repr(model) == f"FeatureModel(FTRLRanker, {len(model.features())} of 10 features)"
+    assert "<b>" not in model._repr_html_()
+    assert "&lt;b&gt;" in model._repr_html_() or not any(row.name == "<b>" for row in model.features())
+    assert "a &lt;i&gt;" in comparison._repr_html_()
+    for one in (model, model.report, evaluation, comparison):
+        assert one._repr_html_().count("<table") == one._repr_html_().count("</table>") > 0
+
+
+def test_frames_out():
+    data = made_up(0)
+    model = tc.fit_letor(data, test=made_up(1, 20, first_query=100))
+    frame = model.evaluate(data, ["AP", "nDCG@10"]).to_frame()
+    assert frame.columns.tolist() == ["qid", "AP", "nDCG@10"]
+    assert len(frame) == 30
+    report = model.report.to_frame()
+    assert report["system"].unique().tolist() == [one.name for one in model.report.systems]
+    learned = report[(report["system"] == "FTRLRanker") & (report["measure"] == model.report.measure)].iloc[0]
+    assert learned["mean"] == model.report.systems[-1].values[model.report.measure][0]
+    assert learned["difference"] == model.report.change[0]
+    runs = {"a": {"q": {"x": 1.0}, "r": {"x": 1.0}}, "b": {"q": {"y": 1.0}, "r": {"x": 1.0}}}
+    comparison = tc.compare({"q": {"x": 1}, "r": {"x": 1}}, runs, ["AP"])
+    assert comparison.to_frame()["wins"].tolist() == [one.wins for one in comparison.contrasts]

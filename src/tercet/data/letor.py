@@ -61,6 +61,11 @@ class QueryRows:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        kind = "sparse" if sparse.issparse(self.X) else "dense"
+        sizes = f"{self.n_queries:,} queries, {len(self):,} rows, {self.n_features:,} features"
+        return f"{type(self).__name__}({sizes}, {kind})"
+
     @property
     def n_features(self) -> int:
         """Number of columns."""
@@ -72,7 +77,7 @@ class QueryRows:
         return len(self.qids)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LetorData(QueryRows):
     """Feature vectors of documents with their grades, the rows of a query one after another.
 

@@ -307,3 +307,22 @@ class PreferenceSampler:
             drawn = np.searchsorted(self._cumulative, rng.random(n) * self._cumulative[-1], side="right")
         preferences = self._preferences
         return preferences.query[drawn], preferences.better[drawn], preferences.worse[drawn]
+
+
+def as_preferences(prefs: Any) -> Preferences:
+    """Preferences as they are; threes of rows (query, better, worse), a list or an array (n, 3), as Preferences.
+
+    Examples
+    --------
+    >>> as_preferences([(0, 8, 1), (2, 3, 4)]).better
+    array([8, 3], dtype=int32)
+    """
+    if isinstance(prefs, Preferences):
+        return prefs
+    wanted = "prefs must be Preferences, or threes of row numbers (query, better, worse) as a list or an array (n, 3)"
+    if not isinstance(prefs, list | tuple | np.ndarray):
+        raise InputError(f"{wanted}; got {type(prefs).__name__}")
+    threes = _array(prefs, "prefs")
+    if threes.ndim != 2 or threes.shape[1] != 3:
+        raise InputError(f"{wanted}; got shape {threes.shape}")
+    return Preferences(threes[:, 0], threes[:, 1], threes[:, 2])

@@ -19,6 +19,8 @@ from tercet.learn.base import load_ranker
 from tercet.learn.features import FeatureRanker
 from tercet.measure import Evaluation, Measure, measure_rows
 from tercet.report import Report
+from tercet.report.html import Html, element, join
+from tercet.report.table import Cell, Table
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import FEATURE_MODEL, RANKER
@@ -27,6 +29,7 @@ LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
 
 _DOCUMENT = re.compile(r"\bdocid\s*=\s*(\S+)")
 _SECTION = "ranker."
+_ROWS_SHOWN = 20
 
 
 class FeatureWeight(NamedTuple):
@@ -42,7 +45,7 @@ class FeatureWeight(NamedTuple):
         return f"{self.feature}" if self.name is None else f"{self.feature} {self.name}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FeatureModel:
     """Scores feature vectors.
 
@@ -77,6 +80,23 @@ class FeatureModel:
             n_reported = self.report.features.n_features
             if n_reported != self.n_features:
                 raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
+
+    def __repr__(self) -> str:
+        weights = weights_of(self.ranker)
+        used = "" if weights is None else f"{np.count_nonzero(weights):,} of "
+        return f"FeatureModel({type(self.ranker).__name__}, {used}{self.n_features:,} features)"
+
+    def _repr_html_(self) -> str:
+        parts: list[object] = [element("p", repr(self))]
+        if weights_of(self.ranker) is not None:
+            rows = self.features()
+            table = Table("Features", ["feature", "name", "weight"], n_labels=2)
+            table.rows += [
+                [Cell(str(row.feature)), Cell(row.name or ""), Cell(f"{row.weight:+.4g}")] for row in rows[:_ROWS_SHOWN]
+            ]
+            rest = len(rows) - _ROWS_SHOWN
+            parts += [table.as_html(), element("p", f"and {rest:,} more with smaller weights") if rest > 0 else ""]
+        return join([*parts, Html(self.report._repr_html_()) if self.report is not None else ""])
 
     @property
     def n_features(self) -> int:

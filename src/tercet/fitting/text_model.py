@@ -16,7 +16,7 @@ from tercet.data.judgements import as_queries
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
-from tercet.report.html import element, join
+from tercet.report.html import Html, element, join
 from tercet.report.table import Cell, Table
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
@@ -71,7 +71,7 @@ def pair_name(query_word: str, doc_word: str) -> str:
     return doc_word if own else f"{query_word} → {doc_word}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
     """Scores texts: query and document vectorisers around a weights value.
 
@@ -85,6 +85,14 @@ class TextModel:
     weights: Weights
     report: Report | None = None
     words: CorrelatedWords | None = None
+
+    def __repr__(self) -> str:
+        n_queries, n_docs = (len(one.words_) for one in (self.query_vectoriser, self.doc_vectoriser))
+        words = f"{n_queries:,}" if self.query_vectoriser is self.doc_vectoriser else f"{n_queries:,} and {n_docs:,}"
+        return f"TextModel({words} words, {self.weights!r})"
+
+    def _repr_html_(self) -> str:
+        return join([element("p", repr(self)), Html(self.report._repr_html_()) if self.report is not None else ""])
 
     def __post_init__(self) -> None:
         shape = (len(self.query_vectoriser.words_), len(self.doc_vectoriser.words_))

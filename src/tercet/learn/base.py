@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError, Str
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts, take
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
@@ -159,7 +159,7 @@ class TermPairRanker(Ranker):
         """``score(better) - score(worse)``, one per preference."""
         check_is_fitted(self)
         Q, D = self._check_pair(Q, D)
-        check_preferences(prefs)
+        prefs = as_preferences(prefs)
         prefs.check_rows(Q.shape[0], D.shape[0])
         margins = np.empty(len(prefs))
         for start in range(0, len(prefs), 4096):
@@ -322,7 +322,7 @@ class SgdRanker(TermPairRanker):
         self._check_params()
         current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
-        check_preferences(prefs)
+        prefs = as_preferences(prefs)
         prefs.check_rows(queries.shape[0], docs.shape[0])
         self._train_on(self._state_to_go_on(queries, docs), queries, docs, ArraySource(prefs), len(prefs))
         return self
@@ -382,11 +382,6 @@ class SavedState:
     """A saved ranker that learns step by step, beside its class and parameters."""
 
     state: dict[str, Any]
-
-
-def check_preferences(prefs: Any) -> None:
-    if not isinstance(prefs, Preferences):
-        raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
 
 
 def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRanker:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.binned import binned_advance
@@ -25,7 +25,6 @@ from tercet.learn.base import (
     SavedRanker,
     SgdRanker,
     TermPairRanker,
-    check_preferences,
     load_ranker,
 )
 from tercet.learn.beside import BesideSource, margins_left, seen_whole
@@ -183,7 +182,7 @@ class CorrelatedRanker(TermPairRanker):
         """Have the ranker go on from where it is, one step per preference, in their order."""
         self._check_params()
         queries, docs = self._check_pair(Q, D)
-        check_preferences(prefs)
+        prefs = as_preferences(prefs)
         words = self.words_ if hasattr(self, "words_") else self._fitted_words(queries, docs)
         maps = self._maps(words)
         ranker = self.ranker_ if hasattr(self, "ranker_") else self._fresh_ranker(len(maps))
@@ -245,7 +244,7 @@ class CorrelatedRanker(TermPairRanker):
         beside = Weights([Identity(n_terms=Q.shape[1], scale=weight)]) if weight else None
         if isinstance(prefs, Source):
             return BesideSource(prefs, Q, D, beside=beside, margin=margin, whole=whole)
-        check_preferences(prefs)
+        prefs = as_preferences(prefs)
         prefs.check_rows(Q.shape[0], D.shape[0])
         return margins_left(prefs, Q, D, beside=beside, margin=margin)
 

@@ -21,10 +21,10 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
-from tercet.learn.base import Count, Positive, SgdRanker, check_preferences
+from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
 from tercet.learn.matrices import check_texts
@@ -236,9 +236,9 @@ class MultiTaskRanker(SgdRanker):
         self._check_params()
         current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
-        check_preferences(prefs)
+        prefs = as_preferences(prefs)
         if second is not None:
-            check_preferences(second[1])
+            as_preferences(second[1])  # what is wrong with them is told before a step is taken
         joined = self._joined(queries, docs, ArraySource(prefs), second, in_order=True)
         n_steps = len(prefs) * (1 if second is None else 2)
         self._train_on(self._state_to_go_on(queries, docs), *joined, n_steps)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, check_seed
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.sampling import LabelSampler, Sampler
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store.digest import digest_of
@@ -128,9 +128,7 @@ class SampledSource(Source):
 
 
 def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:
-    """A source as it is, preferences as an ArraySource."""
+    """A source as it is; preferences, or threes, as an ArraySource."""
     if isinstance(prefs, Source):
         return prefs
-    if isinstance(prefs, Preferences):
-        return ArraySource(prefs, shuffle=shuffle, random_state=random_state)
-    raise InputError(f"prefs must be Preferences or a Source; got {type(prefs).__name__}")
+    return ArraySource(as_preferences(prefs), shuffle=shuffle, random_state=random_state)

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tercet.data.frames import frame_of
 from tercet.errors import InputError
-from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate
+from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate, html_table
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import Method, PairedTest, bonferroni, holm, paired_test
 
@@ -21,6 +22,8 @@ Missing: TypeAlias = Literal["zero", "error", "skip"]
 # Differences of this size are rounding.
 _TIE = 1e-12
 _QUERIES_NAMED = 3
+
+_SHOWN = 80  # characters of a repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class PairContrast:
     losses: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What `compare` found.
 
@@ -88,6 +91,35 @@ class Comparison:
         order = np.argsort(-difference, kind="stable")[:k]
         qids = self.systems[system].qids
         return [(qids[row], float(first[row]), float(second[row])) for row in order if difference[row] > _TIE]
+
+    def __repr__(self) -> str:
+        means = "; ".join(f"{name} {one.mean(self.measures[0]):.4f}" for name, one in self.systems.items())
+        shown = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
+        n_queries = len(next(iter(self.systems.values())).qids)
+        return f"Comparison({self.measures[0]}: {shown}; {n_queries:,} queries, {len(self.contrasts)} tests)"
+
+    def _repr_html_(self) -> str:
+        head = ("measure", "system", "against", "difference", "95 % interval", "p, corrected", "wins, ties, losses")
+        rows = [
+            (
+                str(one.measure),
+                f"{one.system} {self.systems[one.system].mean(one.measure):.4f}",
+                f"{one.against} {self.systems[one.against].mean(one.measure):.4f}",
+                f"{one.test.difference:+.4f}",
+                f"{one.test.low:+.4f} to {one.test.high:+.4f}",
+                f"{one.p_adjusted:.3g}",
+                f"{one.wins}, {one.ties}, {one.losses}",
+            )
+            for one in self.contrasts
+        ]
+        return html_table(head, rows, f"{self.method}, {self.correction}")
+
+    def to_frame(self) -> Any:
+        """A frame with a row for each test; of pandas, polars or Arrow, whichever is installed."""
+        rows = self.to_meta()["contrasts"]
+        for row in rows:
+            row["low"], row["high"] = row.pop("interval")
+        return frame_of({name: [row[name] for row in rows] for name in rows[0]} if rows else {})
 
     def notes(self) -> list[str]:
         """What the numbers do not say by themselves, a line each."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tercet._validate import is_integer
 from tercet.choose import standard_error
+from tercet.data.frames import frame_of
 from tercet.errors import InputError
 from tercet.measure.formulas import Standing, compute, find_standing, has_relevant
 from tercet.measure.names import Measure, parse_measure, parse_measures
@@ -21,7 +23,7 @@ Run = Mapping[str, Mapping[str, float]]
 NoRelevant: TypeAlias = Literal["zero", "leave-out"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluation:
     """Every measure of every judged query; made by :func:`evaluate`.
 
@@ -79,15 +81,44 @@ class Evaluation:
         half *= self.standard_error(name)
         return mean - half, mean + half
 
-    def __str__(self) -> str:
-        rows = [("measure", "mean", "s.e.", "95% interval")]
+    def __repr__(self) -> str:
+        means = ", ".join(f"{measure} {self.mean(measure):.4f}" for measure in self.measures)
+        return f"Evaluation({means}; {self._about()})"
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        return html_table(head, rows, self._about())
+
+    def to_frame(self) -> Any:
+        """A frame with a row for each query: ``qid`` and a column for each measure; of pandas, polars or Arrow,
+        whichever is installed.
+
+        Examples
+        --------
+        >>> evaluate({"q": {"a": 1}}, {"q": {"a": 0.2, "b": 0.7}}, ["RR"]).to_frame().to_dict("records")
+        [{'qid': 'q', 'RR': 0.5}]
+        """
+        columns = {str(measure): self[measure].tolist() for measure in self.measures}
+        return frame_of({"qid": list(self.qids), **columns})
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """A head, and a row for each measure."""
+        rows: list[tuple[str, ...]] = [("measure", "mean", "s.e.", "95% interval")]
         for measure in self.measures:
             error, (low, high) = self.standard_error(measure), self.interval(measure)
             known = not np.isnan(error)
             spread = (f"{error:.4f}", f"{low:.4f} to {high:.4f}") if known else ("-", "-")
             rows.append((str(measure), f"{self.mean(measure):.4f}", *spread))
+        return rows
+
+    def __str__(self) -> str:
+        rows = self._rows()
         width = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [f"{a:<{width[0]}}  {b:>{width[1]}}  {c:>{width[2]}}  {d:>{width[3]}}" for a, b, c, d in rows]
+        return "\n".join([*lines, self._about()])
+
+    def _about(self) -> str:
+        """How many queries it is of, and what became of the others."""
         about = f"{len(self.qids)} {'query' if len(self.qids) == 1 else 'queries'}"
         if self.missing:
             about += f", {self.missing} without results (counted as worst)"
@@ -95,7 +126,17 @@ class Evaluation:
             about += f", {self.unjudged} unjudged left out"
         if self.irrelevant:
             about += f", {self.irrelevant} without a relevant document left out"
-        return "\n".join([*lines, about])
+        return about
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """A table for notebooks, every text escaped."""
+
+    def row(cells: Sequence[str], kind: str) -> str:
+        return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+    body = "".join(row(cells, "td") for cells in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def evaluate(

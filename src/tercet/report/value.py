@@ -11,9 +11,11 @@ from math import isnan, nan
 from typing import Annotated, Any, Literal, NamedTuple
 
 from tercet.choose import Rule, ThreeWay, verdict_of
+from tercet.data.frames import frame_of
 from tercet.errors import InputError
 from tercet.measure import Evaluation, PairedTest, paired_test
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
+from tercet.report.html import element, join
 from tercet.report.table import Cell, Table
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Via
@@ -21,6 +23,8 @@ from tercet.store.schema import OMIT_DEFAULT, Bounds, Via
 Count = Annotated[int, Bounds(least=0)]
 
 # -- texts ------------------------------------------------------------------------------------------------------------
+
+_SHOWN = 80  # characters of a repr
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,7 @@ def _verdict(change: Change | None, measure: str) -> ThreeWay | None:
     return verdict_of(low, high, higher_is_better=parse_measure(measure).higher_is_better)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What was tried, what was chosen on validation, and how it does on queries that nothing was chosen on.
 
@@ -405,6 +409,30 @@ class Report:
         """The verdict in the words of a sentence, with what was done."""
         said = "the difference cannot be told from one query" if self.verdict is None else self.verdict
         return said if self.accepted else f"{said}, and declined; the model is {self.systems[-1].name}"
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{one.name} {one.values[self.measure][0]:.3f}" for one in self.systems[-2:])
+        shown = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
+        verdict = f"; {self.shown_verdict}" if self.systems else ""
+        return f"Report({self.measure}: {shown or 'nothing held out'}{verdict})"
+
+    def _repr_html_(self) -> str:
+        said = [element("strong", self.shown_verdict)] if self.verdict is not None else []
+        notes = [element("p", line) for line in (*self.decision.splitlines(), *self.notes)]
+        table = self.table().as_html() if self.systems else "Nothing was held out to report on."
+        return join([table, *(element("p", one) for one in said), *notes])
+
+    def to_frame(self) -> Any:
+        """A frame with a row for each system and measure: mean and 95 % interval, and for what was learned the
+        difference to its start; of pandas, polars or Arrow, whichever is installed."""
+        names = ("system", "measure", "mean", "low", "high", "difference", "difference_low", "difference_high", "p")
+        learned = None if self.compared is None else self.compared[0]
+        rows = [
+            (one.name, measure, *values, *(self.changes.get(measure, (nan,) * 4) if one is learned else (nan,) * 4))
+            for one in (*self.rivals, *self.systems, *(() if self.declined is None else (self.declined,)))
+            for measure, values in one.values.items()
+        ]
+        return frame_of({name: [row[i] for row in rows] for i, name in enumerate(names)})
 
     def path_table(self) -> str:
         """Of features: penalty, features used and value of each point of the path, the chosen one marked."""

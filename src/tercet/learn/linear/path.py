@@ -35,6 +35,10 @@ class L1Path:
     def __len__(self) -> int:
         return len(self.l1s)
 
+    def __repr__(self) -> str:
+        used = self.n_used
+        return f"L1Path({len(self)} penalties, {used.min()} to {used.max()} of {self.coefs.shape[1]:,} features)"
+
     @property
     def n_used(self) -> NDArray[np.int64]:
         """How many features each ranker uses (n,)."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.metadata_routing import UNUSED
 
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError
 from tercet.learn.rls.base import KernelLeastSquares
@@ -79,8 +79,7 @@ class RankRLS(KernelLeastSquares):
         self._check_params()
         self._forget()
         features = self._validated(X, reset=True, dtype=np.float64)
-        if not isinstance(prefs, Preferences):
-            raise InputError(f"prefs must be Preferences; got {type(prefs).__name__}")
+        prefs = as_preferences(prefs)
         if not len(prefs):
             raise InputError("prefs is empty, so there is nothing to learn from")
         n_rows = features.shape[0]
