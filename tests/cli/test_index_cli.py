@@ -85,7 +85,9 @@ def test_explain_of_an_index(index: Path, data: Path, model: Path) -> None:
 
 def test_documents_come_and_go(index: Path, tmp_path: Path) -> None:
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
-    assert "4 documents before, 6 now, in 2 segments" in ok("index", "--corpus", more, "-o", index, "--add")
+    added = ok("index", "--corpus", more, "-o", index, "--add")
+    assert "4 documents before, 6 now, in 2 segments" in added
+    assert "new to the index" not in added
     again = run("index", "--corpus", more, "-o", index, "--add")
     assert again.exit_code == 1
     assert "'x' is in the index already" in again.output
@@ -172,6 +174,20 @@ def test_the_demo_writes_over_nothing_but_itself(model: Path, index: Path, tmp_p
     refused = run("demo", "-o", tmp_path)
     assert refused.exit_code == 1
     assert f"{model} was not made by the demo; nothing was written" in refused.output
+
+
+def test_new_words_are_told(index: Path, tmp_path: Path) -> None:
+    added = ok(
+        "index", "--corpus", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}), "-o", index, "--add"
+    )
+    assert "1 words are new to the index, such as 'guava'" in added
+
+
+def test_what_a_terminal_takes_for_commands_is_not_printed(tmp_path: Path) -> None:
+    Index.build([("a\x1b[2J", "green \x1b[31m tea", {"price": "\x1b]0;x\x07"})], path=tmp_path / "index")
+    shown = ok("search", tmp_path / "index", "tea")
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
 
 
 def test_a_table_is_indexed_with_what_it_carries(tmp_path: Path) -> None:

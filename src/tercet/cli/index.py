@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,11 @@ def index(
     if add or update:
         kept = opened.model
         docs = documents_for(kept, data, corpus) if isinstance(kept, TextModel) else documents_of(data, corpus)
+        new_words: Counter[str] = Counter()
+        if isinstance(kept, TextModel) and not isinstance(docs, Mapping):
+            docs = _with_words_noted(docs, kept, new_words)
         (opened.add if add else opened.replace)(docs, progress)
+        _tell_new_words(new_words)
     summary = f"{output}: {before:,} documents before, {len(opened):,} now"
     if isinstance(opened, Index):
         if merge:
@@ -137,6 +142,20 @@ def _stems(language: str | None) -> str:
     return (
         "words as they are written (--stem cuts them)" if language is None else f"words cut to their {language} stems"
     )
+
+
+def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:
+    """Documents as they are, while it is noted which of their words the model of the index does not know."""
+    for document in docs:
+        new.update(model.doc_vectoriser.unknown_words(document[1]))
+        yield document
+
+
+def _tell_new_words(new: Counter[str]) -> None:
+    if new:
+        examples = ", ".join(repr(word) for word, _ in new.most_common(3))
+        known = f"note: {len(new):,} of the words are new to the index, such as {examples}"
+        click.echo(f"{known}; nothing is found by them until all documents are indexed anew, with --replace", err=True)
 
 
 def _tell_journal(output: Path) -> None:

@@ -101,9 +101,9 @@ def show(hits: Results, why: bool) -> None:
     if not hits.exact:
         click.echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
-        click.echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
-        if hit.carried:
-            click.echo(f"       {shown_record(hit.carried, _TEXT_SHOWN)}")
+        click.echo(_printable(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}"))
+        if carried := hit.carried:
+            click.echo(_printable(f"       {shown_record(carried, _TEXT_SHOWN)}"))
         if why:
             for line in hit.why.table(5).splitlines()[1:]:
                 if not line.startswith("the model does not know"):
@@ -111,6 +111,11 @@ def show(hits: Results, why: bool) -> None:
     if hits.left_off:
         rest = f"{hits.left_off} hits without a word of the query, far below the best"
         click.echo(f"no more matches; --all shows {rest}", err=True)
+
+
+def _printable(line: str) -> str:
+    """Without what a terminal would take for a command."""
+    return line if line.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
 
 
 def _beginning(text: str | None) -> str:
