@@ -180,7 +180,7 @@ def test_new_words_are_told(index: Path, tmp_path: Path) -> None:
     added = ok(
         "index", "--corpus", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}), "-o", index, "--add"
     )
-    assert "1 words are new to the index, such as 'guava'" in added
+    assert "1 of the words are new to the index, such as 'guava'" in added
 
 
 def test_what_a_terminal_takes_for_commands_is_not_printed(tmp_path: Path) -> None:
