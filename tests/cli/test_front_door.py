@@ -141,7 +141,7 @@ def test_latin_1_says_what_helps_and_it_does(tmp_path):
         assert "(here: --encoding latin-1, or what it is)" in message
     ok("index", path, "--encoding", "latin-1", "-o", tmp_path / "index", "--quiet")
     assert tc.load(tmp_path / "index").search("café", k=1)[0].text == "café"
-    assert "documents, 1 documents" in ok("check", path, "--encoding", "latin-1")
+    assert "documents, 1 document\n" in ok("check", path, "--encoding", "latin-1")
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,14 @@ def test_columns_of_judgements_can_be_named(products, tmp_path):
     assert "query: asked; doc: thing; grade: how good" in said
     result = run("fit", products, "--judgements", path, "--column", "mark=by", "-o", tmp_path / "n")
     assert result.exit_code == 2
-    assert "for one of query, query-id, doc, grade, better, worse; got 'mark'" in result.output
+    assert "got 'mark'" in result.output
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         (("tea", "999", 1), "document '999' is not among the documents"),
+        (("tea", "1", 1), "document '1' is not among the documents; '001' is: was it read as a number on the way?"),
         (("tea", "001", 0.5), "Stars 0.5; a whole number is needed"),
         (("tea", "001", "good"), "Stars 'good'; a grade is a whole number"),
         (("", "001", 1), "Search Term is empty; a query needs words"),
@@ -290,7 +291,7 @@ def test_learn_finds_the_documents_of_a_table_again(tmp_path):
     clicks = tmp_path / "clicks.jsonl"
     clicks.write_text(json.dumps({"query": "beverage 0", "shown": ["001", "000"], "clicked": ["000"]}) + "\n")
     said = ok("learn", tmp_path / "m", clicks, "-o", tmp_path / "learned", "--quiet")
-    assert "1 impressions, 1 with clicks, 1 preferences" in said
+    assert "1 impression, 1 with clicks, 1 preference," in said
     assert json.loads((tmp_path / "m" / "data.json").read_text())["table"] == {
         "id": "no",
         "text": ["what", "more"],

@@ -67,7 +67,7 @@ def test_a_fitted_model_knows_where_its_documents_are(tmp_path):
     log.write_text(json.dumps({"query": "q0", "shown": ["d0", "d1"], "clicked": ["d1"]}) + "\n")
     n_parts = len(tc.load(tmp_path / "model").weights.parts)
     told = ok("learn", tmp_path / "model", log)
-    assert "1 impressions, 1 with clicks, 1 preferences" in told
+    assert "1 impression, 1 with clicks, 1 preference," in told
     assert "unknown" not in told
     assert len(tc.load(tmp_path / "model").weights.parts) == n_parts + 1
     assert (tmp_path / "model" / "report.html").exists()

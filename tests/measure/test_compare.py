@@ -275,10 +275,10 @@ def test_judgements_of_quepid_name_queries_by_their_texts(files: Path, tmp_path:
     result = tercet("compare", *judged, *runs, "-m", "AP", "--json")
     by_ids = tercet("compare", *options(files, "poor", "good"), "-m", "AP", "--json")
     assert json.loads(result.stdout) == json.loads(by_ids.stdout)
-    assert "1 queries without a rating are left out" in result.stderr
+    assert "left out, without a grade: 1 row" in result.stderr
     result = tercet("eval", "--qrels", tmp_path / "case.csv", *runs)
     assert result.exit_code == 1
-    assert "names queries by their texts, as Quepid does; name --queries, too" in result.output
+    assert "names queries by their texts; name their ids: --queries" in result.output
     assert "words of q" in tercet("compare", *judged, *runs).output, "the texts of the queries are not shown"
 
 

@@ -106,7 +106,7 @@ def read_files(corpus: Path, queries: Path | None, qrels: Path | None, *, known_
         if not query_texts:
             raise InputError(f"{qrels} names queries by their ids; name their texts: --queries")
     texts = JudgedTexts(docs, query_texts or {}, splits)
-    describe(str(corpus), "files", texts)
+    describe(str(corpus), "", texts)
     return texts
 
 
@@ -194,7 +194,8 @@ def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Contain
             encoding=said.encoding,
             delimiter=said.delimiter,
         )
-    click.echo(f"{path}: {judged.form}")
+    if judged.form:
+        click.echo(f"{path}: {judged.form}")
     if judged.n_ungraded:
         rows = "1 row" if judged.n_ungraded == 1 else f"{judged.n_ungraded:,} rows"
         click.echo(f"note: {path}: left out, without a grade: {rows}", err=True)
@@ -204,7 +205,7 @@ def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Contain
 def describe(name: str, kind: str, texts: JudgedTexts) -> None:
     splits = ", ".join(f"{split} {len(judged):,}" for split, judged in texts.qrels.items())
     click.echo(
-        f"{name}: {kind}, {len(texts.docs):,} documents, {len(texts.queries):,} queries"
+        f"{name}: {kind and f'{kind}, '}{len(texts.docs):,} documents, {len(texts.queries):,} queries"
         + (f" (judged: {splits})" if splits else "")
     )
 

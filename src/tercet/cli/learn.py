@@ -196,8 +196,8 @@ class _Progress:
         tally = event.tally
         rate = tally.n_violations / max(tally.n_preferences, 1)
         return (
-            f"line {event.line:,}: {tally.n_impressions:,} impressions, {tally.n_clicked:,} with clicks, "
-            f"{tally.n_preferences:,} preferences, {rate:.1%} of them violated"
+            f"line {event.line:,}: {_number(tally.n_impressions, 'impression')}, {tally.n_clicked:,} with clicks, "
+            f"{_number(tally.n_preferences, 'preference')}, {rate:.1%} of them violated"
         )
 
     def end(self) -> None:
@@ -213,6 +213,10 @@ class _Progress:
             unknown = f"{tally.n_wordless:,} impressions are of queries without a word that the model knows"
             click.echo(f"note: {unknown}", err=True)
         click.echo(f"{self._output}: {self._written}")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
-from tercet.data.lines import FilePath, Refused, split_columns
+from tercet.data.lines import FilePath, LookAlikes, Refused, split_columns
 from tercet.data.parquet import is_parquet
 from tercet.data.quepid import is_quepid_header, rating_of, ratings_of
 from tercet.data.roles import (
@@ -50,7 +50,7 @@ class JudgedQueries:
     queries : ``{qid: text}``; those that were given, or those that the judgements name by their texts
     qrels : ``{qid: {doc_id: grade}}``
     n_ungraded : rows without a grade, which are left out
-    form : what was read, for people
+    form : what was read and what columns were taken for; empty for TREC and BEIR, where nothing is guessed
     """
 
     queries: dict[str, str]
@@ -133,7 +133,7 @@ def read_judgements(
     elif _is_trec(first):
         trec = iterate_judgements(path, refused=refused)
         rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
-        by_id, form = True, "judgements by the ids of queries"
+        by_id, form = True, ""
     else:
         source = table = open_table(path, encoding=encoding, delimiter=delimiter)
         roles = judgement_roles(table, columns)
@@ -244,6 +244,7 @@ def _gathered(
 ) -> JudgedQueries:
     texts: dict[str, str] = dict(queries or {})
     first_spelling: dict[str, str] = {}
+    like = LookAlikes(docs if isinstance(docs, Iterable) else ())
     lookup = None if queries is None else QueryLookup(queries)
     qrels: Qrels = {}
     numbers: dict[tuple[str, str], int] = {}
@@ -251,7 +252,7 @@ def _gathered(
         try:
             qids = _qids_of(row, lookup, texts, first_spelling, source, by_id)
             if docs is not None and row.doc_id not in docs:
-                raise source.error(row.number, unknown_id("document", row.doc_id), "unknown-id")
+                raise source.error(row.number, unknown_id("document", row.doc_id) + like.hint(row.doc_id), "unknown-id")
             for qid in qids:
                 first = qrels.setdefault(qid, {}).setdefault(row.doc_id, row.grade)
                 if first != row.grade:

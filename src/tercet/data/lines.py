@@ -15,8 +15,9 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
@@ -39,6 +40,9 @@ GZIP_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 _SAMPLE, _N_SAMPLES, _EDGE = 1 << 16, 32, 1 << 20  # of `sampled_digest`
 _ASCII_BLANKS = re.compile(r"[ \t\r\f\v]+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
+_LONGEST_NUMBER = 60
+_EXACT = Context(prec=_LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _BREAKS_A_ROW = re.compile(r"[\t\n\r]")
 
 
@@ -263,6 +267,46 @@ def surrogate_problem(text: str) -> str | None:
     except UnicodeEncodeError as error:
         return f"holds half a surrogate pair, \\u{ord(text[error.start]):04x}, which is no character"
     return None
+
+
+def number_of(identifier: str) -> str | None:
+    """Return the number that an id reads as, in one form for all ways to write it, or None.
+
+    Examples
+    --------
+    >>> number_of("007"), number_of("7.0"), number_of("1e5") == number_of("100000"), number_of("d7")
+    ('7', '7', True, None)
+    """
+    if len(identifier) > _LONGEST_NUMBER or _NUMBER.fullmatch(identifier) is None:
+        return None
+    value = Decimal(identifier)
+    return str(_EXACT.normalize(value)) if value else "0"
+
+
+class LookAlikes:
+    """Tells of an unknown id which known one it would be, had a program not read it as a number.
+
+    Examples
+    --------
+    >>> LookAlikes(["007", "d1"]).hint("7")
+    "; '007' is: was it read as a number on the way?"
+    """
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._ids = ids
+        self._by_number: dict[str, str] | None = None
+
+    def hint(self, identifier: str) -> str:
+        """The end of a sentence that says the id is unknown; empty where it is like no other."""
+        number = number_of(identifier)
+        if number is None:
+            return ""
+        if self._by_number is None:  # most files have no unknown id, and need no such table
+            self._by_number = {}
+            for other in self._ids:
+                self._by_number.setdefault(number_of(other) or other, other)
+        meant = self._by_number.get(number)
+        return "" if meant is None else f"; {meant!r} is: was it read as a number on the way?"
 
 
 def read_id(identifier: object, path: FilePath, line: int, what: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table
 from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
-from tercet.data.lines import FilePath, Refused, parse_json_object
+from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
@@ -134,13 +134,14 @@ def read_threes(
     else:
         rows, form = _preference_rows(path, refused), "preferences"
     lookup = None if queries is None else QueryLookup(queries)
+    like = LookAlikes(docs if isinstance(docs, Iterable) else ())
     threes: list[Three] = []
     has_margins = False
     for row in rows:
         try:
             for doc_id in (row.better, row.worse):
                 if docs is not None and doc_id not in docs:
-                    raise row.error(unknown_id("document", doc_id), "unknown-id")
+                    raise row.error(unknown_id("document", doc_id) + like.hint(doc_id), "unknown-id")
             qids = (row.query,) if lookup is None else lookup(row.query)
             if not qids:
                 raise row.error(unknown_id("query", row.query), "unknown-id")

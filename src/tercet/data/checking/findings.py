@@ -89,7 +89,7 @@ class CheckReport:
         }
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        counts = ", ".join(f"{count:,} {_counted(what, count)}" for what, count in self.counts.items())
         lines = [f"{self.path}: {self.kind or 'of no known kind'}" + (f", {counts}" if counts else "")]
         for group in self.groups:
             lines.append(f"{group.severity}: {group.kind} ({group.count:,})")
@@ -97,6 +97,13 @@ class CheckReport:
             if group.count > len(group.first):
                 lines.append(f"  … and {group.count - len(group.first):,} more")
         return "\n".join([*lines, f"{_number(self.n_errors, 'error')}, {_number(self.n_warnings, 'warning')}"])
+
+
+def _counted(what: str, count: int) -> str:
+    """What is counted, in the singular for one: documents, queries, rows without a grade."""
+    first, blank, rest = what.partition(" ")
+    one = f"{first[:-3]}y" if first.endswith("ies") else first.removesuffix("s")
+    return f"{one}{blank}{rest}" if count == 1 else what
 
 
 def _number(count: int, what: str) -> str:

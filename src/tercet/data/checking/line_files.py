@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tercet.data.beir import unknown_document, unknown_query
 from tercet.data.checking.findings import Counts, Findings
-from tercet.data.checking.near_duplicates import number_of
 from tercet.data.clicks import NO_IMPRESSIONS, click_preferences, impressions_of
+from tercet.data.lines import LookAlikes
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import NO_PREFERENCES, preference_lines, uneven_numbers
 from tercet.data.quepid import NO_RATINGS, rating_of, ratings_of
@@ -33,7 +33,7 @@ def check_judgements(
     line_of: LineOf = {}
     relevant: set[str] = set()
     grades: Grades = {}
-    unlike_query, unlike_doc = _Unlike(queries), _Unlike(docs)
+    unlike_query, unlike_doc = LookAlikes(queries or ()), LookAlikes(docs or ())
     with findings.file(path, NO_JUDGEMENTS, lambda: len(line_of)):
         for line, qid, doc_id, grade in iterate_judgements(path, header_needed=header_needed, refused=findings.refused):
             line_of.setdefault(qid, line)
@@ -60,25 +60,6 @@ def _note_grade(grades: Grades, query: str, doc_id: str, grade: int, line: int, 
         findings.error("contradiction", path, line, message)
     elif first_line != line:
         findings.warning("repeated-line", path, line, f"{pair} is judged the same at line {first_line}")
-
-
-class _Unlike:
-    """Tells of an unknown id which known one it would be, had a program not read it as a number."""
-
-    def __init__(self, ids: Mapping[str, int] | None) -> None:
-        self._ids = ids
-        self._by_number: dict[str, str] | None = None
-
-    def hint(self, identifier: str) -> str:
-        number = number_of(identifier)
-        if number is None:
-            return ""
-        if self._by_number is None:  # most files have no unknown id, and need no such table
-            self._by_number = {}
-            for other in self._ids or ():
-                self._by_number.setdefault(number_of(other) or other, other)
-        meant = self._by_number.get(number)
-        return "" if meant is None else f"; {meant!r} is: was it read as a number on the way?"
 
 
 def check_qrels(path: Path, findings: Findings) -> Counts:

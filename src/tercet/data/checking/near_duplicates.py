@@ -7,28 +7,12 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from unicodedata import normalize
 
+from tercet.data.lines import number_of
+
 NEAR = 0.9  # of the different words of both
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
-_LONGEST_NUMBER = 60
-_EXACT = Context(prec=_LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WORD = re.compile(r"\w+")
-
-
-def number_of(identifier: str) -> str | None:
-    """Return the number that an id reads as, in one form for all ways to write it, or None.
-
-    Examples
-    --------
-    >>> number_of("007"), number_of("7.0"), number_of("1e5") == number_of("100000"), number_of("d7")
-    ('7', '7', True, None)
-    """
-    if len(identifier) > _LONGEST_NUMBER or _NUMBER.fullmatch(identifier) is None:
-        return None
-    value = Decimal(identifier)
-    return str(_EXACT.normalize(value)) if value else "0"
 
 
 def look_alikes(ids: Iterable[str]) -> list[tuple[str, str]]:
