@@ -1,22 +1,27 @@
-"""A made shop of Debian packages: products, a click log whose truth is known, and judgements; and what each is worth.
+"""A made shop of Debian packages with a click log whose truth is known: what are clicks worth, judgements, and both?
 
-    python examples/shop/shop.py make shop/         # products.csv, clicks.csv, judged.csv, truth.csv
-    python examples/shop/shop.py compare shop/      # BM25, clicks only, judgements only, both, by the truth
+    python examples/shop/shop.py shop/                # makes the shop, learns from it, prints nDCG@10 by the truth
+    python examples/shop/shop.py shop/ --make-only    # products.csv, clicks.csv, judged.csv and truth.csv alone
 
 The packages come from ``apt-cache dumpavail``, or from a file with such a list: ``--packages FILE``.
 
 A package is relevant for a query when it has the tag (debtags, such as ``works-with::audio``) that the query was made
-from. Tags are nowhere in the products. Queries are of one to three words that packages with the tag use more than
-others do. People are shown the ten best of BM25, look at rank r with probability r^-0.7, and click what they look at
-with probability 0.8 where it is relevant, and 0.1 where it is not.
+from. Tags are nowhere in the products. Queries are one to three words that packages with the tag use more than others
+do. People are shown the ten best of BM25, look at rank r with probability r^-0.7, and click what they look at with
+probability 0.8 where it is relevant, and 0.1 where it is not. A quarter of the queries is in neither the click log nor
+the judgements; all figures are on these, by the truth.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
+import resource
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +30,9 @@ from pathlib import Path
 
 import numpy as np
 
+import tercet as tc
+from tercet.data import read_table
+from tercet.measure import paired_test
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Identity, Weights
 
@@ -221,3 +229,73 @@ def write_rows(path: Path, head: str, rows: Iterable[tuple[object, ...]]) -> Non
         writer = csv.writer(stream)
         writer.writerow(head.split(","))
         writer.writerows(rows)
+
+
+# -- what a user would type -------------------------------------------------------------------------------------------
+
+FITS = {
+    "clicks only": "--clicks clicks.csv",
+    "judgements only": "--judgements judged.csv",
+    "both": "--clicks clicks.csv --judgements judged.csv",
+}
+
+
+def run(command: str, folder: Path, show: bool = True) -> float:
+    """Run a tercet command in a folder, and return the seconds of processor time it took."""
+    print(f"$ {command}", flush=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    arguments = [sys.executable, "-m", *shlex.split(command)]
+    subprocess.run(arguments, cwd=folder, check=True, stdout=None if show else subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def compare(folder: Path) -> None:
+    """The commands of a user, and nDCG@10 by the truth of what they gave."""
+    seconds = {}
+    for name, evidence in FITS.items():
+        output = name.partition(" ")[0]
+        replace = " --replace" if (folder / output).exists() else ""
+        seconds[name] = run(f"tercet fit products.csv {evidence} -o {output}/ --quiet{replace}", folder)
+        print(flush=True)
+    replace = " --replace" if (folder / "index").exists() else ""
+    run(f"tercet index products.csv --model both/ -o index/{replace}", folder)
+    run('tercet search index/ "music player" -k 3', folder)
+    docs = read_table(folder / "products.csv")
+    truth: dict[str, dict[str, int]] = {}
+    with (folder / "truth.csv").open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if row["clicked_or_judged"] == "0":
+                truth.setdefault(row["query"], {})[row["sku"]] = int(row["grade"])
+    queries = {query: query for query in truth}
+    words = Vectoriser(analyser=tc.load(folder / "both").doc_vectoriser.analyser, weighting="bm25").fit(docs.values())
+    models = {"BM25": tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))}
+    models |= {name: tc.load(folder / name.partition(" ")[0]) for name in FITS}
+    values = {
+        name: tc.evaluate(truth, model.rank(queries, docs), "nDCG@10")["nDCG@10"] for name, model in models.items()
+    }
+    print(f"\nnDCG@10 by the truth, {len(truth):,} queries that are in neither log nor judgements:")
+    for name, of_query in values.items():
+        line = f"  {name:<16} {of_query.mean():.3f}"
+        if name != "BM25":
+            test = paired_test(of_query, values["BM25"])
+            line += f"  {test.difference:+.3f} [{test.low:+.3f}, {test.high:+.3f}]  {seconds[name]:.0f} s of CPU time"
+        print(line)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the shop is made")
+    parser.add_argument("--packages", type=Path, metavar="FILE", help="a package list, instead of apt's")
+    parser.add_argument("--make-only", action="store_true", help="make the shop and learn nothing")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    began = time.perf_counter()
+    make_shop(read_packages(options.packages), options.folder, seed=options.seed)
+    print(f"{options.folder}: made in {time.perf_counter() - began:.0f} s", flush=True)
+    if not options.make_only:
+        compare(options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The shop of examples/: made from a tiny package list, without apt."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tercet.data import read_table
+from tercet.data.click_tables import read_click_log
+from tercet.data.judgements import read_judgements
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "shop" / "shop.py"
+TOPICS = {f"field::topic-{number}": [f"{word}{number}" for word in "abcde"] for number in range(12)}
+
+
+@pytest.fixture(scope="module")
+def shop():
+    spec = importlib.util.spec_from_file_location("shop_example", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["shop_example"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def package_list() -> str:
+    rng = np.random.default_rng(0)
+    entries = []
+    for number in range(144):
+        tag, words = list(TOPICS.items())[number % 12]
+        others = list(TOPICS.values())[(number + 1) % 12]
+        described = " ".join([*rng.choice(words, 2, replace=False), *rng.choice(others, 2, replace=False), "tool"])
+        entries.append(
+            f'Package: pack-{number}\nDescription: A "{described}", and more\nSection: misc\nSize: {number}000\n'
+            f"Installed-Size: {number}\nTag: role::program,\n {tag}\n"
+        )
+    return "\n".join([*entries, "Package: untagged\nDescription: nothing\n"])
+
+
+@pytest.fixture(scope="module")
+def made(shop, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "list").write_text(package_list())
+    packages = shop.read_packages(folder / "list")
+    assert len(packages) == 144
+    for name in ("one", "again"):
+        shop.make_shop(packages, folder / name, n_packages=130, n_queries=40, n_lists=300, n_judged=5, seed=3)
+    return folder / "one"
+
+
+def test_the_shop_is_what_the_readers_take_and_the_same_for_the_same_seed(made):
+    docs = read_table(made / "products.csv")
+    assert len(docs) == 130
+    assert docs.text_columns == ("name", "description")
+    assert not any("::" in text for text in docs.values())
+    log = read_click_log(made / "clicks.csv")
+    assert (len(log.impressions), log.is_timed) == (300, True)
+    assert {doc_id for impression in log.impressions for doc_id in impression.shown} <= set(docs)
+    judged = read_judgements(made / "judged.csv", None, docs)
+    assert len(judged.qrels) == 5
+    for file in made.iterdir():
+        assert file.read_bytes() == (made.parent / "again" / file.name).read_bytes()
+
+
+def test_untouched_queries_are_in_no_evidence_and_clicks_follow_truth_and_rank(made):
+    with (made / "truth.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    untouched = {row["query"] for row in rows if row["clicked_or_judged"] == "0"}
+    relevant = {(row["query"], row["sku"]) for row in rows}
+    log = read_click_log(made / "clicks.csv").impressions
+    assert untouched
+    assert not untouched & {impression.query for impression in log}
+    assert not untouched & set(read_judgements(made / "judged.csv").qrels)
+    clicks = [(rank, (i.query, d) in relevant, d in i.clicked) for i in log for rank, d in enumerate(i.shown)]
+    rate = {
+        "relevant, above": np.mean([c for rank, r, c in clicks if r and rank < 3]),
+        "relevant, below": np.mean([c for rank, r, c in clicks if r and rank > 5]),
+        "others": np.mean([c for _, r, c in clicks if not r]),
+    }
+    assert rate["relevant, above"] > 1.5 * rate["relevant, below"]
+    assert rate["relevant, below"] > 2 * rate["others"]
+
+
+def test_a_list_without_tags_says_what_is_needed(shop, tmp_path):
+    (tmp_path / "list").write_text("Package: untagged\nDescription: nothing\n")
+    with pytest.raises(SystemExit, match=r"no tagged package was found: .*--packages FILE"):
+        shop.read_packages(tmp_path / "list")
