@@ -167,6 +167,14 @@ def write_tables(folder: Path, corpus: Corpus) -> None:
     grades = [(corpus.queries[q], d, grade) for q, judged in corpus.qrels.items() for d, grade in judged.items()]
     judged = pandas.DataFrame(grades, columns=["Search Term", "Product ID", "Stars"])
     judged.to_csv(folder / "judged.csv", index=False, sep=";")
+    rng = np.random.default_rng(0)
+    clicks = [
+        {"session_id": number, "timestamp": number, "search_term": corpus.queries[f"q{number % 60}"], "position": place}
+        | {"product_id": doc_id, "clicked": int(doc_id in corpus.qrels[f"q{number % 60}"])}
+        for number in range(300)
+        for place, doc_id in enumerate(rng.choice(list(corpus.docs), 5, replace=False), start=1)
+    ]
+    pandas.DataFrame(clicks).to_csv(folder / "clicks.csv", index=False)
 
 
 def names(document: str) -> dict[str, Any]:
@@ -183,6 +191,7 @@ def names(document: str) -> dict[str, Any]:
         "queries": corpus.queries,
         "qrels": corpus.qrels,
         "threes": [(corpus.queries[qid], better, worse) for qid, better, worse in made_threes(corpus)],
+        "log": [(text, tuple(corpus.docs)[:3], tuple(corpus.docs)[1:2]) for text in corpus.queries.values()],
         "more": {"NEW-1": "avocado oil"},
         "changed": {"MED-10": "another avocado"},
         "X": texts,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tercet.data.checking import CheckReport as CheckReport
     from tercet.data.checking import Finding as Finding
     from tercet.data.checking import check as check
+    from tercet.data.click_tables import read_click_log as read_click_log
+    from tercet.data.clicks import ClickLog as ClickLog
     from tercet.data.clicks import Impression as Impression
     from tercet.data.clicks import iter_clicks as iter_clicks
     from tercet.data.clicks import read_clicks as read_clicks
@@ -72,7 +74,8 @@ else:
                 "write_beir",
             ),
             "tercet.data.checking": ("CheckReport", "Finding", "check"),
-            "tercet.data.clicks": ("Impression", "iter_clicks", "read_clicks", "write_clicks"),
+            "tercet.data.click_tables": ("read_click_log",),
+            "tercet.data.clicks": ("ClickLog", "Impression", "iter_clicks", "read_clicks", "write_clicks"),
             "tercet.data.documents": ("Documents", "as_documents", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
