@@ -173,7 +173,7 @@ class ImpressionParser:
                     return None
                 message = (
                     f"found {text[:80]!r}; the first line must be the header {CLICK_HEADER!r}, or JSON (other tables "
-                    "are read by read_click_log, and by tercet fit --clicks)"
+                    "are read by read_click_log)"
                 )
                 raise FormatError(path, line, message)
         impression = _json_impression(text, path, line) if self.is_json else _tsv_impression(text, path, line)
