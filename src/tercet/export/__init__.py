@@ -1,17 +1,22 @@
-"""What a model learned, in the formats of other engines: synonym files, boosted queries, impact-weighted documents."""
+"""What a model learned, in the formats of other engines: synonym files, boosted queries, impact-weighted
+documents, linear models of features."""
 
 from tercet.export.ciff import write_ciff
 from tercet.export.expansions import Expansions, write_synonyms
 from tercet.export.impacts import Impacts, write_anserini
+from tercet.export.linear_models import LinearExport, linear_export, write_ltr
 from tercet.export.query_strings import BoostedQuery, boosted_query, positive_query_string
 
 __all__ = [
     "BoostedQuery",
     "Expansions",
     "Impacts",
+    "LinearExport",
     "boosted_query",
+    "linear_export",
     "positive_query_string",
     "write_anserini",
     "write_ciff",
+    "write_ltr",
     "write_synonyms",
 ]

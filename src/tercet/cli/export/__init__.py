@@ -9,13 +9,14 @@ from tercet.cli.groups import LazyGroup
 VERBS = {
     "synonyms": ("tercet.cli.export.synonyms:synonyms", "Synonym files for Solr and Elasticsearch."),
     "query": ("tercet.cli.export.query:query", "One query as boosted clauses."),
+    "ltr": ("tercet.cli.export.ltr:ltr", "Linear feature models for Solr and Elasticsearch LTR."),
     "documents": ("tercet.cli.export.documents:documents", "Documents as impacts, for Anserini and PISA."),
 }
 
 
 @click.group(cls=LazyGroup, verbs=VERBS)
 def export() -> None:
-    """Write what a text model learned for other engines.
+    """Write what a model learned for other engines.
 
     What a format cannot hold is said.
     """

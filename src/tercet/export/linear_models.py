@@ -1,0 +1,133 @@
+"""Linear models of features as Solr's and Elasticsearch's learning-to-rank plugins read them: features and weights."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tercet.data.lines import write_atomically
+from tercet.errors import InputError
+from tercet.fitting import FeatureModel
+from tercet.fitting.feature_model import weights_of
+
+Engine = Literal["solr", "elasticsearch"]
+FEATURES_NAME, MODEL_NAME = "features.json", "model.json"
+_SOLR = "org.apache.solr.ltr"
+_NO_FIELD_NAME = re.compile(r"\W+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class LinearExport:
+    """The two JSON values that an engine is given, and where: ``features`` first, then ``model``.
+
+    Attributes
+    ----------
+    features, model : as the engine's documentation has them
+    fields : feature -> the field of a document that its value is taken from
+    n_left_out : features without a weight, which are not written
+    """
+
+    features: Any
+    model: dict[str, Any]
+    fields: dict[str, str]
+    n_left_out: int
+
+
+def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "tercet") -> LinearExport:
+    """A linear model as features and weights.
+
+    Parameters
+    ----------
+    model : one whose ranker has weights of features; a kernel has none that an engine could hold
+    engine : "solr", or "elasticsearch", which is OpenSearch's form, too
+    name : of the model, of Solr's feature store and of Elasticsearch's feature set
+
+    Notes
+    -----
+    A model knows what its features are called, not how an engine computes them. Each is written as the value of the
+    document's field of that name; a feature that is a query, such as a BM25 score, is to be put in its place by hand.
+    Weights are for features as the model was given them. Engines sum up in single precision.
+
+    Examples
+    --------
+    >>> from tercet.learn.linear import FTRLRanker
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> linear_export(FeatureModel(ranker, ("BM25", "length"))).model["params"]
+    {'weights': {'BM25': 0.6708203932499369}}
+    """
+    if not isinstance(model, FeatureModel):
+        raise InputError(f"a model of features is needed, as fit_letor gives it; got {type(model).__name__}")
+    weights = weights_of(model.ranker)
+    if weights is None:
+        raise InputError(
+            f"a {type(model.ranker).__name__} with a kernel has no weights of features; engines take linear models only"
+        )
+    rows = sorted(model.features(), key=lambda row: row.feature)
+    if not rows:
+        raise InputError("no feature has a weight, so there is nothing to export")
+    names = [row.name or f"feature_{row.feature}" for row in rows]
+    fields = {one: _NO_FIELD_NAME.sub("_", one).strip("_") or "field" for one in names}
+    values = dict(zip(names, (row.weight for row in rows), strict=True))
+    n_left_out = int(np.count_nonzero(weights == 0))
+    if engine == "solr":
+        return LinearExport(_solr_features(fields, name), _solr_model(values, name), fields, n_left_out)
+    if engine == "elasticsearch":
+        return LinearExport(_feature_set(fields, name), _set_model(values, name), fields, n_left_out)
+    raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
+
+
+def _solr_features(fields: dict[str, str], store: str) -> list[dict[str, Any]]:
+    kind = f"{_SOLR}.feature.FieldValueFeature"
+    return [{"store": store, "name": name, "class": kind, "params": {"field": field}} for name, field in fields.items()]
+
+
+def _solr_model(weights: dict[str, float], name: str) -> dict[str, Any]:
+    return {
+        "class": f"{_SOLR}.model.LinearModel",
+        "store": name,
+        "name": name,
+        "features": [{"name": feature} for feature in weights],
+        "params": {"weights": weights},
+    }
+
+
+def _feature_set(fields: dict[str, str], name: str) -> dict[str, Any]:
+    features = [
+        {
+            "name": feature,
+            "params": [],
+            "template_language": "mustache",
+            "template": {
+                "function_score": {
+                    "query": {"match_all": {}},
+                    "field_value_factor": {"field": field, "missing": 0},
+                    "boost_mode": "replace",
+                }
+            },
+        }
+        for feature, field in fields.items()
+    ]
+    return {"featureset": {"name": name, "features": features}}
+
+
+def _set_model(weights: dict[str, float], name: str) -> dict[str, Any]:
+    # The definition is text that holds JSON.
+    return {"model": {"name": name, "model": {"type": "model/linear", "definition": json.dumps(weights)}}}
+
+
+def write_ltr(
+    folder: str | PathLike[str], model: FeatureModel, *, engine: Engine = "solr", name: str = "tercet"
+) -> LinearExport:
+    """Write ``features.json`` and ``model.json`` of `linear_export` into a folder, each as a whole or not at all."""
+    written = linear_export(model, engine=engine, name=name)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for file, value in ((FEATURES_NAME, written.features), (MODEL_NAME, written.model)):
+        with write_atomically(Path(folder, file)) as stream:
+            stream.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return written
