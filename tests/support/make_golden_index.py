@@ -47,7 +47,8 @@ def answers(index: Index) -> dict[str, Any]:
         "ids": list(index),
         "hits": {
             text: [
-                [hit.doc_id, hit.score, hit.text, [list(pair) for pair in hit.why.pairs]] for hit in index.search(text)
+                [hit.doc_id, hit.score, hit.text, [list(pair) for pair in hit.why.pairs]]
+                for hit in index.search(text, cutoff=False)
             ]
             for text in ASKED
         },
