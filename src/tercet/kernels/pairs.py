@@ -81,10 +81,9 @@ def in_score_order(scores, grades, margin):
 
 
 @helper
-def slopes_within_margin(scores, grades, n_grades, margin, power, slopes):
+def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes):
     """``pair_slopes`` where no two scores are a margin apart: every pair is violated, and no order is needed."""
     n = scores.size
-    lowest = scores.min()
     # Of all grades below: how many documents, and the sum of their scores.
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
     for i in range(n):
@@ -138,8 +137,11 @@ def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
     n = scores.size
     if n == 0:
         return 0.0
-    if scores.max() - scores.min() < margin:
-        return slopes_within_margin(scores, grades, n_grades, margin, power, slopes)
+    lowest, highest = scores[0], scores[0]
+    for i in range(n):
+        lowest, highest = min(lowest, scores[i]), max(highest, scores[i])
+    if highest - lowest < margin:
+        return slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes)
     order, score, lowered, grade = in_score_order(scores, grades, margin)
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
     violation = 0.0

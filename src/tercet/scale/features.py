@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.ftrl import Features, Losses, Paths, Rules, Sums, ftrl_pass
+from tercet.kernels.ftrl import Features, Losses, PassRoom, Paths, Rules, Sums, ftrl_pass
 from tercet.kernels.pairs import QueryDocs
 from tercet.kernels.rows import CsrRows
 from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState
@@ -53,15 +53,11 @@ class FeatureShare:
     def run(self, X: Any) -> Piece:
         z, G, w = (self._spread_out(array) for array in self.state)
         sums = np.zeros(self.n_features)
-        rows = Features(*map(_as_sent, X))
+        rows, queries = Features(*map(_as_sent, X)), QueryDocs(*map(as_compiled, self.queries))
+        order = np.arange(len(queries.starts) - 1)
+        room = PassRoom.of(rows, order, queries.starts, self.n_features)
         n_steps, loss, largest = ftrl_pass(
-            rows,
-            np.arange(len(self.queries.starts) - 1),
-            QueryDocs(*map(as_compiled, self.queries)),
-            self.losses,
-            self.rules,
-            Sums(z, G, w, sums),
-            self.step,
+            *(rows, order, queries, self.losses, self.rules, Sums(z, G, w, sums), self.step, room),
             *Paths.of(rows, self.losses),
         )
         own = np.arange(self.n_features) if self.features is None else self.features
