@@ -10,6 +10,7 @@ from tercet.data.documents import as_documents
 from tercet.errors import InputError
 from tercet.fitting.scored_columns import ALONE, ScoredColumns, weights_by_name
 from tercet.fitting.text_model import pair_name
+from tercet.learn.joint import taken_apart
 from tercet.text import Analyser, FieldedVectoriser
 
 ANALYSER = Analyser()
@@ -107,6 +108,17 @@ def test_words_are_looked_up_as_ever(fitted):
     assert all(": " not in word for pair in model.strongest_pairs(5, min_docs=1) for word in pair[:2])
     with pytest.raises(InputError, match="does not know the word 'zebra'"):
         model.related("zebra")
+
+
+def test_words_alone_score_as_the_model_does_without_numbers(fitted):
+    docs, _, model = fitted
+    alone = model.words_alone()
+    assert alone.words_alone() is alone
+    D = alone.docs(list(as_documents(docs).values()))
+    word = alone.query_vectoriser.words_[0]
+    score = alone.weights.score(alone.queries([word]), D)
+    expected = taken_apart(model.weights, model.doc_vectoriser.layout_)[0].score(alone.queries([word]), D)
+    assert np.array_equal(score, expected)
 
 
 def test_a_thin_model_keeps_fields_and_numbers(fitted):

@@ -103,7 +103,8 @@ def index(
         else:
             built = QdrantIndex.build(docs, text_model, output, url=url, collection=collection, **settings)
         how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
-        click.echo(f"{output}: {len(built):,} documents, {n_terms(built.model):,} words{how}")
+        n_words = (built.model.n_words if isinstance(built.model, TextModel) else None) or n_terms(built.model)
+        click.echo(f"{output}: {len(built):,} documents, {n_words:,} words{how}")
         _tell_journal(output)
         return
     if model is not None or stem is not None or no_texts:

@@ -136,6 +136,15 @@ class TextModel:
         words = self.doc_vectoriser
         return words.layout_.n_words if isinstance(words, FieldedVectoriser) else None
 
+    def words_alone(self) -> TextModel:
+        """The same without fields and numbers, and without a report, which is of both; itself where it has none."""
+        words = self.doc_vectoriser
+        if not isinstance(words, FieldedVectoriser):
+            return self
+        from tercet.learn.joint import taken_apart
+
+        return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
+
     def check_words_only(self, what: str) -> None:
         """Refuse, for what can do nothing with them, a model that has fields or numbers."""
         if isinstance(self.doc_vectoriser, FieldedVectoriser):

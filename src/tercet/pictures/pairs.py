@@ -194,6 +194,7 @@ def _take_apart(thing: Any, words: Names | None) -> tuple[Weights, tuple[Names, 
     if isinstance(thing, TextModel):
         if words is not None:
             raise InputError("a text model has its own words; leave 'words' out")
+        thing = thing.words_alone()
         queries, docs = thing.query_vectoriser, thing.doc_vectoriser
         return thing.weights, (queries.words_, docs.words_), queries is docs, queries.document_frequency_
     weights = thing.weights_ if isinstance(thing, TermPairRanker) else thing
