@@ -1,5 +1,6 @@
 """How well the term-pair rankers rank 20 Newsgroups: every test post is a query against all other test posts, posts
-of its own group are relevant. Mean average precision, error on test preferences, seconds of training on one core.
+of its own group are relevant. Mean average precision, error on test preferences, seconds of training on one core. Then
+the sparse W on the support of a low-rank one, by density, each in a process of its own, so that its memory can be told.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ import one_thread  # noqa: F401
 
 # isort: split
 
+import json
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +27,7 @@ from common import (
     load_newsgroups,
     machine_facts,
     parse_arguments,
+    peak_memory,
     print_facts,
     print_table,
     say_if_disturbed,
@@ -31,6 +37,7 @@ from common import (
 from tercet.measure import average_precision_of_classes
 
 MAP_TARGET, SECONDS_TARGET, SCALED_MAP_TARGET = 0.60, 10.0, 0.64
+DENSITIES = (0.05, 0.01)
 DIAGONAL_RATES = (0.1, 1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
 
@@ -153,8 +160,62 @@ def print_rows(rows: list[Row], n_queries: int, n_seeds: int) -> None:
     )
 
 
+# -- on the support of low rank -----------------------------------------------------------------------------------
+
+
+def one_density(data_home: Path, density: float, n: int, seed: int) -> None:
+    """Learn low rank with two passes, its largest entries with one more, and print what it took as JSON."""
+    data = load_newsgroups(data_home)
+    first = tc.LowRankRanker(n_components=100, tied=True, schedule="linear", epochs=2, random_state=seed)
+    ranker = tc.SparseRanker(sparsify="low-rank", density=density, low_rank=first, random_state=seed)
+    ranker.fit(data.X, tc.Preferences.from_labels(data.y, 1, random_state=seed))  # loads the compiled kernels
+    before = peak_memory()
+    prefs = tc.Preferences.from_labels(data.y, n, random_state=seed)
+    with (clock := Clock()).running():
+        ranker.fit(data.X, prefs)
+    peak = peak_memory()
+    test = tc.Preferences.from_labels(data.y_test, min(n, 20_000), random_state=1000 + seed)
+    scores = {
+        name: float(average_precision_of_classes(weights, data.X_test, data.y_test).mean())
+        for name, weights in (("thinned", ranker.weights_before_refit_), ("refitted", ranker.weights_))
+    }
+    error = error_of_ranker(ranker, data.X_test, test)
+    took = {"seconds": clock.wall, "processor_seconds": clock.processor, "bytes_before": before, "bytes": peak}
+    print(json.dumps({"density": density, "steps": n, "error": error, **scores, **took}))
+
+
+def on_low_rank(data_home: Path, n: int, seed: int) -> list[dict[str, Any]]:
+    rows = []
+    for density in DENSITIES:
+        command = [sys.executable, __file__, "--data-home", str(data_home), "--density", str(density)]
+        done = subprocess.run(
+            [*command, "--steps", str(n), "--seed", str(seed)], check=True, capture_output=True, text=True
+        )
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    print_table(
+        f"SparseRanker(sparsify='low-rank'): {n:,} preferences, two passes, then one on the support; seed {seed}",
+        ["W kept", "MAP, thinned", "MAP, refitted", "test error", "training s", "process before", "process at most"],
+        [
+            [
+                f"{row['density']:.1%}",
+                f"{row['thinned']:.4f}",
+                f"{row['refitted']:.4f}",
+                f"{row['error']:.4f}",
+                f"{row['seconds']:.1f}",
+                f"{row['bytes_before'] / 2**20:.0f} MiB",
+                f"{row['bytes'] / 2**20:.0f} MiB",
+            ]
+            for row in rows
+        ],
+    )
+    return rows
+
+
 def main() -> None:
-    arguments = parse_arguments(__doc__)
+    arguments = parse_arguments(__doc__, density=float, steps=int)
+    if arguments.density:
+        one_density(arguments.data_home, arguments.density, arguments.steps, arguments.seed)
+        return
     facts = machine_facts()
     print_facts(facts)
     with (loading := Clock()).running():
@@ -165,9 +226,10 @@ def main() -> None:
     rows = run(data, seeds, rate, arguments.quick)
     print_rows(rows, len(data.y_test), len(seeds))
     say_if_disturbed([clock for row in rows for clock in row.training])
+    sparse_rows = on_low_rank(arguments.data_home, 10_000 if arguments.quick else 1_000_000, arguments.seed)
     write_json(
         arguments.output,
-        {"machine": facts, "diagonal_rates": errors, "rows": [vars(row) for row in rows]},
+        {"machine": facts, "diagonal_rates": errors, "rows": [vars(row) for row in rows], "on_low_rank": sparse_rows},
     )
 
 

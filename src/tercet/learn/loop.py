@@ -250,6 +250,7 @@ class Run:
                     self.finished |= listener(event) is True
                 for checkpoint in checkpoints:
                     checkpoint.after_chunk(self)
+        del self.stepper  # it knows the run, too, and W would stay in memory until somebody looks for cycles
         return self.state if self.best_state is None else self.best_state
 
     def draw(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
