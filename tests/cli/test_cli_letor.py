@@ -332,3 +332,25 @@ def test_a_model_of_a_ranker_without_weights_prints_none(capsys):
 
     print_features(FeatureModel(Other()))
     assert capsys.readouterr().out == ""
+
+
+def test_a_feature_model_has_a_report_page_too(files, tmp_path):
+    names = tmp_path / "names"
+    names.write_text("".join(f"<b>{j}\n" for j in range(10)))
+    done = run(
+        "letor", "fit", files / "train.txt", "--vali", files / "vali.txt", "-o", tmp_path / "m", "--names", names
+    )
+    assert done.exit_code == 0, done.output
+    assert "with report.html" in done.output
+    page = (tmp_path / "m" / "report.html").read_text()
+    model = tc.load(tmp_path / "m")
+    assert model.report.verdict in page
+    assert "What sparsity costs" in page
+    assert "Features with a weight" in page
+    assert "<b>" not in page
+    assert all(f"{point.l1:.5g}" in page for point in model.report.features.path)
+    again = run("report", tmp_path / "m", "-o", tmp_path / "again.html")
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "again.html").read_text() == page
+    assert str(model.report) in run("report", tmp_path / "m").output
+    assert '"verdict"' in run("report", tmp_path / "m", "--json").output

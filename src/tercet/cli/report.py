@@ -9,6 +9,8 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options
 from tercet.errors import InputError
+from tercet.fitting import FeatureModel
+from tercet.loading import load
 from tercet.report.page import write_report_page
 
 
@@ -23,11 +25,13 @@ def report(model: Path, output: Path | None, as_json: bool) -> None:
     """
     if as_json and output is not None:
         raise click.UsageError("--json is printed, and --output is for the page; name one of the two")
-    learned = open_model(model).report
+    saved = load(model)
+    opened = saved if isinstance(saved, FeatureModel) else open_model(model)
+    learned = opened.report
     if learned is None:
         raise InputError(f"{model} has no report; fit writes one")
     if output is None:
         click.echo(learned.to_json() if as_json else str(learned))
         return
-    write_report_page(learned, output)
+    write_report_page(learned, output, opened.weights_by_name() if isinstance(opened, FeatureModel) else ())
     click.echo(f"{output}: written")

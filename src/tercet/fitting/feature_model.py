@@ -117,6 +117,12 @@ class FeatureModel:
         strongest = used[np.argsort(-np.abs(weights[used]), kind="stable")]
         return [FeatureWeight(int(j) + 1, names[j] if names else None, float(weights[j])) for j in strongest]
 
+    def weights_by_name(self) -> list[tuple[str, float]]:
+        """The features with a weight by number and name, the strongest first; none of a ranker without weights."""
+        if weights_of(self.ranker) is None:
+            return []
+        return [(row.label, row.weight) for row in self.features()]
+
     def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
         """Measure the model on judged rows; `fit_width` says what becomes of rows of another width."""
         if not isinstance(data, LetorData):

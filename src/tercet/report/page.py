@@ -11,6 +11,7 @@ from tercet.data.lines import write_atomically
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.report.charts import bars, curves, intervals
 from tercet.report.html import Html, element, page
+from tercet.report.learned_features import Weighted, path_section, weights_section
 from tercet.report.table import Cell, Table, Tone
 from tercet.report.value import (
     ByQuery,
@@ -32,19 +33,20 @@ RULE = (
 )
 
 
-def write_report_page(report: Report, path: str | PathLike[str]) -> None:
+def write_report_page(report: Report, path: str | PathLike[str], weights: Weighted = ()) -> None:
     """Write the page of a report; it is there as a whole or not at all.
 
-    Everything on it comes from the report, so a saved model gives its page again at any time.
+    Everything on it comes from the report, and of a model of features from its weights, by name and strongest first, so
+    a saved model gives its page again at any time.
     """
     with write_atomically(path) as stream:
-        stream.write(make_report_page(report))
+        stream.write(make_report_page(report, weights))
 
 
-def make_report_page(report: Report) -> str:
+def make_report_page(report: Report, weights: Weighted = ()) -> str:
     """The page as HTML; a report of an earlier version gives the table and the decision only."""
-    details = report.details
-    name = (details.name if details else "") or "A text model"
+    details, features = report.details, report.features
+    name = (details.name if details else "") or ("A text model" if features is None else "A model of features")
     sections = [_header(report, name)]
     if report.systems:
         sections.append(_systems(report))
@@ -56,6 +58,10 @@ def make_report_page(report: Report) -> str:
             sections.append(_by_query(report, details.by_query))
         if details.pairs:
             sections.append(_pairs(details))
+    if weights:
+        sections.append(weights_section(weights))
+    if features is not None and features.path:
+        sections.append(path_section(report, features))
     sections.append(_facts(report))
     footer = element(
         "footer",
@@ -71,6 +77,8 @@ def make_report_page(report: Report) -> str:
 def _header(report: Report, name: str) -> Html:
     measure = report.measure
     queries = shown_count(report.n_test, "untouched query", "untouched queries")
+    if report.features is not None:
+        queries = report.features.reported_on
     if not report.systems:
         lead = "Nothing was held out to report on."
     elif report.accepted and len(report.systems) > 1:
@@ -159,8 +167,7 @@ def _systems(report: Report) -> Html:
         element("h2", "Against other systems"),
         element(
             "p",
-            f"Means over {shown_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on. "
-            f"{report.split}",
+            f"Means over {_measured_on(report)}. {report.split}",
             class_="soft",
         ),
         element(
@@ -171,6 +178,12 @@ def _systems(report: Report) -> Html:
         table.as_html(),
         element("p", f"{note}{_rival_note(report.details)}", class_="soft") if report.details else None,
     )
+
+
+def _measured_on(report: Report) -> str:
+    if report.features is not None:
+        return report.features.reported_on
+    return f"{shown_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on"
 
 
 def _evidence(report: Report) -> Html:
@@ -393,6 +406,8 @@ def _facts(report: Report) -> Html:
         ("validation queries", report.n_validation),
         ("untouched queries", report.n_test),
     ]
+    if report.features is not None:
+        data = data[:1]
     chosen: list[tuple[str, object]] = [("chosen by", report.measure)]
     chosen += _labelled(_CHOSEN_LABELS, report.chosen)
     blocks = []
@@ -414,6 +429,10 @@ def _facts(report: Report) -> Html:
                 ],
             )
         )
+    if (features := report.features) is not None:
+        used: list[tuple[str, object]] = [("learned", features.ranker), ("features", features.n_features)]
+        used += [] if features.n_used is None else [("with a weight", features.n_used)]
+        blocks.append(_block("Model", used))
     chosen.append(("seconds of learning", f"{report.seconds:.1f}"))
     blocks = [_block("Data", data), *blocks, _block("Settings", chosen)]
     return element(

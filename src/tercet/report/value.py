@@ -351,6 +351,11 @@ class Report:
         return self.changes.get(self.measure)
 
     @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the measure of the choice is better."""
+        return parse_measure(self.measure).higher_is_better
+
+    @property
     def compared(self) -> tuple[SystemResult, SystemResult] | None:
         """The two systems that ``changes`` are between: what was learned, and its start."""
         if self.declined is not None:

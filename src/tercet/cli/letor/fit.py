@@ -16,6 +16,7 @@ from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds
 from tercet.fitting.rankers import FEATURE_RANKERS
 from tercet.fitting.rows import MEASURE
 from tercet.learn.rls import RankRLS
+from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import FEATURE_MODEL
 
 L2S = tuple(10.0**power for power in range(-3, 8))  # that a RankRLS has to choose from
@@ -117,6 +118,7 @@ def _finish(model: FeatureModel, output: Path | None, show_path: bool) -> None:
     assert report.features is not None
     if output is not None:
         model.save(output)
+        write_report_page(report, output / PAGE_NAME, model.weights_by_name())
     click.echo(str(report))
     print_features(model)
     if show_path:

@@ -13,6 +13,7 @@ from tercet.fitting.feature_model import fit_width, weights_of
 from tercet.learn.features import FeatureRanker
 from tercet.loading import load
 from tercet.measure import Evaluation
+from tercet.report.page import PAGE_NAME
 
 MOST_FEATURES_SHOWN = 50
 BAR_WIDTH = 24
@@ -73,4 +74,5 @@ def print_features(model: FeatureModel) -> None:
 
 def print_written(output: Path | None, took: str) -> None:
     """The last line of a fit."""
-    click.echo(f"{output}: written after {took}" if output else f"{took}; nothing was written, as no -o was given")
+    what = f"{took}; nothing was written, as no -o was given"
+    click.echo(what if output is None else f"{output}: written after {took}, with {PAGE_NAME}")

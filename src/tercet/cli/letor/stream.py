@@ -16,6 +16,7 @@ from tercet.fitting.feature_model import LETOR_MEASURES
 from tercet.learn import Checkpoint
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.linear.ftrl_stream import StreamProgress
+from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store import check_destination
 from tercet.store.kinds import FEATURE_MODEL
 
@@ -78,6 +79,8 @@ def stream(
     if output is not None:
         model.save(output)
     assert model.report is not None
+    if output is not None:
+        write_report_page(model.report, output / PAGE_NAME, model.weights_by_name())
     click.echo(str(model.report))
     print_features(model)
     print_written(output, f"{model.report.seconds:.1f} s")
