@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercet.data import check, recognise
 from tercet.data.click_tables import as_click_log, read_click_log
 from tercet.data.clicks import Impression, write_clicks
 from tercet.data.tables import BadRows
@@ -249,6 +250,18 @@ def test_rows_of_lists_in_any_order_come_back_by_search_and_position(lists, rand
     assert [(i.query, i.shown, set(i.clicked)) for i in log.impressions] == [
         (query, tuple(shown), clicked) for query, shown, clicked in lists
     ]
+
+
+def test_a_table_of_clicks_is_recognised_and_checked(tmp_path):
+    rows = ["s,100,tea,1,a,0", "s,100,tea,2,b,1", "s,100,tea,3,c,maybe"]
+    file = written(tmp_path / "clicks.csv", HEAD, *rows)
+    assert recognise(file) == "click-log"
+    report = check(file)
+    assert report.counts == {"impressions": 1, "clicks": 1}
+    [problem] = report.errors
+    assert (problem.line, "clicked 'maybe'" in problem.message) == (4, True)
+    products = written(tmp_path / "products.csv", "sku,title,keywords,clicks", "a,Tea,green,7", "b,Milk,white,9")
+    assert recognise(products) == "documents"
 
 
 def test_frames_are_logs():

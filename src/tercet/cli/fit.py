@@ -180,8 +180,9 @@ def fit(
             texts: JudgedTexts | Labelled = read_files(corpus, queries, qrels, known_only=True)
         else:
             texts = open_data(data, corpus, queries, qrels, kind, known_only=True)
-        if isinstance(texts, JudgedTexts) and has_pairs and qrels is None:
-            texts = replace(texts, qrels={})  # those of DATA are learned from where nothing else is named
+        if isinstance(texts, JudgedTexts) and has_pairs and qrels is None and texts.qrels:
+            click.echo(f"note: the judgements of {data} are not learned from; --judgements names some", err=True)
+            texts = replace(texts, qrels={})
         if isinstance(texts, JudgedTexts) and not texts.qrels and not has_pairs:
             raise click.UsageError(
                 f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences, --clicks"

@@ -43,6 +43,7 @@ Kind: TypeAlias = Literal[
     "documents",
     "judgements",
     "threes",
+    "click-log",
 ]
 # Kinds of tables, whose columns may have any names.
 TableKind: TypeAlias = Literal["documents", "judgements", "threes"]
@@ -60,7 +61,8 @@ _FILES = (
     "(query,docid,rating), 6-column runs, query/better/worse preferences and query/shown/clicked clicks as TSV or "
     "JSONL, preferences as Parquet, the archives of 20 Newsgroups and of LETOR folds, and a table: CSV with a header "
     "(separated by , ; | or tabs), JSONL or Parquet, of documents (an id and a text), judgements (a query, a document, "
-    "a grade) or threes (a query, a better and a worse document)"
+    "a grade), threes (a query, a better and a worse document) or clicks (a query, a document and whether it was "
+    "clicked)"
 )
 
 
@@ -79,8 +81,8 @@ def recognise(path: FilePath) -> Kind:
     ``tercet vectorise`` writes them). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
-    of their columns: ``"documents"``, ``"judgements"`` and ``"threes"``. Looks at a few lines only; a file recognised
-    may still be refused by its reader.
+    of their columns: ``"documents"``, ``"judgements"``, ``"threes"`` and ``"click-log"``. Looks at a few lines only; a
+    file recognised may still be refused by its reader.
 
     Examples
     --------
@@ -234,7 +236,7 @@ def _recognise_file(path: Path) -> Kind:
     table, problem = _table_with_header(path)
     kind_of_header = None if table is None else kind_of_columns(table.columns)
     if kind_of_header is not None:
-        return cast(TableKind, kind_of_header)
+        return cast(Kind, kind_of_header)
     kinds = _kinds_of_table([text for _, text in numbered])
     if not kinds:
         if table is not None:
@@ -253,15 +255,15 @@ def _kind_of_parquet(path: Path) -> Kind:
     return _kind_of_table(table)
 
 
-def _kind_of_table(table: DataTable) -> TableKind:
+def _kind_of_table(table: DataTable) -> Kind:
     kind = kind_of_columns(table.columns)
     if kind is None:
         raise InputError(
             f"{table.name}: a table of no known kind, with the columns {', '.join(table.columns)}; documents have an "
             "id and a text (columns called id, sku, title, text, description, …, or named), judgements query, doc and "
-            "grade, threes query, better and worse, and clicks query, shown and clicked"
+            "grade, threes query, better and worse, and clicks query, doc or shown, and clicked"
         )
-    return cast(TableKind, kind)
+    return cast(Kind, kind)
 
 
 def _table_with_header(path: Path) -> tuple[DataTable | None, FormatError | None]:

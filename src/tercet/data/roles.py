@@ -193,7 +193,7 @@ _SURE_QUERIES = ("query", "query_text", "search_term", "search_query", "search_t
 
 
 def kind_of_columns(columns: Iterable[str]) -> str | None:
-    """What a table holds, by the names of its columns: documents, judgements, threes, or None for none of these.
+    """What a table holds, by the names of its columns: documents, judgements, threes, a click log, or None of these.
 
     Examples
     --------
@@ -208,6 +208,9 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
     has_texts = has((TITLES, BODIES))
     if has(QUERIES) and has(BETTER) and has(WORSE):
         return "threes"
-    if has(DOCUMENTS) and has(GRADES) and (has((_SURE_QUERIES,)) or (has(QUERIES) and not has_texts)):
+    has_queries = has((_SURE_QUERIES,)) or (has(QUERIES) and not has_texts)
+    if has_queries and has(CLICKED) and (has(DOCUMENTS) or has(SHOWN)):
+        return "click-log"
+    if has_queries and has(DOCUMENTS) and has(GRADES):
         return "judgements"
     return "documents" if has(IDS) and has_texts else None

@@ -1,4 +1,4 @@
-"""Checks of tables of documents, judgements and threes; `checking` has the whole."""
+"""Checks of tables of documents, judgements, threes and clicks; `checking` has the whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tercet.data.checking.findings import Counts, Findings
 from tercet.data.checking.near_duplicates import text_digest
+from tercet.data.click_tables import click_log_of
 from tercet.data.documents import document_rows, joined_text
 from tercet.data.judgements import judgement_roles, judgement_rows
 from tercet.data.roles import TableSettings, document_roles
@@ -79,6 +80,20 @@ def check_threes(path: Path, findings: Findings, settings: TableSettings) -> Cou
                 problem = error(message, "contradiction")
                 findings.warning("contradiction", problem.path, problem.line, problem.message)
     return {"preferences": n_threes, "queries": len({query for query, _, _ in seen})}
+
+
+def check_click_log(path: Path, findings: Findings, settings: TableSettings) -> Counts:
+    """Check a table of clicks."""
+    counts = {"impressions": 0, "clicks": 0}
+    with findings.file(path, NO_ROWS, lambda: counts["impressions"]):
+        log = click_log_of([settings.open(path)], settings.columns, findings.refused)
+        counts["impressions"] = len(log.impressions)
+        counts["clicks"] = sum(len(impression.clicked) for impression in log.impressions)
+        for note in log.notes:
+            findings.warning("click-log", path, None, note)
+    if counts["impressions"] and not counts["clicks"]:
+        findings.warning("no-preference", path, None, "nothing was clicked, so there is nothing to learn from")
+    return counts
 
 
 def _warn(findings: Findings, table: DataTable, number: int, message: str, kind: str) -> None:
