@@ -37,9 +37,15 @@ def test_any_weights_any_documents(seed: int, kinds: list[str], n: int, k: int, 
     weights, D, Q = random_weights(rng, kinds), random_rows(rng, n), random_rows(rng, 4)
     ids = [f"d{i}" for i in range(n)]
     index = Index.build_rows(ids, D, weights, segment_docs=size)
-    for i in range(4):
-        q = Q[i : i + 1]
-        assert_same_answer(index.search_row(q, k), ids, *brute_force(weights, q, D), k)
+    alone = [index.search_row(Q[i : i + 1], k) for i in range(4)]
+    for i, hits in enumerate(alone):
+        assert_same_answer(hits, ids, *brute_force(weights, Q[i : i + 1], D), k)
+    # Side by side they are searched by another kernel; a row is a number by segments.
+    together = [answer for block in index._view.scorer.expand(Q) for answer in index._view.search(block, k)]
+    for hits, (rows, scores) in zip(alone, together, strict=True):
+        if hits:  # a query without words is not asked for
+            assert [hit.doc_id for hit in hits] == index._view.doc_ids(rows)
+            assert [hit.score for hit in hits] == scores.tolist()
 
 
 @pytest.mark.parametrize("kind", ["identity", "diagonal", "sparse", "dense", "hashed"])

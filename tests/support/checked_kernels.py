@@ -132,6 +132,8 @@ def searches(rng: np.random.Generator, folder: Path) -> None:
     for k in (1, 10, 500, 7000):
         for row in range(5):
             index.search_row(Q[row : row + 1], k)
+        for block in index._view.scorer.expand(Q.astype(np.float32)):
+            index._view.search(block, k)  # the queries side by side
 
 
 def random_weights_of(n: int, rng: np.random.Generator) -> Weights:
