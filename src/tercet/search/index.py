@@ -52,7 +52,7 @@ class Index(BaseIndex):
     >>> docs = {"a": "green avocado", "b": "green eyes", "c": "blue sky"}
     >>> index = Index.build(docs)  # no model: BM25
     >>> [(hit.doc_id, round(hit.score, 2)) for hit in index.search("green avocados", k=5)]
-    [('a', 0.56), ('b', 0.56)]
+    [('a', 0.54), ('b', 0.54)]
     >>> index.search("green avocados").unknown
     ('avocados',)
     """
