@@ -39,6 +39,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/letor_speed.py
 	$(BIN)/python benchmarks/rls_speed.py
 	$(BIN)/python benchmarks/search_speed.py
+	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/newsgroups_map.py
 
 # The same data: make repro TERCET_DATA=/path/to/data; the pages are out/*/index.html
