@@ -274,6 +274,13 @@ def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
     assert "48 preferences" in said
 
 
+def test_threes_beside_judgements_may_have_queries_of_their_own(products, judged, tmp_path):
+    rows = [*THREES, ("dairy new", PRODUCTS[1]["sku"], PRODUCTS[0]["sku"])]
+    path = write_csv(tmp_path / "threes.csv", ["query", "better", "worse"], rows)
+    said = ok("fit", products, "--judgements", judged, "--preferences", path, "-o", tmp_path / "m", "--quiet")
+    assert "49 preferences" in said
+
+
 def test_one_preference_is_one(products, tmp_path):
     path = write_csv(tmp_path / "one.csv", ["query", "better", "worse"], THREES[:1])
     assert "1 preference\n" in run("fit", products, "--preferences", path, "-o", tmp_path / "m").output
