@@ -64,8 +64,8 @@ def fit_vectors(
         rows of ``vectors.queries`` and ``vectors.docs``; or a ``StreamSource`` of them, which is read twice to hold
         queries out and then passes over these; or another source, which is learned from as it is: nothing of it can be
         held out
-    ranker : {"low-rank", "sparse", "diagonal"} or a term-pair ranker, which is fitted; default "low-rank", learned as
-        ``tc.fit`` does from judgements
+    ranker : a name as in ``tc.fit``, of whose settings the first is learned, or a term-pair ranker, which is fitted;
+        default "low-rank", learned as ``tc.fit`` does from judgements
     n_steps : preferences drawn from judgements; default 20 for each judgement, but 100,000 to 500,000
     validation, test : judgements, or preferences by rows, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, but at most 1,000, drawn by
