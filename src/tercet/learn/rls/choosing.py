@@ -40,6 +40,9 @@ class RLSGrid:
     errors: NDArray[np.float64]
     ranker: Any
 
+    def __repr__(self) -> str:
+        return f"RLSGrid({len(self.settings)} settings, {len(self.l2s)} penalties; {self.ranker!r})"
+
     @property
     def means(self) -> Matrix:
         """The mean error over queries (n_settings, n_l2s)."""

@@ -48,6 +48,9 @@ class RLSPath:
     def __len__(self) -> int:
         return len(self.l2s)
 
+    def __repr__(self) -> str:
+        return f"RLSPath({len(self)} penalties, {self.l2s.min():g} to {self.l2s.max():g})"
+
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The scores of all rows for every l2 (n_rows, n); the kernel of the rows is made once."""
         return self._ranker._scores(X, self.coefficients.T)
