@@ -96,6 +96,8 @@ def test_a_saved_model_ranks_alike(fitted, tmp_path):
 def test_documents_must_have_the_columns(fitted):
     docs, queries, model = fitted
     with pytest.raises(InputError, match="must come with these columns"):
+        model.docs(["word1"])
+    with pytest.raises(InputError, match="no column 'title'; they have 'text'"):
         model.rank(queries, {"a": "word1"})
     some = {doc_id: {"title": doc["title"], "text": doc["text"]} for doc_id, doc in docs.items()}
     with pytest.raises(InputError, match="no column 'price'; they have 'title' and 'text'"):
