@@ -83,11 +83,11 @@ def curves(
         parts.append(_text(x_label, (left + width - right) / 2, height - 6, "middle"))
         level = up(reference[1])
         parts.append(_line("reference", left, level, width - right, level))
-        parts.append(_text(reference[0], width - right, level - 7, "end"))
         for number, (_, points) in reversed(list(enumerate(series))):
             path = "M" + "L".join(f"{_px(across(x))} {_px(up(y))}" for x, y in points)
             if points:
                 parts.append(element("path", class_="other" if number else "curve", d=path))
+        parts.append(_text(reference[0], width - right, level - 7, "end"))
         if final is not None:
             y = up(final[1])
             near = any(points and abs(up(points[-1][1]) - y) < 20 for _, points in series)

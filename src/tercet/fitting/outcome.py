@@ -1,0 +1,242 @@
+"""What a fit of texts says of itself: all systems on the untouched queries, how learning went, and what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.choose import standard_error
+from tercet.fitting.baselines import evaluate_rm3
+from tercet.fitting.rankers import Candidate
+from tercet.fitting.scored_columns import columns_notes, words_alone
+from tercet.fitting.task import Facts, Space
+from tercet.fitting.text_model import TextModel
+from tercet.learn.loop import Event
+from tercet.measure import Evaluation, holm, paired_test
+from tercet.measure.names import PAIR_ACCURACY
+from tercet.report import Report, SystemResult, changes_between
+from tercet.report.value import (
+    ByQuery,
+    Curve,
+    Details,
+    EvidenceResult,
+    Learning,
+    QueryChange,
+    Size,
+    SystemComparison,
+)
+from tercet.text import Analyser, Vectoriser
+from tercet.weights import Weights
+from tercet.weights.survey import is_sparse, scan_rows
+
+_CURVE_POINTS: Final = 10
+# A point of the curve ranks the validation queries; of a large collection some of them must do.
+_MOST_CURVE_SCORES: Final = 2_000_000
+_FEWEST_CURVE_QUERIES: Final = 20
+_MOST_DIFFERENCES: Final = 400
+_CHANGES_SHOWN: Final = 8
+_LONGEST_TEXT: Final = 120
+_PAIRS_SHOWN: Final = 24
+_MOST_PAIRED_WORDS: Final = 5_000  # among which the strongest pairs are sought, so at most 25 million of them
+_SAME: Final = 1e-9  # differences below are those of rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How learning ended: the decision and its reasons. ``before`` and ``after`` are by validation query.
+
+    ``learned`` are the weights that were accepted or declined.
+    """
+
+    measure: str
+    accepted: bool
+    decision: str
+    chosen: dict[str, Any]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    curves: CurveRecorder
+    name: str
+    random_state: int
+    learned: Weights
+
+
+class CurveRecorder:
+    """Measures the model on validation queries ten times while it learns; it only looks, so learning is the same."""
+
+    def __init__(self, space: Space, n_steps: int) -> None:
+        most = max(_FEWEST_CURVE_QUERIES, _MOST_CURVE_SCORES // space.validation.D.shape[0])
+        self.queries = space.validation.at_most(most)
+        self.start = float(self.queries.values(space.start).mean())
+        self.curves: list[Curve] = []
+        self._n_steps = n_steps
+
+    def of(self, candidate: Candidate) -> Callable[[Event], None]:
+        """A callback that records one candidate."""
+        points: list[tuple[int, float]] = []
+        number = len(self.curves)
+        self.curves.append(Curve(candidate.label, ()))
+
+        def look(event: Event) -> None:
+            if points and event.step < points[-1][0]:
+                points.clear()  # it learns anew, with another penalty: the last time counts
+            total = event.total or self._n_steps
+            every = max(1, total // _CURVE_POINTS)
+            due = not points or event.step // every > points[-1][0] // every
+            if due or event.step == total:
+                points.append((event.step, float(self.queries.values(event.weights()).mean())))
+                self.curves[number] = Curve(candidate.label, tuple(points))
+
+        return look
+
+    def choose(self, candidate: Candidate) -> None:
+        """Put the curve of the chosen candidate first."""
+        self.curves.sort(key=lambda curve: curve.name != candidate.label)
+
+
+def make_report(
+    model: TextModel, facts: Facts, spaces: Sequence[Space], space: Space, outcome: Outcome, seconds: float
+) -> Report:
+    """Evaluate all systems on the untouched queries, and write down everything that a reader may ask."""
+    measure = outcome.measure
+    measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
+    # The start comes last of the baselines, next to what was learned from it.
+    evaluations = {s.name: s.test.evaluate(s.start, measures) for s in sorted(spaces, key=lambda s: s is space)}
+    start = evaluations[space.name]
+    learned = space.test.evaluate(outcome.learned, measures)
+    if outcome.accepted:
+        evaluations["learned"] = learned
+    bm25 = next(s for s in spaces if s.vectoriser.weighting == "bm25")
+    rm3, rm3_setting = evaluate_rm3(words_alone(bm25), measures)
+    others = {"RM3": rm3} | evaluations
+    _, final = others.popitem()
+    details = Details(
+        name=_clean(outcome.name),
+        data=facts.data | _facts_of_words(space.vectoriser),
+        random_state=outcome.random_state,
+        learning=_learning(outcome),
+        rival_settings={"RM3": rm3_setting},
+        comparisons=_comparisons(final, others, measure),
+        by_query=_by_query(space, final, start, measure, facts.texts) if outcome.accepted else None,
+        pairs=_pairs(model) if outcome.accepted else (),
+        size=_size(model.weights),
+    )
+    return Report(
+        measure=measure,
+        n_train=facts.n_train,
+        n_validation=len(space.validation.qids),
+        n_test=len(space.test.qids),
+        split=facts.split,
+        systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in evaluations.items()),
+        accepted=outcome.accepted,
+        decision=outcome.decision,
+        changes=changes_between(learned, start, measure),
+        chosen=outcome.chosen,
+        seconds=seconds,
+        rivals=(SystemResult.of("RM3", rm3),),
+        details=details,
+        notes=(*facts.notes, *columns_notes(space.vectoriser, outcome.learned)),
+        declined=None if outcome.accepted else SystemResult.of("learned", learned),
+        evidence=tuple(
+            EvidenceResult.between(
+                name, size, (space.name, part.evaluate(space.start)), ("learned", part.evaluate(outcome.learned))
+            )
+            for name, part, size in facts.parts(space.Q, space.D)
+        ),
+    )
+
+
+def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
+    cut = words.analyser or Analyser()
+    stop_words = cut.stop_words if isinstance(cut.stop_words, str | None) else f"{len(cut.stop_words)} words"
+    return {
+        "n_words": len(words.index_),
+        "mean_length": words.mean_length_,
+        "cut": cut.cut,
+        "stop_words": stop_words or "none",
+        "stemmer": cut.stemmer or "none",
+        "ngrams": list(cut.ngrams),
+    }
+
+
+def _learning(outcome: Outcome) -> Learning:
+    gain = outcome.after - outcome.before
+    error = standard_error(gain)
+    return Learning(
+        start=float(outcome.before.mean()),
+        final=float(outcome.after.mean()),
+        difference=float(gain.mean()),
+        standard_error=None if np.isnan(error) else error,
+        n_queries=gain.size,
+        curves=tuple(outcome.curves.curves),
+        curve_start=outcome.curves.start,
+        curve_queries=len(outcome.curves.queries.qids),
+    )
+
+
+def _comparisons(final: Evaluation, others: Mapping[str, Evaluation], measure: str) -> tuple[SystemComparison, ...]:
+    """The model against each other system; none where there is one query only."""
+    if len(final.qids) < 2:
+        return ()
+    tests = {name: paired_test(final, other, measure=measure) for name, other in others.items()}
+    corrected = holm([test.p_value for test in tests.values()]).tolist()
+    return tuple(
+        SystemComparison(name, test.difference, test.low, test.high, test.p_value, p)
+        for (name, test), p in zip(tests.items(), corrected, strict=True)
+    )
+
+
+def _by_query(space: Space, final: Evaluation, start: Evaluation, measure: str, texts: Mapping[str, str]) -> ByQuery:
+    before, after = start[measure], final[measure]
+    sign = 1.0 if space.test.measure.higher_is_better else -1.0
+    gain = sign * (after - before)
+    order = np.argsort(-gain, kind="stable")
+    shown = order[np.linspace(0, order.size - 1, min(order.size, _MOST_DIFFERENCES)).astype(np.int64)]
+
+    def changes(rows: NDArray[np.int64]) -> tuple[QueryChange, ...]:
+        return tuple(
+            QueryChange(_clean(final.qids[row]), _clean(texts[final.qids[row]]), float(before[row]), float(after[row]))
+            for row in rows
+        )
+
+    return ByQuery(
+        other=space.name,
+        n_better=int((gain > _SAME).sum()),
+        n_same=int((np.abs(gain) <= _SAME).sum()),
+        n_worse=int((gain < -_SAME).sum()),
+        differences=tuple((sign * gain[shown]).round(6).tolist()),
+        gains=changes(order[gain[order] > _SAME][:_CHANGES_SHOWN]),
+        losses=changes(order[gain[order] < -_SAME][::-1][:_CHANGES_SHOWN]),
+    )
+
+
+def _pairs(model: TextModel) -> tuple[tuple[str, str, float], ...]:
+    """The strongest pairs, sought among the words in most documents where there are many words."""
+    words = model.doc_vectoriser
+    frequency = np.sort(words.document_frequency_)[::-1]
+    min_docs = 10 if words.n_docs_ >= 1000 else max(1, words.n_docs_ // 100)
+    if frequency.size > _MOST_PAIRED_WORDS:
+        min_docs = max(min_docs, int(frequency[_MOST_PAIRED_WORDS]) + 1)
+    shown: dict[tuple[str, str], float] = {}
+    for one, other, weight in model.strongest_pairs(2 * _PAIRS_SHOWN, min_docs=min_docs):
+        if shown.get((other, one)) != weight:  # a symmetric model has each pair twice
+            shown[one, other] = weight
+    return tuple((one, other, weight) for (one, other), weight in shown.items())[:_PAIRS_SHOWN]
+
+
+def _size(weights: Weights) -> Size:
+    n, m = weights.shape
+    _, arrays = weights.to_state()
+    density = scan_rows(weights).sizes.sum() / (n * m) if is_sparse(weights) else 1.0
+    parts = " + ".join(f"{part.scale:g} · {type(part).__name__}" for part in weights.parts)
+    n_bytes = sum(array.nbytes for array in arrays.values())
+    return Size(n, m, parts, weights.n_stored, n_bytes, float(density))
+
+
+def _clean(text: str) -> str:
+    """One short line that can be saved: half a surrogate pair could not."""
+    line = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
+    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "…"
