@@ -67,6 +67,20 @@ def test_an_estimator_is_taken_as_it_is_and_stays_so():
     assert "random_state" not in told
 
 
+def test_an_estimator_that_leaves_its_rate_is_also_tried_with_those_for_texts():
+    own = tc.SparseRanker(density=0.3, random_state=5)
+    as_it_is, *others = candidates_of(own, 0)
+    assert as_it_is.ranker.get_params() == own.get_params()
+    named = candidates_of(NameWithParameters("sparse", {"density": 0.3}), 5)
+    assert [one.label for one in others] == [one.label for one in named]
+    assert all(one.ranker.random_state == 5 for one in others)
+    learning = fit(ranker=tc.SparseRanker(density=0.3)).report.details.learning
+    assert len(learning.curves) == 1 + len(others)
+    named_alone = fit(ranker=NameWithParameters("sparse", {"density": 0.3})).report.details.learning
+    assert learning.final >= named_alone.final
+    assert len(candidates_of(tc.SparseRanker(density=0.3, schedule="constant"), 0)) == 1
+
+
 def test_the_best_of_a_list_on_validation_is_taken():
     alone = {name: fit(ranker=name).report.details.learning.final for name in ("cosine", "sparse")}
     both = fit(ranker=["cosine", tc.DiagonalRanker(rate=1e-9), "sparse"])
@@ -107,9 +121,9 @@ def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
 
 def test_the_number_of_steps_can_be_given():
     assert fit(n_steps=2000).report.chosen["steps"] == 2000
-    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker()).report.details.learning.curves
+    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(rate=0.3)).report.details.learning.curves
     assert curve.points[-1][0] == 9000
-    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(epochs=2)).report.details.learning.curves
+    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(rate=0.3, epochs=2)).report.details.learning.curves
     assert curve.points[-1][0] == 18000
 
 
@@ -117,7 +131,7 @@ def test_what_starts_from_more_directions_than_there_are_starts_at_random():
     [candidate] = candidates_of("low-rank", 0)
     assert candidate.fitting((150, 90)).ranker.start == "random"
     assert candidate.fitting((1000, 900)) is candidate
-    own = tc.LowRankRanker(start="lsi", n_components=200)
+    own = tc.LowRankRanker(start="lsi", n_components=200, rate=0.2)
     [mine] = candidates_of(own, 0)
     assert mine.fitting((150, 90)).ranker.start == "lsi"  # the user's own is refused by the ranker, not changed
 

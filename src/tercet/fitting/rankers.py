@@ -259,13 +259,15 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     Parameters
     ----------
     choice : a short name, an estimator that need not be fitted, or a list of these; None is "low-rank"
+        An estimator is tried as it is. One that leaves rate and schedule as its class has them, which are those of a
+        paper and of its vectors, is also tried with what its short name stands for in all that it leaves so.
     seed : of those that are named
     labelled : whether texts have labels; some names stand for other settings then
 
     Examples
     --------
-    >>> [candidate.label for candidate in candidates_of(["diagonal", LowRankRanker(n_components=7)], 0)][-1]
-    'LowRankRanker: n components 7'
+    >>> [candidate.label for candidate in candidates_of([LowRankRanker(n_components=7), "cosine"], 0)]
+    ['LowRankRanker: n components 7', '7 components from latent semantic indexing', 'cosine']
     """
     if choice is None:
         choice = "low-rank"
@@ -276,7 +278,7 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     for one in listed:
         if isinstance(one, str):
             one = NameWithParameters(one, {})
-        candidates += _named(one, seed, labelled) if isinstance(one, NameWithParameters) else [_own(one)]
+        candidates += _named(one, seed, labelled) if isinstance(one, NameWithParameters) else _own(one, labelled)
     return candidates
 
 
@@ -327,8 +329,8 @@ def _inner_rankers(cls: type[TermPairRanker], labelled: bool, seed: int) -> dict
     return {}
 
 
-def _own(ranker: object) -> Candidate:
-    """A candidate of the user's own estimator; only what differs from its defaults is told of it."""
+def _own(ranker: object, labelled: bool) -> list[Candidate]:
+    """Candidates of the user's own estimator; only what differs from its defaults is told of it."""
     if isinstance(ranker, type):
         raise InputError(f"ranker is the class {ranker.__name__}; give an estimator, {ranker.__name__}()")
     if isinstance(ranker, FeatureRanker):
@@ -345,12 +347,20 @@ def _own(ranker: object) -> Candidate:
             "a list of these"
         )
     plain = {name: p.default for name, p in inspect.signature(type(ranker)).parameters.items()}
-    setting = {
-        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+    own = {
+        name: value
         for name, value in ranker.get_params(deep=False).items()
         if name not in _OF_THE_FIT and value != plain.get(name)
     }
-    return Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
+    setting = {
+        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+        for name, value in own.items()
+    }
+    given = Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
+    name = next((name for name, known in NAMED_RANKERS.items() if known.cls is type(ranker)), None)
+    if name is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
+        return [given]
+    return [given, *_named(NameWithParameters(name, own), ranker.random_state, labelled)]
 
 
 def term_pair_ranker(name: str, shape: tuple[int, int], seed: int, *, shared: bool = True) -> TermPairRanker:

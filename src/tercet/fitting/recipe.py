@@ -70,8 +70,9 @@ def fit(
     clicks : lists of results that were shown, and what of each was clicked: (query, shown, clicked) in the order of
         time, or a path, records or a frame as `read_click_log` takes them; see docs/clicks.md
     ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
-        "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, which stays as
-        it is, or a list of these, of which the best on validation is taken; None is "low-rank"
+        "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of
+        these, of which the best on validation is taken; None is "low-rank". A ranker that leaves rate and schedule as
+        its class has them is also tried with those that are meant for texts; it is not changed itself
     fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
         one in the whole text, where learning starts from; or their names alone, which count 1
     features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/fields.md
