@@ -317,7 +317,7 @@ def test_progress_on_a_terminal():
             shown += piece
     os.close(ours)
     assert process.wait(timeout=60) == 0
-    for fact in (b"DiagonalRanker", b"steps/s", b"violations", b"loss", b"left"):
+    for fact in (b"DiagonalRanker", b"/s  viol ", b"%", b"left"):
         assert fact in shown
 
 

@@ -10,7 +10,6 @@ import click
 
 from tercet.cli.options import ANY, json_option, table_options, table_settings
 from tercet.data import check as check_data
-from tercet.data.checking.findings import MOST_SHOWN
 from tercet.data.recognition import Kind
 from tercet.data.roles import kind_of_columns
 
@@ -19,7 +18,7 @@ from tercet.data.roles import kind_of_columns
 @click.argument("data", type=ANY)
 @click.option("--kind", type=click.Choice(get_args(Kind)), help="What DATA is, where it is not recognised.")
 @click.option(
-    "-k", "most", default=MOST_SHOWN, show_default=True, type=click.IntRange(min=0), help="Problems of a kind to show."
+    "-k", "most", default=5, show_default=True, type=click.IntRange(min=0), help="Problems of a kind to show."
 )
 @table_options
 @json_option
