@@ -357,10 +357,10 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
         for name, value in own.items()
     }
     given = Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
-    name = next((name for name, known in NAMED_RANKERS.items() if known.cls is type(ranker)), None)
-    if name is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
+    short = next((short for short, known in NAMED_RANKERS.items() if known.cls is type(ranker)), None)
+    if short is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
         return [given]
-    return [given, *_named(NameWithParameters(name, own), ranker.random_state, labelled)]
+    return [given, *_named(NameWithParameters(short, own), ranker.random_state, labelled)]
 
 
 def term_pair_ranker(name: str, shape: tuple[int, int], seed: int, *, shared: bool = True) -> TermPairRanker:
