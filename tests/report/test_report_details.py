@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse, stats
 
 import tercet as tc
-from tercet.fitting import recipe
+from tercet.fitting import outcome
 from tercet.fitting.rankers import Candidate
 from tercet.measure import Evaluation
 from tercet.measure.held_out import HeldOutQueries
@@ -25,7 +25,7 @@ def evaluation(values: list[float], measure: str = "AP") -> Evaluation:
 def test_p_values_are_those_of_paired_tests_corrected_after_holm(rng):
     final = rng.random(12)
     others = {"RM3": final - rng.normal(0.10, 0.1, 12), "A": final - rng.normal(0.06, 0.1, 12), "B": rng.random(12)}
-    found = recipe._comparisons(
+    found = outcome._comparisons(
         evaluation(list(final)), {name: evaluation(list(v)) for name, v in others.items()}, "AP"
     )
     p = {name: stats.ttest_rel(final, values).pvalue for name, values in others.items()}
@@ -51,7 +51,7 @@ def test_wins_and_losses_are_counted_and_the_largest_come_first(measure, sign):
     after = before + sign * np.array(gains)
     space = SimpleNamespace(name="BM25", test=SimpleNamespace(measure=parse_measure(measure)))
     texts = {f"q{i}": f"text {i}" for i in range(len(gains))}
-    found = recipe._by_query(space, evaluation(list(after), measure), evaluation(list(before), measure), measure, texts)
+    found = outcome._by_query(space, evaluation(list(after), measure), evaluation(list(before), measure), measure, texts)
     assert (found.n_better, found.n_same, found.n_worse) == (3, 3, 2)
     assert [change.qid for change in found.gains] == ["q4", "q1", "q7"]
     assert [change.qid for change in found.losses] == ["q2", "q5"]
@@ -67,7 +67,7 @@ def test_a_curve_has_the_measure_of_the_weights_at_that_step():
     grades = sparse.csr_array(np.roll(np.eye(n, dtype=np.int64), 1, axis=1))  # each word asks for its neighbour
     queries = HeldOutQueries(words, words, grades, tuple(map(str, range(n))), parse_measure("RR"))
     start = tc.Weights([Identity(n_terms=n)])
-    recorder = recipe.CurveRecorder(SimpleNamespace(validation=queries, start=start), n_steps=100)
+    recorder = outcome.CurveRecorder(SimpleNamespace(validation=queries, start=start), n_steps=100)
 
     def learned(k: int) -> tc.Weights:
         """The first k words have learned their neighbours."""

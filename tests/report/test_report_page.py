@@ -23,7 +23,7 @@ from support.corpora import TINY, Corpus, synonyms
 from tercet.choose import Gain
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
-from tercet.fitting import recipe
+from tercet.fitting import outcome
 from tercet.fitting.baselines import RM3_GRID, word_shares
 from tercet.fitting.task import decide
 from tercet.report import Report
@@ -113,7 +113,7 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
     assert learning.difference == pytest.approx(learning.final - learning.start)
     assert f"{learning.difference:+.3f}" in looked.report.decision
 
-    monkeypatch.setattr(recipe.CurveRecorder, "of", lambda self, candidate: lambda event: None)
+    monkeypatch.setattr(outcome.CurveRecorder, "of", lambda self, candidate: lambda event: None)
     unseen = tc.fit(small.docs, small.queries, small.qrels)
     for name, array in unseen.weights.to_state()[1].items():
         assert array.tobytes() == looked.weights.to_state()[1][name].tobytes()
