@@ -51,7 +51,9 @@ def test_wins_and_losses_are_counted_and_the_largest_come_first(measure, sign):
     after = before + sign * np.array(gains)
     space = SimpleNamespace(name="BM25", test=SimpleNamespace(measure=parse_measure(measure)))
     texts = {f"q{i}": f"text {i}" for i in range(len(gains))}
-    found = outcome._by_query(space, evaluation(list(after), measure), evaluation(list(before), measure), measure, texts)
+    found = outcome._by_query(
+        space, evaluation(list(after), measure), evaluation(list(before), measure), measure, texts
+    )
     assert (found.n_better, found.n_same, found.n_worse) == (3, 3, 2)
     assert [change.qid for change in found.gains] == ["q4", "q1", "q7"]
     assert [change.qid for change in found.losses] == ["q2", "q5"]
