@@ -17,7 +17,7 @@ from tercet.data.clicks import CLICK_HEADER, ClickLog, Impression, impression_pr
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table
 from tercet.data.judgements import Columns, query_in
-from tercet.data.lines import FilePath, Refused
+from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.parquet import is_parquet
 from tercet.data.roles import (
     ACTIONS,
@@ -205,7 +205,7 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
                 raise table.error(number, problem)
             lists.append((times.of(row, number), impression))
         except FormatError as problem_of_row:
-            _refuse(problem_of_row, refused)
+            refuse(problem_of_row, refused)
     form = f"{table.form}; a row for each list; query: {query}; shown: {shown}; clicked: {clicked}{times}"
     return _in_order(lists, form, times.notes, table.name)
 
@@ -306,7 +306,7 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
             group = row.get(search) if search is not None else row.get(session) if session is not None else None
             time = times.of(row, number)
         except FormatError as problem:
-            _refuse(problem, refused)
+            refuse(problem, refused)
             continue
         key = group, text
         lists.show(key, text, doc_id, place, time)
@@ -393,7 +393,7 @@ class _Events:
                 place = self._place(row, number)
                 time = self.times.of(row, number)
             except FormatError as problem:
-                _refuse(problem, self.refused)
+                refuse(problem, self.refused)
                 continue
             if action in CLICK_ACTIONS:
                 lists.click(key, doc_id)
@@ -437,7 +437,7 @@ class _Events:
                 shown = () if hits is None else _ids_in(row.get(hits), table, number, hits)
                 time = times.of(row, number)
             except FormatError as problem:
-                _refuse(problem, self.refused)
+                refuse(problem, self.refused)
                 continue
             searches[key] = query
             for place, doc_id in enumerate(dict.fromkeys(shown)):
@@ -565,9 +565,3 @@ def _checked(log: ClickLog, name: str) -> ClickLog:
     if not log.impressions:
         raise FormatError(name, None, _NO_LISTS)
     return log
-
-
-def _refuse(problem: FormatError, refused: Refused | None) -> None:
-    if refused is None:
-        raise problem
-    refused(problem)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tercet.data.frames import IndexedTexts, as_table
-from tercet.data.lines import FilePath, Refused, id_problem
+from tercet.data.lines import FilePath, Refused, id_problem, refuse
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, number_in, open_table, typed_row
 from tercet.data.values import Record, Value
@@ -210,9 +210,7 @@ def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | Non
                 message = f"document {doc_id!r} has no text: {columns} {'is' if len(roles.text) == 1 else 'are'} empty"
                 raise table.error(number, message, "empty-text")
         except FormatError as problem:
-            if refused is None:
-                raise
-            refused(problem)
+            refuse(problem, refused)
         else:
             number_of[doc_id] = number
             yield number, doc_id, row

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from tercet.data.lines import Refused, id_problem
+from tercet.data.lines import Refused, id_problem, refuse
 from tercet.data.tables import RECORDS_LOOKED_AT, DataTable, check_names
 from tercet.data.values import Record, plain_record, plain_value
 from tercet.errors import FormatError, InputError, MissingExtraError
@@ -37,9 +37,7 @@ class MemoryTable(DataTable):
                     raise self.error(number, f"is a {type(record).__name__}; a record is needed, column -> value")
                 row = plain_record(record, partial(self.error, number), lists_as_json=self.lists_as_json)
             except FormatError as problem:
-                if refused is None:
-                    raise
-                refused(problem)
+                refuse(problem, refused)
             else:
                 yield number, row
 

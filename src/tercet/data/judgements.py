@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
-from tercet.data.lines import FilePath, LookAlikes, Refused, split_columns
+from tercet.data.lines import FilePath, LookAlikes, Refused, refuse, split_columns
 from tercet.data.parquet import is_parquet
 from tercet.data.quepid import is_quepid_header, rating_of, ratings_of
 from tercet.data.roles import (
@@ -198,9 +198,7 @@ def judgement_rows(
             doc_id = id_in(row.get(roles.doc), table, number, roles.doc)
             grade = _grade_in(row.get(roles.grade), table, number, roles.grade)
         except FormatError as problem:
-            if refused is None:
-                raise
-            refused(problem)
+            refuse(problem, refused)
             continue
         if grade is None:
             ungraded[0] += 1
@@ -263,9 +261,7 @@ def _gathered(
                     raise source.error(row.number, message, "contradiction")
                 numbers.setdefault((qid, row.doc_id), row.number)
         except FormatError as problem:
-            if refused is None:
-                raise
-            refused(problem)
+            refuse(problem, refused)
     qrels = {qid: judged for qid, judged in qrels.items() if judged}
     if not qrels:
         raise FormatError(source.name, None, "there is no judgement" if ungraded[0] else NO_ROWS)
@@ -351,9 +347,7 @@ def queries_of_table(
             if texts.setdefault(qid, text) != text:
                 raise table.error(number, f"the id {qid!r} is already used", "duplicate-id")
         except FormatError as problem:
-            if refused is None:
-                raise
-            refused(problem)
+            refuse(problem, refused)
     if not texts:
         raise FormatError(table.name, None, NO_ROWS)
     return texts

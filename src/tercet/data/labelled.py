@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tercet.data.lines import FilePath, Refused, archive_members, decoding_error, open_bytes
+from tercet.data.lines import FilePath, Refused, archive_members, decoding_error, open_bytes, refuse
 from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
@@ -83,9 +83,7 @@ def texts_of_folder(root: Path, encoding: str, refused: Refused | None = None) -
                 with open_bytes(file) as stream:
                     text = decode_text(stream.read(), file, encoding)
             except FormatError as error:
-                if refused is None:
-                    raise
-                refused(error)
+                refuse(error, refused)
             else:
                 yield file, text
 

@@ -158,6 +158,13 @@ def line_text(raw: bytes, path: FilePath, number: int, offset: int) -> str:
         raise decoding_error(path, number, raw[wrong], offset + wrong, "UTF-8", advice) from error
 
 
+def refuse(problem: FormatError, refused: Refused | None) -> None:
+    """Hand what is wrong with a line to `refused`, or raise it where there is none."""
+    if refused is None:
+        raise problem
+    refused(problem)
+
+
 def parsed_lines(
     path: FilePath, parse: Callable[[str, int], T], refused: Refused | None = None
 ) -> Generator[tuple[int, T], None, None]:
@@ -181,9 +188,7 @@ def parsed_lines(
         try:
             parsed = parse(text, line)
         except FormatError as error:
-            if refused is None:
-                raise
-            refused(error)
+            refuse(error, refused)
         else:
             yield line, parsed
 

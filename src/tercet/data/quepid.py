@@ -15,6 +15,7 @@ from tercet.data.lines import (
     open_lines,
     parse_float,
     read_id,
+    refuse,
     surrogate_problem,
     writable_id,
     write_atomically,
@@ -156,9 +157,7 @@ def ratings_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
         try:
             rating = _rating(cells, places, width, path, line)
         except FormatError as error:
-            if refused is None:
-                raise
-            refused(error)
+            refuse(error, refused)
         else:
             yield line, rating
 

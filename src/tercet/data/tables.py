@@ -28,6 +28,7 @@ from tercet.data.lines import (
     open_bytes,
     open_lines,
     parse_json_object,
+    refuse,
 )
 from tercet.data.parquet import is_parquet
 from tercet.data.values import Record, plain_record, plain_value
@@ -330,9 +331,7 @@ class CsvTable(DataTable):
                 continue
             found = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {width} columns"
             problem = self.error(number, f"{found}; quote a text that holds {self._delimiter!r} or a line break")
-            if refused is None:
-                raise problem
-            refused(problem)
+            refuse(problem, refused)
 
 
 def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
@@ -413,9 +412,7 @@ class JsonTable(DataTable):
                 record = parse_json_object(text, self.name, number)
                 row = plain_record(record, partial(self.error, number), lists_as_json=self.lists_as_json)
             except FormatError as problem:
-                if refused is None:
-                    raise
-                refused(problem)
+                refuse(problem, refused)
             else:
                 yield number, row
 
@@ -444,9 +441,7 @@ class ParquetTable(DataTable):
                 try:
                     plain = plain_record(row, partial(self.error, number), lists_as_json=self.lists_as_json)
                 except FormatError as problem:
-                    if refused is None:
-                        raise
-                    refused(problem)
+                    refuse(problem, refused)
                 else:
                     yield number, plain
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table
 from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
-from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object
+from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object, refuse
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
@@ -82,9 +82,7 @@ def three_rows(table: DataTable, roles: ThreeRoles, refused: Refused | None = No
                 raise table.error(number, f"better and worse are both {better!r}; a preference needs two documents")
             weight = None if roles.weight is None else _weight_in(row.get(roles.weight), table, number, roles.weight)
         except FormatError as problem:
-            if refused is None:
-                raise
-            refused(problem)
+            refuse(problem, refused)
         else:
             yield PlacedThree(query, better, worse, partial(table.error, number), weight, has_margin)
 
@@ -146,9 +144,7 @@ def read_threes(
             if not qids:
                 raise row.error(unknown_id("query", row.query), "unknown-id")
         except FormatError as problem:
-            if refused is None:
-                raise
-            refused(problem)
+            refuse(problem, refused)
         else:
             has_margins |= row.has_margin
             threes += [row.three(qid) for qid in qids]
