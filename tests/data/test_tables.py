@@ -158,6 +158,12 @@ def test_ids_stay_as_they_are_written(tmp_path):
     assert docs.columns["price"] == [1.5, 2, None]
 
 
+def test_a_column_with_a_number_of_more_than_64_bits_stays_text(tmp_path):
+    for number in ("9223372036854775808", "9" * 5000):  # more digits than Python makes an int of
+        docs = read_table(written(tmp_path, f"id,text,serial\n7,tea,{number}\n8,milk,1\n"))
+        assert docs.columns["serial"] == [number, "1"]
+
+
 def test_line_numbers_are_those_on_which_records_begin(tmp_path):
     path = written(tmp_path, '\nid,text\n1,"two\n\nlines"\n\n2,"one"\n')
     assert list(iter_rows(path)) == [

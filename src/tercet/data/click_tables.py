@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,8 @@ from tercet.data.roles import (
     need_column,
     plain_name,
 )
-from tercet.data.tables import DataTable, first_line, number_in, open_table
-from tercet.data.values import Record, Value
+from tercet.data.tables import DataTable, first_line, open_table
+from tercet.data.values import Record, Value, moment_in, number_in
 from tercet.errors import FormatError, InputError
 
 CLICK_ACTIONS = frozenset(("click", "clicked", "click_through", "item_click", "product_click", "result_click"))
@@ -545,11 +544,8 @@ def _seconds(value: Value) -> float | None:
     number = number_in(value.strip()) if isinstance(value, str) else value
     if isinstance(number, int | float) and not isinstance(number, bool):
         return number / 1000 if number > 1e11 else float(number)
-    try:
-        moment = datetime.fromisoformat(str(value).strip())
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    moment = moment_in(str(value).strip())
+    return None if moment is None else moment.timestamp()
 
 
 def _in_order(lists: Iterable[tuple[float | None, Impression]], form: str, notes: Sequence[str], name: str) -> ClickLog:

@@ -9,8 +9,8 @@ from typing import Any
 from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
 from tercet.data.roles import DocumentRoles, document_roles
-from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, number_in, open_table, typed_row
-from tercet.data.values import Record, Value
+from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, open_table, typed_row
+from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError
 
 

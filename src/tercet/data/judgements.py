@@ -21,9 +21,9 @@ from tercet.data.roles import (
     need_column,
     plain_name,
 )
-from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, number_in, open_table
+from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
-from tercet.data.values import Value
+from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
 
 Qrels = dict[str, dict[str, int]]
@@ -179,8 +179,8 @@ def judgement_roles(table: DataTable, columns: Columns | None = None) -> Judgeme
     given = dict(columns or {})
     query = need_column(table, "query", QUERIES, given.get("query"))
     by_id = "query" not in given and plain_name(query) in QUERY_ID_NAMES
-    others = [[name for name in tier if name != plain_name(query)] for tier in (QUERY_ID_NAMES,)]
-    query_id = None if by_id else find_column(table, "query-id", others, given.get("query-id"))
+    others = [name for name in QUERY_ID_NAMES if name != plain_name(query)]
+    query_id = None if by_id else find_column(table, "query-id", [others], given.get("query-id"))
     doc = need_column(table, "doc", DOCUMENTS, given.get("doc"))
     return JudgementRoles(query, doc, need_column(table, "grade", GRADES, given.get("grade")), query_id, by_id)
 

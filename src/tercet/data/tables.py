@@ -31,7 +31,7 @@ from tercet.data.lines import (
     refuse,
 )
 from tercet.data.parquet import is_parquet
-from tercet.data.values import Record, plain_record, plain_value
+from tercet.data.values import Record, number_in, plain_record
 from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError, MissingExtraError, TercetError
 
@@ -469,26 +469,7 @@ def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
         raise FormatError(path, None, f"the Parquet data cannot be read: {error}") from error
 
 
-# -- numbers in CSV ---------------------------------------------------------------------------------------------------
-
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-
-
-def number_in(text: str) -> int | float | None:
-    """The number that a cell of CSV holds, or None: leading zeros, blanks and signs but a minus make a string of it.
-
-    Examples
-    --------
-    >>> number_in("12"), number_in("-1.50"), number_in("007"), number_in("12 EUR")
-    (12, -1.5, None, None)
-    """
-    parts = _NUMBER.fullmatch(text)
-    if parts is None:
-        return None
-    if parts[1] is None and parts[2] is None:
-        return plain_number if isinstance(plain_number := plain_value(int(text)), int) else None
-    value = float(text)
-    return value if abs(value) < float("inf") else None
+# -- columns of numbers in CSV -----------------------------------------------------------------------------------------
 
 
 def number_columns(table: DataTable, refused: Refused | None = None) -> frozenset[str]:

@@ -14,8 +14,8 @@ from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object, 
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
-from tercet.data.tables import DataTable, first_line, number_in, open_table
-from tercet.data.values import Value
+from tercet.data.tables import DataTable, first_line, open_table
+from tercet.data.values import Value, number_in
 from tercet.errors import FormatError
 
 Three = tuple[str, str, str] | tuple[str, str, str, float]  # query, better and worse document, weight

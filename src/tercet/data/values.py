@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -102,3 +103,42 @@ def plain_record(
             except (InputError, RecursionError) as refusal:
                 raise error(f"{column!r} {refusal}") from refusal
     return row
+
+
+# -- values in strings -------------------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_LONGEST_WHOLE = len(str(-(1 << 63)))
+
+
+def number_in(text: str) -> int | float | None:
+    """The number that a cell of CSV holds, or None: leading zeros, blanks and signs but a minus make a string of it.
+
+    Examples
+    --------
+    >>> number_in("12"), number_in("-1.50"), number_in("007"), number_in("12 EUR")
+    (12, -1.5, None, None)
+    """
+    parts = _NUMBER.fullmatch(text)
+    if parts is None:
+        return None
+    if parts[1] is None and parts[2] is None:
+        whole = plain_value(int(text)) if len(text) <= _LONGEST_WHOLE else None
+        return whole if isinstance(whole, int) else None
+    value = float(text)
+    return value if abs(value) < float("inf") else None
+
+
+def moment_in(text: str) -> datetime.datetime | None:
+    """The moment that an ISO 8601 date or time names, in UTC where it has no zone; None for anything else.
+
+    Examples
+    --------
+    >>> moment_in("2026-05-01T12:00").isoformat(), moment_in("yesterday")
+    ('2026-05-01T12:00:00+00:00', None)
+    """
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)

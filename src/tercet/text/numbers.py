@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.values import Value
+from tercet.data.values import Value, moment_in
 from tercet.errors import InputError
 from tercet.store.schema import Bounds, Shape
 
@@ -153,14 +153,8 @@ def _number(value: Value) -> float | None:
 
 def _days(value: Value) -> float | None:
     """Days since 1970 of an ISO 8601 date, UTC where it names no zone."""
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) / timedelta(days=1)
+    moment = moment_in(value) if isinstance(value, str) else None
+    return None if moment is None else (moment - _EPOCH) / timedelta(days=1)
 
 
 def _applied(transform: str, x: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
