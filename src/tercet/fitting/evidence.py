@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.clicks import ClickLog, Skipped, click_preferences
-from tercet.data.preference_text import PreferenceTriples
+from tercet.data.judgements import plain_text
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import JudgementSampler, MixtureSampler, Sampler
 from tercet.errors import InputError
@@ -50,7 +50,7 @@ def evidence_task(
     queries: Mapping[str, str] | None,
     *,
     qrels: Qrels | None = None,
-    preferences: Threes | PreferenceTriples | None = None,
+    preferences: Threes | None = None,
     clicks: ClickLog | None = None,
     validation: Qrels | Threes | None = None,
     test: Qrels | Threes | None = None,
@@ -111,12 +111,12 @@ class _QueryNames:
         self.texts: dict[str, str] = dict(queries or {})
         self._by_text: dict[str, str] = {}
         for qid, text in self.texts.items():
-            self._by_text.setdefault(_plain(text), qid)
+            self._by_text.setdefault(plain_text(text), qid)
         self.are_texts = all(qid == text for qid, text in self.texts.items())
 
     def find(self, query: str) -> str | None:
         """The id of a query that is named by it, or by its text."""
-        return query if query in self.texts else self._by_text.get(_plain(query))
+        return query if query in self.texts else self._by_text.get(plain_text(query))
 
     def take_in(self, query: str) -> str:
         """The id of a query, which is a new text where it is not known."""
@@ -124,12 +124,8 @@ class _QueryNames:
         if known is not None:
             return known
         self.texts[query] = query
-        self._by_text[_plain(query)] = query
+        self._by_text[plain_text(query)] = query
         return query
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 # -- threes and clicks, as pairs of documents -------------------------------------------------------------------------
@@ -232,23 +228,18 @@ class _Columns:
 
     def pairs(self, *, are_placed: bool) -> _Pairs:
         query, better, worse, place = (np.array(column, dtype=np.int64) for column in self._rows)
-        weight: NDArray[np.float64] | None = np.array(self._weight, dtype=np.float64)
-        if weight is not None and not are_placed and (weight == 1.0).all():
-            weight = None
-        return _Pairs(self.qids, query, better, worse, weight, place if are_placed else None)
+        weight = np.array(self._weight, dtype=np.float64)
+        is_plain = not are_placed and bool((weight == 1.0).all())
+        return _Pairs(self.qids, query, better, worse, None if is_plain else weight, place if are_placed else None)
 
 
-def _threes(part: Threes | PreferenceTriples, name: str, names: _QueryNames, doc_rows: Mapping[str, int]) -> _Pairs:
+def _threes(part: Threes, name: str, names: _QueryNames, doc_rows: Mapping[str, int]) -> _Pairs:
     """Threes, checked; a fourth number is a weight."""
-    rows: Any = part
-    if isinstance(part, PreferenceTriples):
-        columns = [part.qid, part.better, part.worse, *([] if part.weight is None else [part.weight.tolist()])]
-        rows = zip(*columns, strict=True)
-    elif isinstance(part, str | bytes | Mapping) or not isinstance(part, Iterable):
+    if isinstance(part, str | bytes | Mapping) or not isinstance(part, Iterable):
         raise InputError(f"{name} must be threes (query, better document, worse document); got {type(part).__name__}")
-    columns_of = _Columns()
+    columns = _Columns()
     may_add = names.are_texts
-    for number, three in enumerate(rows):
+    for number, three in enumerate(part):
         if isinstance(three, str) or not isinstance(three, Sequence) or len(three) not in (3, 4):
             raise InputError(f"{name}[{number}] must be a query, a better and a worse document; got {three!r}")
         query, better, worse = three[:3]
@@ -265,10 +256,10 @@ def _threes(part: Threes | PreferenceTriples, name: str, names: _QueryNames, doc
         for doc_id in (better, worse):
             if doc_id not in doc_rows:
                 raise InputError(f"{name}[{number}] names document {doc_id!r}; there is no such document")
-        columns_of.add(qid, doc_rows[better], doc_rows[worse], float(weight))
-    if not columns_of.qids:
+        columns.add(qid, doc_rows[better], doc_rows[worse], float(weight))
+    if not columns.qids:
         raise InputError(f"{name} have no preference")
-    return columns_of.pairs(are_placed=False)
+    return columns.pairs(are_placed=False)
 
 
 def _click_pairs(log: ClickLog, names: _QueryNames, doc_rows: Mapping[str, int]) -> _Pairs:

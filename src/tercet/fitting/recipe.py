@@ -19,7 +19,7 @@ from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.evidence import evidence_task
 from tercet.fitting.outcome import CurveRecorder, Outcome, make_report
-from tercet.fitting.prior import Prior
+from tercet.fitting.prior import KnownWords, Prior
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
 from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, words_alone
 from tercet.fitting.task import WEIGHTINGS, Space, Task, decide
@@ -244,11 +244,11 @@ class _Settings:
 def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     began = time.perf_counter()
     spaces, space = _choose_words(task, how.analyser, how.columns)
-    if how.prior is not None:
-        known = how.prior.between(space.vectoriser)
+    known = None if how.prior is None else how.prior.between(space.vectoriser)
+    if known is not None:
         task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]
-    learned = _learn(space, task, how)
+    learned = _learn(space, task, how, known)
     before, after = space.validation.values(space.start), space.validation.values(learned.weights)
     decision = decide(
         space.gain(before, after), before, after, start=space.name, measure=measure, n_models=how.n_models
@@ -301,12 +301,10 @@ class BestCandidate:
     curves: CurveRecorder
 
 
-def _learn(space: Space, task: Task, how: _Settings) -> BestCandidate:
+def _learn(space: Space, task: Task, how: _Settings, known: KnownWords | None) -> BestCandidate:
     """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
     n_steps = how.n_steps or n_steps_for(task.n_judgements)
     curves = CurveRecorder(space, n_steps)
-
-    known = None if how.prior is None else how.prior.between(space.vectoriser)
 
     def train(candidate: Candidate, number: int, *callbacks: Callback) -> tuple[Weights, TermPairRanker]:
         ranker = candidate.make(more_seed=number, verbose=how.verbose)
