@@ -165,10 +165,10 @@ def fit(
     options |= {"seed": seed, "verbose": False if quiet else None, "rankers": rankers}
     kind = "files" if data is None else kind_of(data)
     if data is not None and kind == "vectors":
-        refuse_given(context, ("corpus", "queries", *TEXT_OPTIONS), f"is not for vectors; {data} holds some")
+        of_texts = ("corpus", "queries", "clicks", *TEXT_OPTIONS)
+        refuse_given(context, of_texts, f"is not for vectors; {data} holds some")
         with learning_on(cluster):
-            refuse_given(context, ("clicks",), f"is not for vectors; {data} holds some")
-            model, took = _fit_vectors(data, qrels, **_without(options, (*TEXT_OPTIONS, "clicks")))
+            model, took = _fit_vectors(data, qrels, **_without(options, of_texts))
     else:
         refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
         has_pairs = bool(options["preferences"] or options["clicks"])
@@ -228,45 +228,17 @@ def _fit_texts(
     if stem is not None or cut != "words":
         stop_words = "english" if cut == "words" else None
         analyser = Analyser(cut=cut, stop_words=stop_words, stemmer=None if stem == "none" else stem)
-    if (preferences or clicks) and isinstance(texts, JudgedTexts):
-        model = fit_judged(
-            texts.docs,
-            texts.queries or None,
-            texts.qrels.get(ONLY_SPLIT),
-            preferences=_read_threes(preferences, texts) if preferences else None,
-            clicks=_read_clicks(clicks) if clicks else None,
-            measure=measure,
-            ranker=rankers,
-            analyser=analyser,
-            fields=_field_weights(fields),
-            features=features,
-            prior=None if prior is None else Prior(prior, prior_mode),
-            n_steps=steps,
-            n_models=n_models,
-            random_state=seed,
-            verbose=verbose,
-            name=name,
-        )
-    elif isinstance(texts, JudgedTexts):
-        model = fit_judged(
-            texts.docs,
-            texts.queries,
-            texts.split(train),
-            validation=_held_out(texts, validation, VALIDATION_NAMES, (train, test)),
-            test=_held_out(texts, test, ("test",), (train, validation)),
-            measure=measure or "nDCG@10",
-            ranker=rankers,
-            analyser=analyser,
-            fields=_field_weights(fields),
-            features=features,
-            prior=None if prior is None else Prior(prior, prior_mode),
-            n_steps=steps,
-            n_models=n_models,
-            random_state=seed,
-            verbose=verbose,
-            name=name,
-        )
-    else:
+    settings: dict[str, Any] = {
+        "ranker": rankers,
+        "prior": None if prior is None else Prior(prior, prior_mode),
+        "analyser": analyser,
+        "n_steps": steps,
+        "n_models": n_models,
+        "random_state": seed,
+        "verbose": verbose,
+        "name": name,
+    }
+    if isinstance(texts, Labelled):
         if fields or features:
             raise InputError("labelled texts have no columns; leave out --field and --feature")
         if preferences or clicks:
@@ -275,20 +247,30 @@ def _fit_texts(
             )
         if validation is not None or test is not None:
             raise InputError("labelled texts have no named splits; leave out --validation and --test")
-        model = fit_labelled(
-            texts.train.texts,
-            texts.train.labels,
-            test=None if texts.test is None else (texts.test.texts, texts.test.labels),
-            measure=measure or "AP",
-            ranker=rankers,
-            prior=None if prior is None else Prior(prior, prior_mode),
-            analyser=analyser,
-            n_steps=steps,
-            n_models=n_models,
-            random_state=seed,
-            verbose=verbose,
-            name=name,
-        )
+        held_out = None if texts.test is None else (texts.test.texts, texts.test.labels)
+        model = fit_labelled(texts.train.texts, texts.train.labels, test=held_out, measure=measure or "AP", **settings)
+    else:
+        settings |= {"fields": _field_weights(fields), "features": features}
+        if preferences or clicks:
+            model = fit_judged(
+                texts.docs,
+                texts.queries or None,
+                texts.qrels.get(ONLY_SPLIT),
+                preferences=_read_threes(preferences, texts) if preferences else None,
+                clicks=_read_clicks(clicks) if clicks else None,
+                measure=measure,
+                **settings,
+            )
+        else:
+            model = fit_judged(
+                texts.docs,
+                texts.queries,
+                texts.split(train),
+                validation=_held_out(texts, validation, VALIDATION_NAMES, (train, test)),
+                test=_held_out(texts, test, ("test",), (train, validation)),
+                measure=measure or "nDCG@10",
+                **settings,
+            )
     assert model.report is not None
     return model, f"{model.report.seconds:.1f} s of learning"
 
