@@ -21,7 +21,7 @@ from tercet.learn.linear import (
     FTRLRanker,
 )
 from tercet.pictures.path import draw_path, pareto_front
-from tercet.report.value import PathPoint
+from tercet.report.details import PathPoint
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
 

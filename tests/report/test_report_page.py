@@ -28,9 +28,9 @@ from tercet.fitting.baselines import RM3_GRID, word_shares
 from tercet.fitting.task import decide
 from tercet.report import Report
 from tercet.report.charts import bars, curves, intervals, ticks
+from tercet.report.details import QueryChange
 from tercet.report.html import STYLE, element, page
 from tercet.report.page import RULE, make_report_page, write_report_page
-from tercet.report.value import QueryChange
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

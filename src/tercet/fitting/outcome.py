@@ -19,16 +19,8 @@ from tercet.learn.loop import Event
 from tercet.measure import Evaluation, holm, paired_test
 from tercet.measure.names import PAIR_ACCURACY
 from tercet.report import Report, SystemResult, changes_between
-from tercet.report.value import (
-    ByQuery,
-    Curve,
-    Details,
-    EvidenceResult,
-    Learning,
-    QueryChange,
-    Size,
-    SystemComparison,
-)
+from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
+from tercet.report.value import EvidenceResult
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, scan_rows

@@ -23,7 +23,7 @@ from tercet.learn.progress import SHOW_AFTER_SECONDS, ProgressBar
 from tercet.learn.rls import KernelLeastSquares, choose_rls
 from tercet.learn.rls.path import checked_l2s
 from tercet.measure import Evaluation, Measure, measure_rows, parse_measure
-from tercet.report.value import PathPoint
+from tercet.report.details import PathPoint
 
 MOST_CELLS = 2_000_000  # rows times features, when the best single feature is looked for
 MOST_FEATURES = 5_000

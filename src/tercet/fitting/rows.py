@@ -25,7 +25,7 @@ from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.learn.loop import Checkpoint
 from tercet.measure import Evaluation, Measure, measure_rows, parse_measures
 from tercet.report import Report, SystemResult, changes_between
-from tercet.report.value import FeatureDetails, PathPoint
+from tercet.report.details import FeatureDetails, PathPoint
 
 MEASURE = "nDCG(dcg='exp-log2')@10"
 N_FOLDS = 5

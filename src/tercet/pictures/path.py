@@ -22,7 +22,7 @@ from tercet.pictures.drawing import (
     say_instead,
     shortened,
 )
-from tercet.report.value import FeatureDetails, PathPoint
+from tercet.report.details import FeatureDetails, PathPoint
 
 _LONGEST_NAME = 28
 

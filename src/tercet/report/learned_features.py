@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tercet.report.charts import curves
+from tercet.report.details import FeatureDetails
 from tercet.report.html import Html, element
 from tercet.report.table import Cell, Table
-from tercet.report.value import FeatureDetails, Report
+from tercet.report.value import Report
 
 MOST_SHOWN = 50
 Weighted = Sequence[tuple[str, float]]  # features by name, strongest first

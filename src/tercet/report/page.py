@@ -8,22 +8,12 @@ from typing import Any
 
 from tercet.choose import ThreeWay
 from tercet.data.lines import write_atomically
-from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.report.charts import bars, curves, intervals
+from tercet.report.details import ByQuery, Details, Learning, QueryChange, SystemComparison
 from tercet.report.html import Html, element, page
 from tercet.report.learned_features import Weighted, path_section, weights_section
 from tercet.report.table import Cell, Table, Tone
-from tercet.report.value import (
-    ByQuery,
-    Details,
-    Learning,
-    QueryChange,
-    Report,
-    SystemComparison,
-    SystemResult,
-    shown_interval,
-    shown_p,
-)
+from tercet.report.value import Report, SystemResult, shown_interval, shown_p
 
 PAGE_NAME = "report.html"  # beside a saved model
 _TONES: dict[ThreeWay | None, Tone] = {"better": "good", "worse": "bad"}
@@ -117,8 +107,7 @@ def _tiles(report: Report) -> list[Html]:
     tiles = []
     for model in report.systems[-1:]:
         mean, low, high = model.values[report.measure]
-        ends = None if isnan(low) else f"{low:.3f} to {high:.3f}"
-        tiles.append(_tile(f"{report.measure}, {model.name}", f"{mean:.3f}", ends))
+        tiles.append(_tile(f"{report.measure}, {model.name}", f"{mean:.3f}", _ends(low, high) or None))
     if report.change is not None and report.compared is not None:
         difference, low, high, p_value = report.change
         under = f"{low:+.3f} to {high:+.3f}, " + shown_p(p_value).replace(" ", "\N{NO-BREAK SPACE}")
@@ -195,15 +184,14 @@ def _evidence(report: Report) -> Html:
         cells = []
         for system in (result.start, result.learned):
             mean, low, high = system.values[result.measure]
-            cells.append(Cell(f"{mean:.3f}", "" if isnan(low) else f"{low:.3f} to {high:.3f}"))
+            cells.append(Cell(f"{mean:.3f}", _ends(low, high)))
         difference, under = ("", "")
         if result.change is not None:
             change, low, high, _ = result.change
             difference, under = f"{change:+.3f}", f"{low:+.3f} to {high:+.3f}"
         tone = _TONES.get(result.verdict, "plain")
-        measure = "share in the right order" if result.measure == PAIR_ACCURACY else result.measure
         cells += [Cell(difference, under), Cell(result.verdict or "", tone=tone)]
-        table.rows.append([Cell(result.about), Cell(measure), *cells])
+        table.rows.append([Cell(result.about), Cell(result.shown_measure), *cells])
     return element(
         "section",
         element("h2", "What each source says"),
@@ -224,7 +212,7 @@ def _in_order(report: Report) -> list[SystemResult]:
 def _system_row(system: SystemResult, comparisons: dict[str, SystemComparison]) -> list[Cell]:
     cells = [Cell(system.name)]
     for mean, low, high in system.values.values():
-        cells.append(Cell(f"{mean:.3f}", "" if isnan(low) else f"{low:.3f} to {high:.3f}"))
+        cells.append(Cell(f"{mean:.3f}", _ends(low, high)))
     if comparisons:
         against = comparisons.get(system.name)
         if against is None:
@@ -301,7 +289,7 @@ def _by_query(report: Report, changes: ByQuery) -> Html:
     total = changes.n_better + changes.n_same + changes.n_worse
     model = report.systems[-1].name
     counts = f"{changes.n_better:,} better, {changes.n_same:,} the same, {changes.n_worse:,} worse"
-    lower = not parse_measure(report.measure).higher_is_better
+    lower = not report.higher_is_better
     all_shown = len(changes.differences) == total
     shown = "each query" if all_shown else f"{len(changes.differences):,} of {total:,} queries, evenly spaced"
     return element(
@@ -456,6 +444,11 @@ def _block(title: str, facts: list[tuple[str, object]]) -> Html:
 
 
 # -- how values are shown ---------------------------------------------------------------------------------------------
+
+
+def _ends(low: float, high: float) -> str:
+    """An interval in words; nothing where there is none."""
+    return "" if isnan(low) else f"{low:.3f} to {high:.3f}"
 
 
 def shown_value(value: object) -> str:
