@@ -37,7 +37,7 @@ from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_vectors
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.prior import Prior, PriorMode
-from tercet.fitting.rankers import NameWithParameters, candidates_of
+from tercet.fitting.rankers import NameWithParameters, term_pair_ranker
 from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
@@ -375,7 +375,7 @@ def _fit_vectors(
     n_queries = 0 if vectors.queries is None else len(vectors.queries)
     click.echo(f"{data}: vectors of {len(vectors.docs):,} documents and {n_queries:,} queries")
     shared = vectors.query_vectoriser is vectors.doc_vectoriser
-    learner = candidates_of(rankers, seed)[0].fitting(vectors.docs.shape, shared=shared).make()
+    learner = term_pair_ranker(rankers, vectors.docs.shape, seed, shared=shared)
     source: Source | None = None
     if preferences:
         source = StreamSource(

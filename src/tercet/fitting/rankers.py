@@ -363,9 +363,9 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
     return [given, *_named(NameWithParameters(short, own), ranker.random_state, labelled)]
 
 
-def term_pair_ranker(name: str, shape: tuple[int, int], seed: int, *, shared: bool = True) -> TermPairRanker:
-    """The ranker of a short name for documents of this shape; of several settings the first."""
-    return candidates_of(name, seed)[0].fitting(shape, shared=shared).make()
+def term_pair_ranker(choice: RankerChoice, shape: tuple[int, int], seed: int, *, shared: bool) -> TermPairRanker:
+    """The ranker that is named for documents of this shape; of several settings the first."""
+    return candidates_of(choice, seed)[0].fitting(shape, shared=shared).make()
 
 
 # -- of rows of features, by short name -------------------------------------------------------------------------------
