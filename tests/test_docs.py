@@ -123,6 +123,7 @@ def here(made, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path / "here")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", sorted({block.document for block in ALL if block.language == "sh"}))
 def test_the_commands_of_a_document_run(document, here):
     for block in BLOCKS[document]:
@@ -131,6 +132,7 @@ def test_the_commands_of_a_document_run(document, here):
                 run_command([smaller(word) for word in words], block.where, block.not_run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", sorted({block.document for block in ALL if block.language == "python"}))
 def test_the_python_of_a_document_runs(document, here):
     """One block after the other, as one program."""

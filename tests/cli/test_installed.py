@@ -109,6 +109,7 @@ def test_a_missing_extra_says_the_command_and_pages_do_not():
     assert error.lack == "drawing a picture needs matplotlib (extra plot)"
 
 
+@pytest.mark.slow
 def test_python_runs_the_package():
     done = subprocess.run(
         [sys.executable, "-m", "tercet", "fit", "--no"], capture_output=True, text=True, timeout=60, check=False

@@ -18,6 +18,8 @@ from tercet.search.backends.qdrant import QdrantIndex
 from tercet.search.backends.qdrant import server as server_module
 from tercet.serve import learner
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
 
 

@@ -202,6 +202,7 @@ def test_few_preferences_of_each_held_out_query_are_kept(vectors, tmp_path, monk
     assert (task.n_train, len(task.validation.qids), len(task.test.qids)) == (36, 2, 2)
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_from_its_checkpoint(vectors, tmp_path):
     drawn_preferences(vectors, 20_000, tmp_path / "preferences.tsv")
 

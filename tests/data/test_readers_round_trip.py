@@ -19,6 +19,8 @@ from tercet.data.preference_text import PreferenceTriples
 from tercet.data.trec import read_qrels, read_run, write_qrels, write_run
 from tercet.errors import InputError
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 QUICK = settings(deadline=None, max_examples=50)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 IDS = st.one_of(

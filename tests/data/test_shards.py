@@ -39,6 +39,7 @@ def same(found: sparse.csr_array, expected: sparse.csr_array) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 1000),
@@ -100,6 +101,7 @@ def test_values_are_made_canonical(tmp_path):
     assert rows.rows([0]).indices.tolist() == [0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids_a_part", [1, 30, 1000])
 def test_ids_are_found_without_a_dictionary(tmp_path, monkeypatch, ids_a_part):
     monkeypatch.setattr(stored_ids, "IDS_A_PART", ids_a_part)

@@ -132,6 +132,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, model, corpus):
     assert install_command("ir-datasets") in done.output
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_no_other_library():
     # scikit-learn loads pandas by itself where it is installed.
     program = (

@@ -80,6 +80,7 @@ def small(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["manifest", "arrays"])
 def test_every_damaged_byte_is_a_typed_error(small, tmp_path, which):
     shutil.copytree(small, tmp_path / "m")

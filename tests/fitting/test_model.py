@@ -120,6 +120,7 @@ def test_saved_and_loaded_it_is_the_same(kind, model, corpus, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_every_changed_byte_is_noticed(tmp_path):
     two_vocabularies().save(tmp_path)
     rng = np.random.default_rng(0)

@@ -55,6 +55,7 @@ def test_scikit_learn_agrees(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @every_ranker
 @pytest.mark.parametrize("basis", ["random", "k-means", "leverage"])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])

@@ -29,6 +29,8 @@ from tercet.repro.tasks import entries_of_megabytes, megabytes, n_nonzero
 from tercet.repro.verdicts import compare, judge_claim, judge_target
 from tercet.weights import Identity, Sparse, Weights
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 # -- a tiny paper over tiny data, in the real formats --------------------------------------------------------------
 
 PLAN = """

@@ -24,6 +24,8 @@ from tercet.repro.folds import FoldTask
 from tercet.repro.plan import Data, Method
 from tercet.repro.row_jobs import try_grid
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 N10 = "nDCG(dcg='exp-log2')@10"
 
 PLAN = """

@@ -20,6 +20,8 @@ from tercet.repro.datasets import load_dataset
 from tercet.repro.plan import Data, Method
 from tercet.repro.term_jobs import learn
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:

@@ -30,6 +30,8 @@ from tercet.repro.quick import first_points
 from tercet.repro.readers import ScoredRows, read_parses
 from tercet.repro.row_jobs import peak_bytes, prepared, try_grid
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 PLAN = """
 choose_by = "disagreement"
 

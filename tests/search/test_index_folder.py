@@ -412,6 +412,7 @@ def test_reading_while_another_process_writes_and_is_killed(tmp_path: Path) -> N
     assert len(os.listdir(path / "segments")) == index.n_segments
 
 
+@pytest.mark.slow
 def test_a_mapped_index_takes_memory_for_what_is_looked_at(tmp_path: Path) -> None:
     resident = Path("/proc/self/statm")
     if not resident.exists():

@@ -23,6 +23,8 @@ from tercet.search.backends.qdrant import QdrantIndex
 from tercet.search.backends.qdrant.records import QdrantLimits
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 
 def on_qdrant(folder: Path | str, ids: list[str], D: Any, weights: Weights, **options: Any) -> QdrantIndex:
     path = Path(folder)

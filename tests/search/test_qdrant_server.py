@@ -25,6 +25,8 @@ from tercet.search.backends.qdrant import server as server_module
 from tercet.search.backends.qdrant.connection import connect
 from tercet.search.backends.qdrant.engine import Patience
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[FakeQdrant]:

@@ -24,6 +24,8 @@ from tercet.search.backends.qdrant import QdrantIndex
 from tercet.search.backends.qdrant import qdrant_index as module
 from tercet.search.backends.qdrant import server as server_module
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[FakeQdrant]:

@@ -25,6 +25,8 @@ from tercet.serve.votes import ONE_CLICK, votes_of
 from tercet.weights import Identity, Weights
 from tercet.weights.value import unit_of
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 INDEX = made_index()
 LATENT = made_index(latent=True)
 DOCS = list(made_docs())

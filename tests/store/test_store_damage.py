@@ -24,6 +24,8 @@ from tercet.store import (
 )
 from tercet.store.canonical import MAX_MANIFEST_BYTES
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 # Damage
 
 

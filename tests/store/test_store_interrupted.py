@@ -33,6 +33,8 @@ from tercet.store import (
     write_file_atomically,
 )
 
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
 # Interruptions
 
 
