@@ -304,3 +304,12 @@ def test_learn_finds_the_documents_of_a_table_again(tmp_path):
         "text": ["what", "more"],
         "encoding": "latin-1",
     }
+
+
+def test_one_of_a_kind_is_told_as_one(tmp_path):
+    products = write_csv(tmp_path / "one.csv", ["sku", "name"], [("1", "tea")])
+    assert "index: 1 document, 1 word, BM25" in ok("index", products, "-o", tmp_path / "index")
+    clicks = write_csv(tmp_path / "clicks.csv", ["query", "sku", "clicked"], [("tea", "x", 1), ("tea", "y", 0)])
+    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model").stdout
+    assert "one.csv: 1 document, 0 queries" in said
+    assert "\n1 list, 1 with a click\n" in said

@@ -155,6 +155,10 @@ def test_queries_and_events_of_ubi(tmp_path, form):
         log = read_click_log(source)
         assert log.impressions == (TEA, MILK)
         assert log.is_timed
+    assert recognise(tmp_path) == "click-log"
+    report = check(tmp_path)
+    assert report.counts == {"impressions": 2, "clicks": sum(len(one.clicked) for one in (TEA, MILK))}
+    assert report.n_errors == 0
     notes = " ".join(log.notes)
     assert "1 events are neither clicks nor impressions" in notes
     assert "1 events are of searches that are not there" in notes
@@ -260,6 +264,10 @@ def test_a_table_of_clicks_is_recognised_and_checked(tmp_path):
     assert report.counts == {"impressions": 1, "clicks": 1}
     assert report.n_errors == 1
     assert "clicks.csv:4: clicked 'maybe'" in str(report)
+    events = ["s,impression,tea,a,1", "s,impression,tea,b,2", "s,click,tea,b,2"]
+    file = written(tmp_path / "events.csv", "session,event,query,sku,position", *events)
+    assert recognise(file) == "click-log"
+    assert check(file).counts == {"impressions": 1, "clicks": 1}
     products = written(tmp_path / "products.csv", "sku,title,keywords,clicks", "a,Tea,green,7", "b,Milk,white,9")
     assert recognise(products) == "documents"
 

@@ -300,7 +300,8 @@ def _read_clicks(paths: tuple[Path, ...]) -> ClickLog:
         )
     click.echo(f"{', '.join(map(str, paths))}: {log.form}")
     n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
-    click.echo(f"{len(log.impressions):,} lists, {n_clicked:,} with a click")
+    lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
+    click.echo(f"{lists}, {n_clicked:,} with a click")
     return log
 
 

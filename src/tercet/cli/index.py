@@ -104,7 +104,9 @@ def index(
             built = QdrantIndex.build(docs, text_model, output, url=url, collection=collection, **settings)
         how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
         n_words = (built.model.n_words if isinstance(built.model, TextModel) else None) or n_terms(built.model)
-        click.echo(f"{output}: {len(built):,} documents, {n_words:,} words{how}")
+        documents = "1 document" if len(built) == 1 else f"{len(built):,} documents"
+        words = "1 word" if n_words == 1 else f"{n_words:,} words"
+        click.echo(f"{output}: {documents}, {words}{how}")
         _tell_journal(output)
         return
     if model is not None or stem is not None or no_texts:

@@ -204,10 +204,10 @@ def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Contain
 
 def describe(name: str, kind: str, texts: JudgedTexts) -> None:
     splits = ", ".join(f"{split} {len(judged):,}" for split, judged in texts.qrels.items())
-    click.echo(
-        f"{name}: {kind and f'{kind}, '}{len(texts.docs):,} documents, {len(texts.queries):,} queries"
-        + (f" (judged: {splits})" if splits else "")
-    )
+    documents = "1 document" if len(texts.docs) == 1 else f"{len(texts.docs):,} documents"
+    queries = "1 query" if len(texts.queries) == 1 else f"{len(texts.queries):,} queries"
+    judged = f" (judged: {splits})" if splits else ""
+    click.echo(f"{name}: {kind and f'{kind}, '}{documents}, {queries}{judged}")
 
 
 def open_judged(data: Path | None, corpus: Path | None, queries: Path | None, qrels: Path | None) -> JudgedTexts:

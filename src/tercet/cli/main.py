@@ -81,8 +81,8 @@ class Tercet(LazyGroup):
 def cli(context: click.Context, traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
-    DATA is a table of documents (CSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts, the 20 Newsgroups
-    archive or a folder of vectors; its kind is recognised. LETOR files have a group of their own.
+    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts, the 20
+    Newsgroups archive or a folder of vectors; its kind is recognised. LETOR files have a group of their own.
     """
     context.with_resource(show_reading())
 

@@ -83,7 +83,7 @@ def read_click_log(
     """
     paths: list[FilePath] = [path] if isinstance(path, str | os.PathLike) else list(path)
     if len(paths) == 1 and Path(paths[0]).is_dir():
-        paths = [*_ubi_files(Path(paths[0]))]
+        paths = [*ubi_files(Path(paths[0]))]
     if len(paths) == 1 and not columns and not is_parquet(paths[0]):
         _, first = first_line(paths[0], encoding)
         if first == CLICK_HEADER:
@@ -92,7 +92,7 @@ def read_click_log(
     return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
 
 
-def _ubi_files(folder: Path) -> list[Path]:
+def ubi_files(folder: Path) -> list[Path]:
     """The two files of an export of UBI; their names say which they are."""
     found: list[Path] = []
     for what in ("queries", "events"):
@@ -113,7 +113,7 @@ def as_click_log(clicks: Any) -> ClickLog:
     Examples
     --------
     >>> as_click_log([("tea", ["007", "1e5"], ["1e5"])])
-    ClickLog(1 lists, 1 with a click)
+    ClickLog(1 list, 1 with a click)
     """
     if isinstance(clicks, ClickLog):
         return clicks

@@ -65,7 +65,8 @@ class ClickLog:
 
     def __repr__(self) -> str:
         n_clicked = sum(bool(impression.clicked) for impression in self.impressions)
-        return f"ClickLog({len(self.impressions):,} lists, {n_clicked:,} with a click)"
+        lists = "1 list" if len(self.impressions) == 1 else f"{len(self.impressions):,} lists"
+        return f"ClickLog({lists}, {n_clicked:,} with a click)"
 
 
 def click_preferences(

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias, cast
 
 from tercet.data.beir import plain_or_packed
+from tercet.data.click_tables import ubi_files
 from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
@@ -54,7 +55,8 @@ _FOLDERS = (
     "corpus.jsonl with queries.jsonl and qrels/*.tsv (BEIR), "
     f"{NEWSGROUPS_TRAIN} and {NEWSGROUPS_TEST} (20 Newsgroups), "
     "Fold1, Fold2, … with train.txt, vali.txt and test.txt (LETOR), "
-    "at least two subfolders of text files (labelled texts), a manifest.json of vectors"
+    "at least two subfolders of text files (labelled texts), "
+    "ubi_queries and ubi_events (UBI), a manifest.json of vectors"
 )
 _FILES = (
     "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, judgements of Quepid "
@@ -78,7 +80,7 @@ def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
     Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
-    ``tercet vectorise`` writes them). Files:
+    ``tercet vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
     of their columns: ``"documents"``, ``"judgements"``, ``"threes"`` and ``"click-log"``. Looks at a few lines only; a
@@ -151,6 +153,8 @@ def _recognise_folder(folder: Path) -> Kind:
         kinds.append("20newsgroups")
     if any(is_fold(entry) for entry in folder.iterdir()):
         kinds.append("letor-folds")
+    if not kinds and _holds_ubi(folder):
+        kinds.append("click-log")
     if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
         kinds.append("labelled-folder")
     if not kinds and (folder / VECTORS_UNFINISHED).is_dir():
@@ -187,6 +191,13 @@ def _has_corpus(folder: Path) -> bool:
     corpus = plain_or_packed(folder, "corpus.jsonl")
     numbered = _first_lines(corpus)
     return bool(numbered) and "_id" in parse_json_object(numbered[0][1], corpus, numbered[0][0])
+
+
+def _holds_ubi(folder: Path) -> bool:
+    try:
+        return bool(ubi_files(folder))
+    except InputError:
+        return False
 
 
 def _has_class_folders(folder: Path) -> bool:
@@ -261,7 +272,7 @@ def _kind_of_table(table: DataTable) -> Kind:
         raise InputError(
             f"{table.name}: a table of no known kind, with the columns {', '.join(table.columns)}; documents have an "
             "id and a text (columns called id, sku, title, text, description, …, or named), judgements query, doc and "
-            "grade, threes query, better and worse, and clicks query, doc or shown, and clicked"
+            "grade, threes query, better and worse, and clicks query, doc or shown, and clicked or action"
         )
     return cast(Kind, kind)
 

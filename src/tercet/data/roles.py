@@ -213,4 +213,6 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
         return "click-log"
     if has_queries and has(DOCUMENTS) and has(GRADES):
         return "judgements"
+    if has_queries and has(DOCUMENTS) and has(ACTIONS):  # events
+        return "click-log"
     return "documents" if has(IDS) and has_texts else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tercet.data.checking.findings import Counts, Findings
 from tercet.data.checking.near_duplicates import text_digest
-from tercet.data.click_tables import click_log_of
+from tercet.data.click_tables import click_log_of, ubi_files
 from tercet.data.documents import document_rows, joined_text
 from tercet.data.judgements import judgement_roles, judgement_rows
 from tercet.data.roles import TableSettings, document_roles
@@ -83,10 +83,11 @@ def check_threes(path: Path, findings: Findings, settings: TableSettings) -> Cou
 
 
 def check_click_log(path: Path, findings: Findings, settings: TableSettings) -> Counts:
-    """Check a table of clicks."""
+    """Check a table of clicks, or the folder of UBI's two."""
     counts = {"impressions": 0, "clicks": 0}
     with findings.file(path, NO_ROWS, lambda: counts["impressions"]):
-        log = click_log_of([settings.open(path)], settings.columns, findings.refused)
+        tables = [settings.open(file) for file in (ubi_files(path) if path.is_dir() else [path])]
+        log = click_log_of(tables, settings.columns, findings.refused)
         counts["impressions"] = len(log.impressions)
         counts["clicks"] = sum(len(impression.clicked) for impression in log.impressions)
         for note in log.notes:
