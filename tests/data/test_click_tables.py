@@ -224,7 +224,8 @@ def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
     [
         ([("tea", ["a"], ["b"])], r"clicks\[0\]: document 'b' is clicked and was not shown"),
         ([("tea", "ab", "a")], r"clicks\[0\] must be a query, the documents shown and those clicked"),
-        ([("tea", [1], [])], r"clicks\[0\]: 1: a string is needed"),
+        ([("tea", [1.5], [])], r"clicks\[0\] has the id 1.5; ids are strings or whole numbers"),
+        ([(7, ["a"], [])], r"clicks\[0\]: 7: a string is needed"),
         ({"tea": 1}, "clicks must be impressions"),
         (7, "clicks must be impressions"),
     ],

@@ -261,6 +261,8 @@ def test_a_series_is_texts_by_its_index():
 
 
 def test_documents_are_a_mapping_like_any_other():
+    without_header = pd.DataFrame([["a", "tea"], ["b", "milk"]])
+    assert dict(as_documents(without_header, id="0", text="1")) == {"a": "tea", "b": "milk"}
     docs = as_documents({"a": "tea", "b": ""})
     assert docs == {"a": "tea", "b": ""}
     assert as_documents(docs) is docs
@@ -355,6 +357,10 @@ def test_a_row_of_parquet_and_of_records_is_named(tmp_path):
         as_documents({"a": "tea", "b": 3})
     with pytest.raises(InputError, match="lazy frame; collect it"):
         as_documents(pl.LazyFrame({"id": ["a"], "text": ["tea"]}))
+    with pytest.raises(InputError, match="docs has two columns called 'text'"):
+        as_documents(pd.DataFrame([["a", "tea", "milk"]], columns=["id", "text", "text"]))
+    with pytest.raises(InputError, match="docs has an index of several levels"):
+        as_documents(pd.Series({("a", 1): "tea", ("b", 1): "milk"}))
     with pytest.raises(InputError, match=r"docs must be a mapping of ids to texts or records.*got int"):
         as_documents(3)
 

@@ -66,11 +66,48 @@ def test_judgements_in_any_form(docs, queries, qrels, judged):
         pd.DataFrame(THREES, columns=["query_id", "winner", "loser"]),
         PreferenceTriples(*(tuple(side) for side in zip(*THREES, strict=True))),
         iter([(QUERIES[q], b, w) for q, b, w in THREES]),
+        np.array(THREES),
     ],
-    ids=["records", "pandas", "triples", "query-texts"],
+    ids=["records", "pandas", "triples", "query-texts", "array"],
 )
 def test_threes_in_any_form(threes, preferred):
     assert ranking(fit(PRODUCTS, QUERIES, preferences=threes)) == preferred
+
+
+def test_ids_that_are_whole_numbers_are_those_strings():
+    docs = dict(enumerate(ANIMALS.values()))
+    queries = {np.int64(number): text for number, text in enumerate(QUERIES.values())}
+    qrels = {i: {i % 3: 2, (i + 1) % 3: 0} for i in queries}
+    threes = [(i, i % 3, (i + 1) % 3) for i in queries]
+    clicks = [(text, [(i + 1) % 3, i % 3], [i % 3]) for i, text in queries.items()]
+    in_strings = [
+        {str(doc_id): text for doc_id, text in docs.items()},
+        {str(qid): text for qid, text in queries.items()},
+        {str(qid): {str(doc_id): grade for doc_id, grade in judged.items()} for qid, judged in qrels.items()},
+    ]
+    model = fit(docs, queries, qrels)
+    assert model.rank(queries, docs) == fit(*in_strings).rank(*in_strings[1::-1])
+    assert {hit.doc_id for hit in tc.Index.build(docs, model).search("cats", k=1)} == {"0"}
+    learned = fit(docs, queries, preferences=threes, clicks=clicks)
+    threes = [tuple(map(str, three)) for three in threes]
+    clicks = [(text, [*map(str, shown)], [*map(str, clicked)]) for text, shown, clicked in clicks]
+    expected = fit(*in_strings[:2], preferences=threes, clicks=clicks)
+    assert learned.rank(queries, docs) == expected.rank(*in_strings[1::-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"docs": {1: "tea", "1": "milk"}}, r"docs has the id '1' twice"),
+        ({"docs": {None: "tea"}}, r"docs has the id None; ids are strings or whole numbers"),
+        ({"qrels": {"q0": {"a": 1}, 1.5: {"a": 1}}}, r"qrels has the id 1.5; ids are strings or whole numbers"),
+        ({"qrels": {"q0": {1: 1, "1": 1}}}, r"qrels have an id both as a string and as a number"),
+        ({"preferences": [("q0", "a", None)]}, r"preferences\[0\] has the id None; ids are strings or whole numbers"),
+    ],
+)
+def test_what_is_no_id_is_told(given, message):
+    with pytest.raises(InputError, match=message):
+        fit(**{"docs": ANIMALS, "queries": QUERIES, "qrels": None, **given})
 
 
 def test_a_model_ranks_what_it_was_fitted_to(judged):

@@ -14,7 +14,7 @@ from typing import Any
 
 from tercet.data.clicks import CLICK_HEADER, ClickLog, Impression, impression_problem, impressions_of
 from tercet.data.documents import id_in
-from tercet.data.frames import as_table
+from tercet.data.frames import as_table, key_id
 from tercet.data.judgements import Columns, query_in
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.parquet import is_parquet
@@ -143,10 +143,12 @@ def _table_of(thing: Any, name: str) -> DataTable | None:
 def _impression(one: Any, number: int) -> Impression:
     if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3 or isinstance(one[1], str):
         raise InputError(f"clicks[{number}] must be a query, the documents shown and those clicked; got {one!r}")
-    impression = Impression(one[0], tuple(one[1]), tuple(one[2]))
-    ids = (impression.query, *impression.shown, *impression.clicked)
-    problem = next((f"{text!r}: a string is needed" for text in ids if not isinstance(text, str)), None)
-    problem = problem or impression_problem(impression)
+    query, shown, clicked = one
+    if not isinstance(query, str):
+        raise InputError(f"clicks[{number}]: {query!r}: a string is needed")
+    docs = [tuple(key_id(doc_id, f"clicks[{number}]") for doc_id in some) for some in (shown, clicked)]
+    impression = Impression(query, *docs)
+    problem = impression_problem(impression)
     if problem is not None:
         raise InputError(f"clicks[{number}]: {problem}")
     return impression

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -92,7 +93,7 @@ def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | IndexedTexts
         for key, text in thing.items():
             if not isinstance(text, str):
                 raise InputError(f"{name}[{key!r}] is {plain_shown(text)}; a text, a string, is needed")
-        return IndexedTexts(list(thing), list(thing.values()))
+        return IndexedTexts(_distinct([key_id(key, name) for key in thing], name), list(thing.values()))
     key = KEY
     columns = _keys(thing.values())
     while key in columns:
@@ -123,20 +124,28 @@ def _of_frame(thing: Any, name: str) -> DataTable | IndexedTexts | None:
         if isinstance(frame, nw.LazyFrame):
             raise InputError(f"{name} is a lazy frame; collect it first")
         return None
-    frame = nw.from_native(thing, eager_only=True)
-    columns = {str(column): frame[column].to_list() for column in frame.columns}
+    try:
+        frame = nw.from_native(thing, eager_only=True)
+    except nw.exceptions.DuplicateError:
+        names = [str(column) for column in thing.columns]
+        raise InputError(_two_columns(name, names)) from None
+    columns = {str(column): frame.get_column(column).to_list() for column in frame.columns}
     names = [str(column) for column in frame.columns]
     index = nw.maybe_get_index(frame)
     if index is not None and getattr(index, "name", None) is not None and str(index.name) not in columns:
         columns = {str(index.name): list(index), **columns}
         names = [str(index.name), *names]
     if len(columns) < len(names):
-        doubled = next(column for column in names if names.count(column) > 1)
-        raise InputError(f"{name} has two columns called {doubled!r}; each needs a name of its own")
+        raise InputError(_two_columns(name, names))
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if not rows:
         raise InputError(f"{name} is empty")
     return MemoryTable(name, rows, list(columns))
+
+
+def _two_columns(name: str, columns: Sequence[str]) -> str:
+    doubled = next(column for column in columns if columns.count(column) > 1)
+    return f"{name} has two columns called {doubled!r}; each needs a name of its own"
 
 
 def _may_be_frame(thing: Any) -> bool:
@@ -147,15 +156,37 @@ def _may_be_frame(thing: Any) -> bool:
 def _index_ids(index: Any, name: str) -> list[str]:
     ids = []
     for number, value in enumerate(index):
+        if isinstance(value, tuple):
+            raise InputError(f"{name} has an index of several levels; one is needed, of ids")
         plain = plain_value(value)
         identifier = str(plain) if type(plain) is int else plain
         problem = id_problem(identifier)
         if problem is not None:
             raise InputError(f"{name}: the index at {number} {problem}")
         ids.append(str(identifier))
+    return _distinct(ids, f"the index of {name}")
+
+
+def key_id(key: Any, name: str) -> str:
+    """The key of a mapping as an id: a string as it is, or a whole number in its digits.
+
+    Examples
+    --------
+    >>> key_id(7, "docs"), key_id("007", "docs")
+    ('7', '007')
+    """
+    if isinstance(key, str):
+        return key
+    plain = plain_value(key)
+    if type(plain) is not int:
+        raise InputError(f"{name} has the id {plain_shown(key)}; ids are strings or whole numbers")
+    return str(plain)
+
+
+def _distinct(ids: list[str], name: str) -> list[str]:
     if len(set(ids)) < len(ids):
-        doubled = next(one for one in ids if ids.count(one) > 1)
-        raise InputError(f"{name} has the id {doubled!r} twice in its index")
+        doubled, _ = Counter(ids).most_common(1)[0]
+        raise InputError(f"{name} has the id {doubled!r} twice")
     return ids
 
 

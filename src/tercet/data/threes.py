@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tercet.data.documents import id_in
-from tercet.data.frames import as_table
+from tercet.data.frames import as_table, key_id
 from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
 from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object, refuse
 from tercet.data.parquet import is_parquet, parquet_batches
@@ -16,7 +18,7 @@ from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTri
 from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
 from tercet.data.tables import DataTable, first_line, open_table
 from tercet.data.values import Value, number_in
-from tercet.errors import FormatError
+from tercet.errors import FormatError, InputError
 
 Three = tuple[str, str, str] | tuple[str, str, str, float]  # query, better and worse document, weight
 
@@ -206,11 +208,11 @@ def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "
     elif preferences is None or isinstance(preferences, str | bytes | Mapping):
         return preferences
     else:
-        if isinstance(preferences, Iterator):
-            preferences = list(preferences)
+        if isinstance(preferences, Iterator | np.ndarray):
+            preferences = [one.tolist() if isinstance(one, np.ndarray) else one for one in preferences]
         is_list = isinstance(preferences, Sequence)
         if is_list and not (preferences and isinstance(preferences[0], Mapping)):
-            threes = preferences
+            threes = [_named_by_strings(three, f"{name}[{number}]") for number, three in enumerate(preferences)]
         else:
             table = as_table(preferences, name)
             if not isinstance(table, DataTable):
@@ -222,10 +224,20 @@ def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "
     return [three for one in threes for three in _by_id(one, lookup)]
 
 
+def _is_three(three: Any) -> bool:
+    return isinstance(three, Sequence) and not isinstance(three, str) and len(three) in (3, 4)
+
+
+def _named_by_strings(three: Any, name: str) -> Any:
+    """The three with strings for the whole numbers that name its query and documents."""
+    if not _is_three(three) or all(isinstance(side, str) for side in three[:3]):
+        return three
+    return (*(key_id(side, name) for side in three[:3]), *three[3:])
+
+
 def _by_id(three: Any, lookup: QueryLookup) -> list[Any]:
     """The three with the ids of its query; one that is none, or of no query, stays for the recipe to refuse."""
-    is_three = isinstance(three, Sequence) and not isinstance(three, str) and len(three) in (3, 4)
-    if not is_three or not isinstance(three[0], str):
+    if not _is_three(three) or not isinstance(three[0], str):
         return [three]
     return [(qid, *three[1:]) for qid in lookup(three[0])] or [three]
 
@@ -233,8 +245,9 @@ def _by_id(three: Any, lookup: QueryLookup) -> list[Any]:
 def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict[str, Any]]:
     """Queries by id, and parts of evidence: judgements as mappings, threes as lists, whatever they were given as.
 
-    Records and frames are threes where their columns say so, else judgements. Mappings, and what is nothing of all
-    this, stay as they are. Where no queries are given, those that judgements name by their texts are they.
+    Records and frames are threes where their columns say so, else judgements. Ids that are whole numbers become
+    strings. What is nothing of all this stays as it is. Where no queries are given, those that judgements name by their
+    texts are they.
 
     Examples
     --------
@@ -246,8 +259,10 @@ def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict
     made: dict[str, str] = {}
     evidence: dict[str, Any] = {}
     for name, part in parts.items():
-        if part is None or isinstance(part, str | bytes | Mapping):
+        if part is None or isinstance(part, str | bytes):
             evidence[name] = part
+        elif isinstance(part, Mapping):
+            evidence[name] = _keyed_by_strings(part, name)
         elif name != "preferences" and _is_judged(part, name):
             judged = as_judgements(part, texts, name)
             made |= judged.queries
@@ -255,6 +270,19 @@ def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict
         else:
             evidence[name] = as_threes(part, texts, name)
     return (made or None) if texts is None else texts, evidence
+
+
+def _keyed_by_strings(qrels: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
+    """A mapping of mappings with strings for keys that are whole numbers; what has only strings is not copied."""
+    keyed = {
+        key: _keyed_by_strings(value, name) if isinstance(value, Mapping) else value for key, value in qrels.items()
+    }
+    if all(isinstance(key, str) for key in keyed):
+        return qrels if all(keyed[key] is value for key, value in qrels.items()) else keyed
+    named = {key_id(key, name): value for key, value in keyed.items()}
+    if len(named) < len(keyed):
+        raise InputError(f"{name} have an id both as a string and as a number")
+    return named
 
 
 def _is_judged(part: Any, name: str) -> bool:

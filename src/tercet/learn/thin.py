@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import is_number
 from tercet.errors import InputError
 from tercet.kernels.sparse_rows import N_SIZES, SIZE_SHIFT
 from tercet.weights import Weights
@@ -23,8 +24,8 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
     kept that may be among the largest, at most half as many again as are wanted. Of equal sizes at the threshold, the
     first by row and column are taken. A part with a per-document scale counts at typical document length.
     """
-    if not 0 < density <= 1:
-        raise InputError(f"density must lie above 0 and be at most 1; got {density}")
+    if not is_number(density, least=0, most=1) or density == 0:
+        raise InputError(f"density must lie above 0 and be at most 1; got {density!r}")
     n, m = weights.shape
     wanted = max(1, round(density * n * m))
     counts = np.zeros(N_SIZES, dtype=np.int64)  # entries seen so far, by their size

@@ -51,7 +51,10 @@ def in_columns(docs: Docs) -> Docs:
     if isinstance(docs, Documents | Iterator):
         return docs
     if isinstance(docs, Mapping):
-        return as_documents(docs) if isinstance(next(iter(docs.values()), ""), Mapping) else docs
+        key, value = next(iter(docs.items()), ("", ""))
+        return as_documents(docs) if isinstance(value, Mapping) or not isinstance(key, str) else docs
+    if isinstance(docs, str | bytes):
+        return as_documents(docs)  # which says what is wrong
     if isinstance(docs, Sequence):
         return as_documents(docs) if docs and isinstance(docs[0], Mapping) else docs
     table = as_table(docs, "docs")
