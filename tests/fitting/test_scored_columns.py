@@ -64,6 +64,7 @@ def test_numbers_that_decide_have_the_right_signs(fitted):
     _, _, model = fitted
     chosen = model.report.chosen
     assert model.report.accepted
+    assert any("beside words" in note for note in model.report.notes)
     assert chosen["weight of log:downloads"] > 0 > chosen["weight of price"]
     assert chosen["weight of title"] > 0
     assert [system.name for system in model.report.systems][-1] == "learned"
@@ -143,6 +144,7 @@ def test_where_learning_does_not_help_documents_need_no_columns():
     qrels = {qid: dict.fromkeys(rng.choice(list(docs), 3).tolist(), 1) for qid in qrels}
     model = tc.fit(docs, queries, qrels, features=["downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
     assert not model.report.accepted
+    assert not any("beside words" in note for note in model.report.notes)  # of what was declined, the model has nothing
     assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
     assert model.rank({"q": "word1"}, {"a": "word1", "b": "word2"}, k=1)["q"].keys() == {"a"}
 

@@ -130,7 +130,7 @@ def make_report(
         seconds=seconds,
         rivals=(SystemResult.of("RM3", rm3),),
         details=details,
-        notes=(*facts.notes, *columns_notes(space.vectoriser, outcome.learned)),
+        notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
         declined=None if outcome.accepted else SystemResult.of("learned", learned),
         evidence=tuple(
             EvidenceResult.between(
