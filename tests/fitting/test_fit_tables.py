@@ -151,3 +151,8 @@ def test_what_is_wrong_is_named_by_its_row(arguments, message):
     given = {"docs": ANIMALS, "queries": QUERIES, "qrels": QRELS, **arguments}
     with pytest.raises(InputError, match=message):
         fit(**given)
+
+
+def test_judgements_to_choose_on_are_not_left_aside():
+    with pytest.raises(InputError, match="validation has judgements, so test needs some, too"):
+        fit(ANIMALS, {**QUERIES, "other": "cats"}, preferences=THREES, validation={"other": {"a": 1}})

@@ -88,6 +88,8 @@ def evidence_task(
     split = _Split(sources, usable, threes, random_state)
     is_judged = bool(usable.get("validation") or (qrels is not None and set(usable["qrels"]) & split.validation))
     is_judged &= bool(usable.get("test") or (qrels is not None and set(usable["qrels"]) & split.test))
+    if usable.get("validation") and not is_judged:
+        raise InputError("validation has judgements, so test needs some, too; or give threes to validate on")
     chosen_by = str(parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY)))
     if chosen_by != PAIR_ACCURACY and not is_judged:
         raise InputError(f"threes and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
