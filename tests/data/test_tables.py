@@ -378,6 +378,15 @@ def test_so_many_bad_rows_are_left_out_and_one_more_is_not(tmp_path):
         read_table(path, skip_bad=-1)
 
 
+def test_a_row_that_is_left_out_does_not_decide_what_a_column_holds(tmp_path):
+    path = written(tmp_path, "id,text,price\n1,tea,2.5\n,milk,none\n3,,free\n4,bread,7\n")
+    docs = read_table(path, skip_bad=2)
+    assert [docs.carried(doc_id) for doc_id in docs] == [{"price": 2.5}, {"price": 7}]
+    table = open_table(path)
+    streamed = DocumentStream(table, document_roles(table), BadRows(2))
+    assert [carried for _, _, carried in streamed] == [{"price": 2.5}, {"price": 7}]
+
+
 def test_a_quote_that_is_not_closed_loses_no_rows_quietly(tmp_path):
     for end in ("", '5,"jam"\n'):
         path = written(tmp_path, f'id,text\n1,tea\n2,"milk\n3,bread\n4,butter\n{end}')

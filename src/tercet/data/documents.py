@@ -10,7 +10,7 @@ from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, open_table, typed_row
-from tercet.data.values import Record, Value, number_in
+from tercet.data.values import Record, Value
 from tercet.errors import FormatError, InputError
 
 
@@ -158,19 +158,18 @@ def read_table(
 def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
     """The documents of a table, in memory."""
     ids: list[str] = []
-    columns: dict[str, list[Value]] = {name: [] for name in (*roles.text, *roles.carried)}
+    rows: list[Record] = []
     for _, doc_id, row in document_rows(table, roles, refused):
-        for name in row.keys() - columns.keys() - {roles.id}:
-            columns[name] = [None] * len(ids)  # JSONL: a key that the first rows have not
         ids.append(doc_id)
-        for name, column in columns.items():
-            column.append(row.get(name))
+        rows.append(row)
     if not ids:
         raise FormatError(table.name, None, NO_ROWS)
     if not table.is_typed:
-        for name in columns.keys() - set(roles.text):
-            columns[name] = _typed_column(columns[name])
-    return Documents(ids, columns, roles.text)
+        numbers = number_columns(roles.carried, rows)
+        rows = [typed_row(row, numbers) for row in rows]
+    # Keys that only later rows of JSONL have come last.
+    names = dict.fromkeys((*roles.text, *roles.carried, *(name for row in rows for name in row if name != roles.id)))
+    return Documents(ids, {name: [row.get(name) for row in rows] for name in names}, roles.text)
 
 
 class DocumentStream:
@@ -186,7 +185,8 @@ class DocumentStream:
     def __iter__(self) -> Iterator[tuple[str, str, Record]]:
         roles = self._roles
         if self._numbers is None:
-            self._numbers = number_columns(self._table, self._refused) - {roles.id, *roles.text}
+            kept = () if self._table.is_typed else document_rows(self._table, roles, self._refused)
+            self._numbers = number_columns(roles.carried, (row for _, _, row in kept))
         is_empty = True
         for _, doc_id, row in document_rows(self._table, roles, self._refused):
             carried = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
@@ -227,10 +227,3 @@ def id_in(value: Value, table: DataTable, number: int, column: str) -> str:
             problem = f"is {value}, a number with a point; ids are strings or whole numbers"
         raise table.error(number, f"{column} {problem}", "id")
     return str(identifier)
-
-
-def _typed_column(cells: list[Value]) -> list[Value]:
-    numbers = [number_in(cell) if isinstance(cell, str) else None for cell in cells]
-    filled = any(cell is not None for cell in cells)
-    whole = all((number is None) == (cell is None) for number, cell in zip(numbers, cells, strict=True))
-    return list(numbers) if filled and whole else cells

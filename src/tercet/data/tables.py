@@ -472,12 +472,10 @@ def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
 # -- columns of numbers in CSV -----------------------------------------------------------------------------------------
 
 
-def number_columns(table: DataTable, refused: Refused | None = None) -> frozenset[str]:
-    """Columns of CSV whose cells are all numbers, or empty; reads the whole table."""
-    if table.is_typed:
-        return frozenset()
-    candidates, filled = set(table.columns), set()
-    for _, row in table.rows(refused):
+def number_columns(columns: Iterable[str], rows: Iterable[Record]) -> frozenset[str]:
+    """Those of the columns of CSV whose cells are all numbers, or empty, in rows that are kept."""
+    candidates, filled = set(columns), set()
+    for row in rows:
         for name in tuple(candidates):
             cell = row[name]
             if isinstance(cell, str):
