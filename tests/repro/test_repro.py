@@ -143,7 +143,7 @@ chosen = true
 dictionary_size = 60
 rows = [
   { model = "identity", printed = { map = 0.5, memory = 0.00138092041015625 } },
-  { model = "dense", printed = { map = 0.99, error = 0.0 } },
+  { model = "dense", printed = { map = 0.99, error = 0.0 }, plus_minus = { map = 0.009 }, params = "60²" },
   { model = "sparse" },
   { model = "sparse-r", printed = { map = 0.001 } },
 ]
@@ -324,6 +324,9 @@ def test_numbers_stand_beside_the_paper(whole):
     main = {(record["model"], record["measure"]): record for record in records["main"]}
     assert main["Dense", "map"]["place"] == "Table II, Dense, MAP"
     assert main["Dense", "map"]["difference"] == pytest.approx(main["Dense", "map"]["ours"] - 0.99)
+    assert main["Dense", "map"]["paper_plus_minus"] == 0.009
+    assert [record["params"] for record in records["main"]] == [""] * 4 + ["60²"] * 4 + [""] * 8
+    assert "params" not in records["elsewhere"][0]
     assert main["Sparse-R", "map"]["verdict"] == "better"
     assert main["Sparse", "map"]["verdict"] == ""
     assert main["Identity", "density"]["paper"] == pytest.approx(60 / 3600)
@@ -349,6 +352,8 @@ def test_the_page_has_every_row_and_needs_nothing_else(whole):
         if record["place"]:
             assert record["place"] in page
     assert page.count("<tr>") == 1 + 2 + 1 + 4 + 1 + 1 + 1 + 6 + 1 + 2 + 1 + 3 + 1 + 1 + 1 + 5
+    assert "paper 0.990 ± 0.009, " in page
+    assert page.count(">Params<") == 1
     if list(whole[0].glob("*.png")):
         assert page.count("data:image/png;base64,") == 2
 
@@ -492,6 +497,7 @@ def test_unknown_names(home, plan_file, tmp_path):
             "digits.reader is 'csv' (str); expected one of '20newsgroups', 'mnist'",
         ),
         ("map = 0.99,", "mpa = 0.99,", "tables[0] (main).rows.printed: 'mpa' is unknown; known: map, error"),
+        ("plus_minus = { map", "plus_minus = { density", "rows.plus_minus: 'density' is unknown; known: map, error"),
         (
             '{ model = "sparse" },',
             '{ modle = "sparse" },',

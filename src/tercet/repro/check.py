@@ -254,6 +254,7 @@ def _table_faults(where: str, table: PaperTable, plan: Plan) -> Iterator[str]:
         if bool(row.model) == bool(row.reason) or (row.reason and not row.title):
             yield f"{where}.rows: a row needs a model, or a title and the reason why there is none"
         yield from unknown(f"{where}.rows.printed", row.printed, columns)
+        yield from unknown(f"{where}.rows.plus_minus", row.plus_minus, row.printed)
         if row.printed and table.kind == "ours":
             yield f"{where}.rows: {row.model!r} has printed numbers, but the table's kind is 'ours'"
 

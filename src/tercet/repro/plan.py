@@ -242,7 +242,8 @@ class Method:
 class Row:
     """A model's printed numbers, by measure, or by data set where the table has several.
 
-    A row that cannot be had has a title and the reason instead of a model.
+    ``plus_minus`` are the printed ±, by the same names, and ``params`` is the printed column of that name, as text. A
+    row that cannot be had has a title and the reason instead of a model.
     """
 
     model: str = ""
@@ -250,6 +251,8 @@ class Row:
     reason: str = ""
     dataset: str = ""  # where it is not the table's
     printed: dict[str, float] = field(default_factory=dict)
+    plus_minus: dict[str, float] = field(default_factory=dict)
+    params: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from tercet.repro.verdicts import (
     mean_and_half_range,
     shown,
     signed,
+    with_plus_minus,
 )
 
 PAST_THE_PAPER = "Past the paper"
@@ -109,7 +110,8 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     by_dataset = len(spec.datasets) > 1
     columns = [(dataset, measure) for dataset in spec.datasets for measure in spec.measures]
     titles = [plan.datasets[d].title if by_dataset else _with_unit(results, m) for d, m in columns]
-    head = ["model", *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
+    with_params = any(row.params for row in spec.rows)
+    head = ["model", *["Params"] * with_params, *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
     table = Table(_placed(spec.place, spec.title), head, key=spec.key)
     table.notes += [note for note in (spec.note, *(plan.datasets[d].note for d in spec.datasets)) if note]
     absent = [dataset for dataset in spec.datasets if dataset not in results.data]
@@ -121,17 +123,22 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     for row in spec.rows:
         title, reason = _named(results, row)
         cells = [Cell(f"{title}: {reason}" if reason else title)]
+        cells += [Cell(row.params or "–")] if with_params else []
         for dataset, measure in columns:
             where = plan.datasets[dataset].title if by_dataset else plan.measures[measure].title
-            printed = row.printed.get(dataset if by_dataset else measure)
+            name = dataset if by_dataset else measure
+            printed, plus_minus = row.printed.get(name), row.plus_minus.get(name)
             if measure == "density" and spec.dictionary_size and "memory" in row.printed:
                 size = spec.dictionary_size
                 printed = entries_of_megabytes(row.printed["memory"], size) / size**2
                 where += ", read off the memory"
             place = "" if printed is None else f"{spec.place}, {title}, {where}"
-            cell, numbers = _beside_printed(results, row.dataset or dataset, row.model, measure, printed, place)
+            cell, numbers = _beside_printed(
+                results, row.dataset or dataset, row.model, measure, printed, plus_minus, place
+            )
             cells.append(cell)
             record = {"dataset": row.dataset or dataset, "model": title, "measure": measure} | numbers
+            record |= {"params": row.params} if with_params else {}
             table.records.append(record | ({"reason": reason} if reason else {}))
         if spec.seconds:
             cells.append(_seconds(results, row.dataset or spec.datasets[0], row.model))
@@ -155,7 +162,13 @@ def _named(results: PaperResults, row: Row) -> tuple[str, str]:
 
 
 def _beside_printed(
-    results: PaperResults, dataset: str, model: str, name: str, printed: float | None, place: str
+    results: PaperResults,
+    dataset: str,
+    model: str,
+    name: str,
+    printed: float | None,
+    plus_minus: float | None,
+    place: str,
 ) -> tuple[Cell, dict[str, Any]]:
     """Ours, one value for each seed, beside the paper's number; and the same for CSV and JSON."""
     measure = results.plan.measures[name]
@@ -167,22 +180,24 @@ def _beside_printed(
         "standard_error": error,
         "seeds": len(values),
         "paper": printed,
+        "paper_plus_minus": plus_minus,
         "place": place,
         "difference": None,
         "tolerance": None if printed is None else measure.tolerance_for(printed),
         "verdict": "",
     }
+    theirs = "" if printed is None else f"paper {with_plus_minus(printed, plus_minus, measure)}"
     if not values:
-        return Cell("–", "" if printed is None else f"paper {shown(printed, measure)}", place), record
+        return Cell("–", theirs, place), record
     mean = record["ours"]
     text = mean_and_half_range(values, measure)
     if measure.spread == "standard error" and error is not None:
-        text = f"{shown(mean, measure)} ± {shown(error, measure, like=mean)}"
+        text = with_plus_minus(mean, error, measure)
     if printed is None:
         return Cell(text), record
     verdict = _where_compared(results, dataset, compare(mean, printed, measure))
     record |= {"difference": mean - printed, "verdict": verdict.text}
-    detail = f"paper {shown(printed, measure)}"
+    detail = theirs
     if verdict.text != NOT_COMPARED:
         detail += f", {signed(mean - printed, measure, like=printed)}, {verdict.text}"
     return Cell(text, detail, place, verdict.tone), record

@@ -103,8 +103,18 @@ def signed(value: float, measure: PaperMeasure, digits: int | None = None, like:
 
 def mean_and_half_range(values: Sequence[float], measure: PaperMeasure) -> str:
     """The mean over seeds and half their range; one seed has no range."""
-    mean = float(np.mean(values))
-    if len(values) == 1:
-        return shown(mean, measure)
-    half = shown((max(values) - min(values)) / 2, measure, like=mean)
-    return f"{shown(mean, measure).removesuffix(' %')} ± {half}"
+    half = (max(values) - min(values)) / 2 if len(values) > 1 else None
+    return with_plus_minus(float(np.mean(values)), half, measure)
+
+
+def with_plus_minus(value: float, plus_minus: float | None, measure: PaperMeasure) -> str:
+    """A number and its ±, where it has one, with the same decimals.
+
+    Examples
+    --------
+    >>> with_plus_minus(0.517, 0.009, PaperMeasure("MAP", higher_is_better=True, tolerance=0.02))
+    '0.517 ± 0.009'
+    """
+    if plus_minus is None:
+        return shown(value, measure)
+    return f"{shown(value, measure).removesuffix(' %')} ± {shown(plus_minus, measure, like=value)}"
