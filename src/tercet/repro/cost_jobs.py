@@ -74,8 +74,10 @@ class CostJob:
                 rounds.append((time.process_time() - processor, time.perf_counter() - wall))
             n_bytes = peak_bytes(lambda: make_ranker(self.cost.ranker, parameters).fit(X, y, qid=qid))
         seconds, wall = min(rounds)
+        slowest = max(processor for processor, _ in rounds)
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        return {"seconds": max(seconds, 1e-6), "wall": wall, "megabytes": n_bytes / 1e6, "load": load}
+        times = {"seconds": max(seconds, 1e-6), "slowest": max(slowest, 1e-6), "wall": wall}
+        return times | {"megabytes": n_bytes / 1e6, "load": load}
 
     def _rows(self) -> tuple[Any, Any, Any]:
         """Grades that a function of the rows makes, which is not linear, with noise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -93,7 +94,7 @@ def _load(results: PaperResults, names: list[str], home: Path, quick: bool, list
         try:
             loaded[name] = load_dataset(data, home, results.plan.quick if quick else None)
         except MissingDataError as error:
-            results.missing[name] = str(error)
+            results.missing[name] = str(error).replace(f"{home}{os.sep}", "")  # pages name no place of this machine
             listener.say(f"{data.title} is skipped: {error}")
             continue
         results.data[name] = loaded[name].known()
