@@ -410,6 +410,18 @@ def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
     return cls(**usual | stated)
 
 
+def learns_by_steps(name: str) -> bool:
+    """Whether a ranker of words validates and tells its callbacks on the way.
+
+    Examples
+    --------
+    >>> learns_by_steps("LowRankRanker"), learns_by_steps("CosineRanker")
+    (True, False)
+    """
+    cls = OF_WORDS.get(name)
+    return cls is not None and issubclass(cls, (SgdRanker, CorrelatedRanker, CorrelatedLowRank))
+
+
 def warm_up(name: str) -> None:
     """Compile what a ranker of words runs, so that it is not timed."""
     if name not in RANKERS or not issubclass(RANKERS[name], SgdRanker):

@@ -103,8 +103,10 @@ class CorrelatedLowRank:
             identity_weight=identity_weight,
         )
 
-    def fit(self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, callbacks: Any = ()) -> Self:
-        self._fitted.fit(Q, prefs, None if D is Q else D, callbacks=callbacks)
+    def fit(
+        self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, validation: Any = None, callbacks: Any = ()
+    ) -> Self:
+        self._fitted.fit(Q, prefs, None if D is Q else D, validation, callbacks)
         return self
 
     @property
@@ -115,6 +117,11 @@ class CorrelatedLowRank:
     def n_steps_(self) -> int:
         steps: int = self._fitted.ranker_.n_steps_
         return steps
+
+    @property
+    def history_(self) -> list[Any]:
+        events: list[Any] = self._fitted.ranker_.history_
+        return events
 
     def nearest(self, column: int, k: int) -> list[tuple[int, float]]:
         """The frequent words a word is replaced by."""

@@ -9,10 +9,10 @@ from importlib import resources
 from pathlib import Path
 
 from tercet.errors import FormatError, InputError
-from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters
+from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters, learns_by_steps
 from tercet.measure import parse_measure
 from tercet.repro.folds import OF_PAIRS, OF_THE_RANKER
-from tercet.repro.plan import Cost, Method, PaperTable, Plan
+from tercet.repro.plan import ChosenBy, Cost, Method, PaperTable, Plan
 from tercet.store.codec import decode
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -144,8 +144,8 @@ def _method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
     least = 0 if any(method.key in curves.methods for curves in plan.curves) else 1
     if (method.seeds is not None and method.seeds < least) or method.cv_folds < 2:
         yield f"{where}: at least 1 seed, or a curve, and 2 cv_folds are needed"
-    if not 0 < method.share <= 1 or not 0 < method.choose_share <= 1:
-        yield f"{where}: share and choose_share are numbers above 0 and at most 1"
+    if not 0 < method.share <= 1:
+        yield f"{where}: share is a number above 0 and at most 1"
     kinds = {plan.datasets[name].task for name in plan.datasets_of(method) if name in plan.datasets}
     if "rows" in kinds and kinds != {"rows"}:
         yield f"{where}.datasets: some have rows and some words; a method learns of one or the other"
@@ -166,8 +166,17 @@ def _method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
 
 
 def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
-    if method.choose and method.choose_on != "training":
-        yield f"{where}.choose_on: of classes and links parameters are chosen on 'training'"
+    of_links = all(plan.datasets[name].task == "links" for name in plan.datasets_of(method) if name in plan.datasets)
+    if method.choose and (
+        method.choose_on == "cross-validation" or (method.choose_on == "validation" and not of_links)
+    ):
+        yield f"{where}.choose_on: of classes parameters are chosen on 'training', of links also on 'validation'"
+    if method.early_stop and not of_links:
+        yield f"{where}.early_stop: classes have no validation queries"
+    if method.early_stop and not _learns_by_steps(method):
+        yield f"{where}.early_stop: {method.ranker or 'a blend'} does not learn by steps from preferences"
+    if method.choose and method.choose_how == "halving" and not _learns_by_steps(method):
+        yield f"{where}.choose_how: {method.ranker or 'a blend'} does not learn by steps, so nothing can be halved"
     if method.blend and len(method.blend) != 2:
         yield f"{where}.blend: {len(method.blend)} models; two are needed"
     earlier = {model.key: other for other in _before(plan, method) for model in other.all_models()}
@@ -177,12 +186,38 @@ def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]
         elif not set(plan.datasets_of(method)) <= set(plan.datasets_of(earlier[key])):
             yield f"{where}.blend: {key!r} is not fitted on all of {', '.join(plan.datasets_of(method))}"
 
+    if method.chosen_by is not None:
+        yield from _chosen_by_faults(f"{where}.chosen_by", method, method.chosen_by, plan)
+
+
+def _learns_by_steps(method: Method) -> bool:
+    """Whether a fit can be stopped on the way."""
+    return learns_by_steps(method.ranker) and method.preferences > 0 and not method.parallel
+
+
+def _chosen_by_faults(where: str, method: Method, chosen_by: ChosenBy, plan: Plan) -> Iterator[str]:
+    earlier = {other.key: other for other in _before(plan, method)}
+    if method.choose:
+        yield f"{where}: the method chooses itself"
+    if chosen_by.method not in earlier or not earlier[chosen_by.method].choose:
+        yield f"{where}: {chosen_by.method!r} is no earlier method that chooses"
+        return
+    yield from unknown(where, [chosen_by.dataset] if chosen_by.dataset else [], plan.datasets)
+    for dataset in (chosen_by.dataset,) if chosen_by.dataset else plan.datasets_of(method):
+        if dataset not in plan.datasets_of(earlier[chosen_by.method]):
+            yield f"{where}: {chosen_by.method!r} is not fitted on {dataset!r}"
+    if method.ranker in OF_WORDS:
+        accepted = accepted_parameters(OF_WORDS[method.ranker])
+        yield from unknown(where, earlier[chosen_by.method].choose, accepted)
+
 
 def _before(plan: Plan, method: Method) -> tuple[Method, ...]:
     return plan.methods[: [other.key for other in plan.methods].index(method.key)]
 
 
 def _row_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
+    if method.choose_how != "full" or method.chosen_by is not None:
+        yield f"{where}: choose_how and chosen_by are of classes and links"
     if method.choose_on == "training":
         yield f"{where}.choose_on: of rows parameters are chosen on 'validation' or by 'cross-validation'"
     if method.blend or method.models or method.preferences:

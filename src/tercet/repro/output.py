@@ -189,10 +189,18 @@ def _how_it_learns(method: Method) -> list[str]:
     return details
 
 
+_HOW_FAR = {
+    "full": "after all steps",
+    "halving": "the better half of the settings after a quarter of the steps, the best after one half",
+}
+
+
 def _how_it_chooses(plan: Plan, method: Method) -> str:
     """What a method's parameters are chosen on, in words."""
     if method.choose_on == "training":
-        return f"the least error on other training preferences, with {method.choose_share:.0%} of the preferences"
+        return f"the least error on other training preferences, {_HOW_FAR[method.choose_how]}"
+    if method.choose_on == "validation" and plan.datasets[plan.datasets_of(method)[0]].task == "links":
+        return f"the best MAP on validation queries, {_HOW_FAR[method.choose_how]}"
     by = plan.measures[plan.chooses_by(method)].title
     how = f"{'the best' if method.rule == 'best' else 'the sparsest within one standard error of the best'} {by} "
     if method.choose_on == "validation":

@@ -167,17 +167,33 @@ class Model:
 
 
 @dataclass(frozen=True)
+class ChosenBy:
+    """Another method, and the data set it chose on where that is not the same."""
+
+    method: str
+    dataset: str = ""
+
+
+@dataclass(frozen=True)
 class Method:
     """A ranker, its parameters, those that are chosen, and how.
 
     ``choose`` is a grid, every combination of which is tried. ``choose_on`` says what they are measured on:
 
-    - ``"training"``, of classes and links: learned from the share ``choose_share`` of the preferences, the least error
-      on other training preferences. The first seed chooses, the others take what it chose.
-    - ``"validation"``, of rows: by the measure ``choose_by`` on the validation part, for each fold and seed; the ranker
-      learned from the training part is then taken. Where there is no such part, by cross-validation.
+    - ``"training"``, of classes and links: the least error on other training preferences. The first seed chooses, the
+      others take what it chose.
+    - ``"validation"``: of links the best MAP on validation queries, by the first seed; of rows the best by the measure
+      ``choose_by`` on the validation part, for each fold and seed, and the ranker learned from the training part is
+      then taken. Where there is no such part, by cross-validation.
     - ``"cross-validation"``, of rows: on the queries left out in turn of training and validation part together, from
       all of which the chosen one then learns.
+
+    ``choose_how``, of classes and links: ``"full"`` compares after all steps, and the best one is taken as it is.
+    ``"halving"`` takes a quarter of the steps with every setting, goes on to one half with the better half of them, and
+    to the end with the best: the same bits as if it had been learned alone.
+
+    ``chosen_by``, of classes and links: takes what another method chose on its first seed, on that data set or on the
+    same. With ``early_stop`` a row whose last validation was the best is noted as still improving.
 
     Of equals the sparser one is taken, then the earlier one. With ``rule = "sparsest"`` it is the sparsest whose mean
     is within one standard error of the best. ``most_used`` leaves out what uses more than this share of the features.
@@ -206,14 +222,15 @@ class Method:
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     choose_on: Literal["training", "validation", "cross-validation"] = "validation"
     choose_by: str = ""  # a measure; "" for the plan's
-    choose_share: float = 0.2
+    choose_how: Literal["full", "halving"] = "full"
+    chosen_by: ChosenBy | None = None
     rule: Literal["best", "sparsest"] = "best"
     most_used: float | None = None
     cv_folds: int = 5
     reuse: dict[str, str] = field(default_factory=dict)
     # classes and links
     preferences: int = 0
-    early_stop: bool = False  # keep the best model on validation
+    early_stop: bool = False  # keep the best model on validation queries; of links
     map: Map | None = None
     parallel: bool = False  # learn from texts and their translations instead of preferences
     second: str | None = None  # block of the queries of a second objective

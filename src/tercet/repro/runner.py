@@ -156,10 +156,10 @@ class PlanRun:
         fold = f", {task.name}" if task.name else ""
         numbered = f", seed {seed}" if not task.name or self._plan.n_seeds(method) > 1 else ""
         title = f"{self._plan.datasets[name].title}, {method.title}{numbered}{fold}"
-        if seed and (method.choose or method.reuse) and not self._can_follow(name, method):
-            # The first seed was left out, and with it what it would have found.
+        if not self._can_follow(name, method, seed):
+            # What it would have found for this one was left out.
             if self._jobs.deadline.moment is None:
-                self._jobs.fail(f"{title}: left out, since the first seed failed")
+                self._jobs.fail(f"{title}: left out, since what chooses for it failed or has not run")
             else:
                 self._jobs.leave_out(title)
             return
@@ -181,9 +181,15 @@ class PlanRun:
         if result is not None:
             results.cells.setdefault((name, method.key, seed), []).append(result)
 
-    def _can_follow(self, dataset: str, method: Method) -> bool:
-        """Whether later seeds have what they need of the first; with rows each chooses for itself."""
-        return self._plan.datasets[dataset].task == "rows" or (dataset, method.key, 0) in self._results.cells
+    def _can_follow(self, dataset: str, method: Method, seed: int) -> bool:
+        """Whether what others chose or found for it is there; with rows each chooses for itself."""
+        if self._plan.datasets[dataset].task == "rows":
+            return True
+        follows_itself = seed > 0 and bool(method.choose or method.reuse)
+        needed = [(dataset, method.key, 0)] if follows_itself else []
+        if method.chosen_by is not None:
+            needed.append((method.chosen_by.dataset or dataset, method.chosen_by.method, 0))
+        return all(key in self._results.cells for key in needed)
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -245,8 +251,11 @@ class PlanRun:
         )
 
     def _parameters(self, method: Method, dataset: str) -> dict[str, Any]:
-        """The parameters; what the first seed searched for or chose is given to the others."""
+        """The parameters; what another method, or the first seed, chose or searched for is given to the others."""
         parameters = method.parameters_for(dataset)
+        if method.chosen_by is not None:
+            [cell] = self._results.cells[method.chosen_by.dataset or dataset, method.chosen_by.method, 0]
+            parameters |= cell["facts"]["chosen"]
         cells = self._results.cells.get((dataset, method.key, 0))
         if cells is None:
             return parameters

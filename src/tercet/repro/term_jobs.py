@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tercet.choose import choose, settings_of, try_all
+from tercet.choose import settings_of
 from tercet.data import Preferences
-from tercet.errors import DivergedError, InputError
+from tercet.errors import InputError
+from tercet.fitting.halving import PausableFit, compared, halved
 from tercet.fitting.rankers import CLASSIFIERS, make_ranker, refitted, warm_up
 from tercet.measure import blend
 from tercet.repro.cache import RunDeadline
@@ -142,17 +143,41 @@ def learn(
     lesson = _Lesson(method, task, MethodView.of(method, task), seed, deadline)
     prefs = task.train(method.preferences, seed, method.share, method.uniform_over) if method.preferences else None
     started = time.perf_counter()
-    chosen, tried = lesson.choose(parameters, prefs) if method.choose and chooses else ({}, [])
-    ranker = make_ranker(method.ranker, parameters | chosen, seed)
-    arguments = {"validation": lesson.view.validation(task)} if method.early_stop else {}
-    began = time.perf_counter()
-    lesson.teach(ranker, prefs, **arguments)
-    fitted = FittedMethod(ranker, lesson.view.word_map, time.perf_counter() - began)
+    settings = settings_of(method.choose) if chooses else [{}]
+    if len(settings) == 1:
+        taken = _Taken(lesson.fit(parameters | settings[0], prefs), settings[0])
+    else:
+        taken = lesson.choose(settings, parameters, prefs)
+    fit = taken.fit
+    fitted = FittedMethod(fit.ranker, lesson.view.word_map, fit.seconds)
     if method.choose:
-        fitted.facts |= {"chosen": chosen, "tried": tried, "choosing_seconds": began - started}
+        choosing = time.perf_counter() - started - fit.seconds
+        fitted.facts |= {"chosen": taken.setting, "tried": taken.tried, "choosing_seconds": choosing}
+    if method.early_stop:
+        fitted.facts["still_improving"] = still_improving(fit.ranker)
     # Only what learns by steps looks at the deadline; with early stopping it may have gone back to step 0.
-    fitted.cut = deadline.is_over and hasattr(ranker, "n_steps_")
+    fitted.cut = deadline.is_over and hasattr(fit.ranker, "n_steps_")
     return fitted
+
+
+def still_improving(ranker: Any) -> bool:
+    """Whether the last validation was the best one, so that more steps might have brought more.
+
+    A rate that falls to zero with the last step has come to its end; there the last one is expected to be the best.
+    """
+    values = [event.validation for event in ranker.history_ if event.validation is not None]
+    if not values or getattr(ranker, "schedule", "") == "linear":
+        return False
+    return bool(ranker.n_steps_) and values[-1] > max(values[:-1], default=-np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class _Taken:
+    """A fit that has ended, what was chosen for it, and all that was tried."""
+
+    fit: PausableFit
+    setting: dict[str, Any]
+    tried: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +190,7 @@ class _Lesson:
     seed: int
     deadline: RunDeadline
 
-    def teach(self, ranker: Any, prefs: Preferences | None, **arguments: Any) -> None:
+    def teach(self, ranker: Any, prefs: Preferences | None, *callbacks: Callable[[Any], Any]) -> None:
         """Fit the ranker with what its kind learns from."""
         Q, D = self.view.Q, self.view.D
         if self.method.parallel:
@@ -174,33 +199,48 @@ class _Lesson:
         elif prefs is None or self.method.ranker == "QueryExpansion":
             ranker.fit(Q, prefs, D)
         else:
+            more: dict[str, Any] = {"validation": self.view.validation(self.task)} if self.method.early_stop else {}
             if self.method.second is not None:
                 # As many steps of the second objective, from all that is known of it.
                 second = self.task.train(len(prefs), CHOOSING_SEED + self.seed)
-                arguments["second"] = self.task.query_block(self.method.second), second
-            ranker.fit(Q, prefs, D, callbacks=[self.deadline], **arguments)
+                more["second"] = self.task.query_block(self.method.second), second
+            ranker.fit(Q, prefs, D, callbacks=[self.deadline, *callbacks], **more)
 
-    def choose(
-        self, parameters: dict[str, Any], prefs: Preferences | None
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The values with the least error on other training preferences, and all that were tried."""
-        settings = settings_of(self.method.choose)
-        if len(settings) == 1:
-            return settings[0], []
-        few = None if prefs is None else prefs[: max(1, round(self.method.choose_share * len(prefs)))]
-        others = self.task.train(_CHOOSING_PREFERENCES, CHOOSING_SEED + self.seed, self.method.share)
+    def begin(self, parameters: dict[str, Any], prefs: Preferences | None) -> PausableFit:
+        """A fit that has not begun."""
+        ranker = make_ranker(self.method.ranker, parameters, self.seed)
+        return PausableFit(ranker, lambda pause: self.teach(ranker, prefs, pause))
 
-        def error(setting: dict[str, Any]) -> float:
-            ranker = make_ranker(self.method.ranker, parameters | setting, self.seed)
-            try:
-                self.teach(ranker, few)
-            except DivergedError:
-                return 1.0
-            return self.view.error(ranker.weights_, others)
+    def fit(self, parameters: dict[str, Any], prefs: Preferences | None) -> PausableFit:
+        """A fit that has ended."""
+        fit = self.begin(parameters, prefs)
+        fit.go_to(1.0)
+        return fit
 
-        trials = try_all(settings, error)
-        best = trials[choose(trials, higher_is_better=False)]
-        return best.setting, [trial.setting | {"error": trial.mean} for trial in trials]
+    def choose(self, settings: list[dict[str, Any]], parameters: dict[str, Any], prefs: Preferences | None) -> _Taken:
+        """The best setting: of least error on other training preferences, or of best MAP on validation queries."""
+        on_validation = self.method.choose_on == "validation"
+        if on_validation:
+            measure = self.view.validation(self.task)
+        else:
+            others = self.task.train(_CHOOSING_PREFERENCES, CHOOSING_SEED + self.seed, self.method.share)
+
+            def measure(weights: Weights) -> float:
+                return self.view.error(weights, others)
+
+        compare = halved if self.method.choose_how == "halving" else compared
+        number, fit, values = compare(
+            settings,
+            lambda setting: self.begin(parameters | setting, prefs),
+            measure,
+            higher_is_better=on_validation,
+        )
+        name = "map" if on_validation else "error"
+        tried = [
+            setting | {name if key == "value" else key: value for key, value in found.items()}
+            for setting, found in zip(settings, values, strict=True)
+        ]
+        return _Taken(fit, settings[number], tried)
 
 
 # -- one method on one data set with one seed -------------------------------------------------------------------------
@@ -230,7 +270,8 @@ class TermJob:
             "parameters": self.parameters,
             "preferences": method.preferences,
             "choose": {name: list(values) for name, values in method.choose.items()} if self.chooses else {},
-            "choose_share": method.choose_share,
+            "choose_on": method.choose_on if self.chooses else "",
+            "choose_how": method.choose_how if self.chooses else "",
             "early_stop": method.early_stop,
             "map": None if method.map is None else vars(method.map),
             "parallel": method.parallel,

@@ -1,0 +1,129 @@
+"""Settings compared on the way: the survivor has the bits of a fit that never stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from support.linked_corpus import write_linked_corpus
+from tercet.errors import DivergedError
+from tercet.repro.datasets import load_dataset
+from tercet.repro.links import LinkTask
+from tercet.repro.plan import Data, Method
+from tercet.repro.term_jobs import learn
+
+RATES = (1e-6, 1e-4, 0.01, 0.3)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory) -> LinkTask:
+    home = write_linked_corpus(tmp_path_factory.mktemp("home"))
+    [task] = load_dataset(Data("W", "wikispeedia", ("wikispeedia",)), home).tasks
+    assert isinstance(task, LinkTask)
+    return task
+
+
+def method(ranker: str = "LowRankRanker", **settings) -> Method:
+    parameters = settings.pop("parameters", {"n_components": 3, "diagonal": "none", "validate_every": 300})
+    return Method(
+        "m",
+        "M",
+        ranker,
+        preferences=9000,
+        parameters=parameters,
+        choose={"rate": RATES},
+        choose_how="halving",
+        **settings,
+    )
+
+
+def dense(ranker) -> np.ndarray:
+    n, m = ranker.weights_.shape
+    return ranker.weights_.score(sparse.eye_array(n, format="csr"), sparse.eye_array(m, format="csr"))
+
+
+@pytest.mark.parametrize("choose_on", ["training", "validation"])
+@pytest.mark.parametrize("early_stop", [False, True])
+def test_the_survivor_has_the_bits_of_a_straight_fit(task, early_stop, choose_on):
+    chooses = method(early_stop=early_stop, choose_on=choose_on)
+    fitted = learn(chooses, task, chooses.parameters, 0)
+    alone = replace(chooses, choose={})
+    straight = learn(alone, task, alone.parameters | fitted.facts["chosen"], 0)
+    np.testing.assert_array_equal(dense(fitted.ranker), dense(straight.ranker))
+    assert fitted.ranker.n_steps_ == straight.ranker.n_steps_
+    tried = fitted.facts["tried"]
+    assert [one["rate"] for one in tried] == list(RATES)
+    name = "map" if choose_on == "validation" else "error"
+    assert sorted(one["share"] for one in tried) == [0.25, 0.25, 0.5, 0.5]
+    best = max if choose_on == "validation" else min
+    finalists = [one for one in tried if one["share"] == 0.5]
+    assert best(finalists, key=lambda one: one[name])["rate"] == fitted.facts["chosen"]["rate"]
+    assert fitted.seconds > 0
+    assert fitted.facts["choosing_seconds"] > 0
+
+
+def test_all_steps_are_compared_where_that_is_asked_for(task):
+    chooses = replace(method(choose_on="training"), choose_how="full")
+    fitted = learn(chooses, task, chooses.parameters, 0)
+    tried = {one["rate"]: one["error"] for one in fitted.facts["tried"]}
+    assert list(tried) == list(RATES)
+    for rate, error in tried.items():
+        alone = replace(chooses, choose={})
+        straight = learn(alone, task, alone.parameters | {"rate": rate}, 0)
+        others = task.train(10_000, 2000)
+        assert (straight.ranker.margins(task.Q, others, task.D) <= 0).mean() == pytest.approx(error, abs=1e-4)
+        if rate == fitted.facts["chosen"]["rate"]:
+            np.testing.assert_array_equal(dense(fitted.ranker), dense(straight.ranker))
+    assert tried[fitted.facts["chosen"]["rate"]] == min(tried.values())
+
+
+@pytest.mark.parametrize("choose_how", ["full", "halving"])
+def test_what_diverges_is_not_chosen(task, choose_how):
+    wild = replace(method(choose_on="training"), choose={"rate": (1e12, 0.1)}, choose_how=choose_how)
+    fitted = learn(wild, task, wild.parameters, 0)
+    assert fitted.facts["chosen"] == {"rate": 0.1}
+    assert fitted.facts["tried"][0] == {"rate": 1e12, "diverged": True}
+    with pytest.raises(DivergedError, match="every setting diverged"):
+        learn(replace(wild, choose={"rate": (1e12, 1e13)}), task, wild.parameters, 0)
+
+
+def test_a_ranker_without_preferences_is_chosen_by_map_on_validation(task):
+    lsi = Method("lsi", "LSI", "LSIRanker", parallel=True, choose={"n_components": (1, 2, 3)}, choose_on="validation")
+    fitted = learn(lsi, task, {}, 0)
+    tried = {one["n_components"]: one["map"] for one in fitted.facts["tried"]}
+    for n, value in tried.items():
+        assert task.validation(learn(lsi, task, {"n_components": n}, 0, chooses=False).ranker.weights_) == value
+    assert tried[fitted.facts["chosen"]["n_components"]] == max(tried.values())
+    assert fitted.ranker.n_components_ == fitted.facts["chosen"]["n_components"]
+
+
+@pytest.mark.parametrize(
+    ("ranker", "parameters"),
+    [
+        ("DenseRanker", {"rate": 1e-4, "schedule": "constant"}),
+        ("DiagonalRanker", {"rate": 1e-4, "schedule": "constant"}),
+        ("HashedRanker", {"rate": 1e-4, "schedule": "constant", "n_buckets": 1000}),
+        ("PrunedRanker", {"rate": 1e-4, "schedule": "constant", "n_kept": 3, "n_rounds": 1}),
+        ("MultiTaskRanker", {"rate": 1e-4, "n_components": 3}),
+        ("CorrelatedLowRank", {"n_frequent": 10, "n_bins": 2, "n_components": 3, "schedule": "constant"}),
+    ],
+)
+def test_every_ranker_that_learns_by_steps_stops_on_validation(task, ranker, parameters, monkeypatch):
+    stops = Method("m", "M", ranker, preferences=1000, early_stop=True)
+    values = iter([0.1, 0.2, 0.3, 0.25, 0.25, 0.25, 0.25, 0.2])
+    monkeypatch.setattr("tercet.repro.term_jobs.MethodView.validation", lambda self, task: lambda weights: next(values))
+    if ranker == "MultiTaskRanker":
+        monkeypatch.setattr(LinkTask, "query_block", lambda self, name: self.Q)
+        stops = replace(stops, second="words")
+    fitted = learn(stops, task, parameters, 0)
+    assert fitted.facts["still_improving"] is False
+    assert 0 < fitted.ranker.n_steps_ < fitted.ranker.history_[-1].step
+    rises = iter(np.arange(100) / 100)
+    monkeypatch.setattr("tercet.repro.term_jobs.MethodView.validation", lambda self, task: lambda weights: next(rises))
+    assert learn(stops, task, parameters, 0).facts["still_improving"] is True
+    falls = iter(-np.arange(100) / 100)
+    monkeypatch.setattr("tercet.repro.term_jobs.MethodView.validation", lambda self, task: lambda weights: next(falls))
+    assert learn(stops, task, parameters, 0).facts["still_improving"] is False
