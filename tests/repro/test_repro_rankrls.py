@@ -17,17 +17,18 @@ from scipy import sparse
 import tercet.repro.row_jobs
 from support.reproducing import Quiet, results_in, run, run_whole
 from tercet.data import LetorData, query_folds, write_letor
-from tercet.errors import FormatError, InputError
+from tercet.errors import FormatError, InputError, MissingDataError
 from tercet.learn.rls import RankRLS, RLSRegressor
 from tercet.measure import paired_test
 from tercet.measure.orders import compare_orders
 from tercet.repro import find_plan, known_papers, read_plan, reproduce
 from tercet.repro.cache import RunDeadline
 from tercet.repro.cost_jobs import CostJob, power
+from tercet.repro.datasets import load_dataset
 from tercet.repro.folds import FoldTask, drawn_rows, measure_by_query, rows_of
-from tercet.repro.plan import Cost, CostSeries, Method
+from tercet.repro.plan import Cost, CostSeries, Data, Method, Quick
 from tercet.repro.quick import first_points
-from tercet.repro.readers import ScoredRows, read_parses
+from tercet.repro.readers import ScoredRows, make_offsets, read_movielens, read_parses, split_ratings
 from tercet.repro.row_jobs import peak_bytes, prepared, try_grid
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -400,6 +401,32 @@ def test_a_path_gives_what_fits_one_by_one_give(ranker, has_vali):
         assert trial.values == pytest.approx(values)
 
 
+@pytest.mark.parametrize("ranker", [RankRLS, RLSRegressor])
+@pytest.mark.parametrize("drawn_as", ["examples", "basis"])
+def test_each_query_is_measured_without_itself(ranker, drawn_as):
+    rng = np.random.default_rng(3)
+    train, test = letor(rng, range(6)), letor(rng, range(20, 22))
+    method = Method(
+        "m",
+        "M",
+        ranker.__name__,
+        parameters={"kernel": "gaussian"},
+        choose={"l2": (10.0, 0.1), "gamma": (0.1, 2.0)},
+        choose_on="leave-query-out",
+        per_query=4,
+        drawn_as=drawn_as,
+    )
+    tried = try_grid(method, FoldTask("s", train, None, test), "disagreement", 0, method.parameters, RunDeadline())
+    assert tried.crossed
+    more, rows = prepared(method, train, 0)
+    assert len(rows) == (len(train) if drawn_as == "basis" else 4 * 6)
+    for trial in tried.trials:
+        fitted = ranker(kernel="gaussian", gamma=trial.setting["gamma"], **more).fit(rows.X, rows.y, qid=rows.qid)
+        scores = fitted.leave_query_out([trial.setting["l2"]])[:, 0]
+        errors = measure_by_query(scores, rows, ["disagreement"])["disagreement"]
+        assert trial.values == pytest.approx(errors)
+
+
 def test_pairs_are_counted_for_every_query_in_its_place():
     rows = ScoredRows(np.zeros((6, 1)), [1.0, 0.5, 0.7, 0.1, 0.1, 0.2], ["a", "a", "alone", "tied", "tied", "tied"])
     found = measure_by_query(np.array([0.0, 1.0, 5.0, 1.0, 2.0, 3.0]), rows, ["misordered", "disagreement", "seconds"])
@@ -492,6 +519,120 @@ def test_broken_parses_are_refused_with_file_and_line(tmp_path, end, content, me
         read_parses(tmp_path / "p")
 
 
+def test_made_up_queries_have_the_offsets_that_were_planted():
+    train, test = make_offsets(400, 100, 10, 5, seed=3)
+    again, _ = make_offsets(400, 100, 10, 5, seed=3)
+    assert (train.X.tolist(), train.y.tolist()) == (again.X.tolist(), again.y.tolist())
+    assert not {*train.qids.tolist()} & {*test.qids.tolist()}
+    assert (train.n_queries, test.n_queries, len(train), train.n_features) == (400, 100, 4000, 5)
+    # Half of the variance of features is the query's.
+    assert train.X.var() == pytest.approx(1.0, abs=0.05)
+    of_query = np.add.reduceat(train.X, train.starts[:-1], axis=0) / 10
+    assert of_query.var() == pytest.approx(0.5 + 0.5 / 10, abs=0.05)
+    # Grades: 1 of the offset, 1/4 of noise, and of the function what rows, or rows of one query, do not have in common.
+    of_all, within_queries = [], []
+    for seed in range(60):
+        rows, _ = make_offsets(60, 1, 10, 5, seed)
+        within = rows.y - np.repeat(np.add.reduceat(rows.y, rows.starts[:-1]) / 10, 10)
+        of_all.append(rows.y.var())
+        within_queries.append(within.var() * 10 / 9)
+    assert np.mean(of_all) == pytest.approx(1.0 - (1 + 4 / 5) ** -2.5 + 1.0 + 0.25, abs=0.15)
+    assert np.mean(within_queries) == pytest.approx(1.0 - (1 + 2 / 5) ** -2.5 + 0.25, abs=0.06)
+
+
+def write_ratings(folder: Path, n_users: int = 6, n_films: int = 30, per_user: int = 12) -> np.ndarray:
+    """Films and ratings in the layout of MovieLens 100K; returns user, film and rating of each line."""
+    rng = np.random.default_rng(1)
+    folder.mkdir(parents=True)
+    films = []
+    for film in range(1, n_films + 1):
+        genres = "|".join(str(flag) for flag in rng.integers(0, 2, 19))
+        films.append(f"{film}|Am\xe9lie {film}|{'' if film == 3 else f'01-Jan-{1960 + film}'}||http://x|{genres}\n")
+    (folder / "u.item").write_bytes("".join(films).encode("latin-1"))
+    lines = [
+        (user, film, int(rng.integers(1, 6)))
+        for user in rng.permutation(n_users) + 100
+        for film in rng.choice(n_films, per_user, replace=False) + 1
+    ]
+    (folder / "u.data").write_text("".join(f"{user}\t{film}\t{rating}\t8812\n" for user, film, rating in lines))
+    return np.array(lines)
+
+
+def test_ratings_are_read_as_they_are(tmp_path):
+    lines = write_ratings(tmp_path / "r")
+    ratings = read_movielens(tmp_path / "r")
+    assert ratings.user_ids.tolist() == [100, 101, 102, 103, 104, 105]
+    assert (
+        np.column_stack([ratings.user_ids[ratings.user], ratings.film + 1, ratings.rating]).tolist() == lines.tolist()
+    )
+    assert ratings.films.shape == (30, 20)
+    known = [1960 + film for film in range(1, 31) if film != 3]
+    assert ratings.films[:4, 0].tolist() == [1961.0, 1962.0, np.mean(known), 1964.0]
+    assert {*ratings.films[:, 1:].ravel().tolist()} == {0.0, 1.0}
+
+
+def test_no_grade_of_a_row_is_in_a_feature(tmp_path):
+    write_ratings(tmp_path / "r")
+    ratings = read_movielens(tmp_path / "r")
+    train, test = split_ratings(ratings, 4, 9, 5, seed=2)
+    assert (train.n_queries, len(train), test.n_queries, len(test), train.n_features) == (4, 20, 2, 10, 22)
+    np.testing.assert_allclose(train.X.mean(axis=0), 0.0, atol=1e-12)
+    is_row = np.zeros(len(ratings.user), bool)
+    for part in (train, test):  # a film of a user is known by its features, but for grades: find the ratings again
+        for qid in part.qids:
+            own = ratings.rating[ratings.user_ids[ratings.user] == int(qid)]
+            assert len(own) == 12
+            assert {*part.y[part.qid == qid].tolist()} <= {*own.tolist()}
+    # Grades of test users, and of rows, may be what they like: features stay the same.
+    changed = replace(ratings, rating=ratings.rating.copy())
+    is_test = np.isin(ratings.user_ids[ratings.user].astype(str), test.qids)
+    changed.rating[is_test] += 100.0
+    others = ratings.rating + np.arange(len(ratings.rating)) / 1000.0  # every rating has a value of its own
+    marked, _ = split_ratings(replace(ratings, rating=others), 4, 9, 5, seed=2)
+    is_row[np.searchsorted(np.sort(others), marked.y)] = True
+    again, again_test = split_ratings(changed, 4, 9, 5, seed=2)
+    assert again.X.tolist() == train.X.tolist()
+    assert again_test.X.tolist() == test.X.tolist()
+    assert (again_test.y - test.y).tolist() == [100.0] * 10
+    of_rows = replace(ratings, rating=ratings.rating.copy())
+    of_rows.rating[np.isin(others, marked.y)] += 100.0
+    assert split_ratings(of_rows, 4, 9, 5, seed=2)[0].X.tolist() == train.X.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("u.data", "1\t2\t3\n", r"u.data:1: 3 columns; user, film"),
+        ("u.data", "1\t2\tx\t4\n", r"u.data:1: rating 'x'"),
+        ("u.data", "1\t99\t3\t4\n", r"u.data:1: film 99 is not in u.item"),
+        ("u.data", "1\t2\t3\t4\n1\t2\t4\t5\n", r"u.data:2: user 1 rates film 2 a second time"),
+        ("u.data", "", r"u.data: no ratings"),
+        ("u.item", "1|x|1990\n", r"u.item:1: 3 columns; 24"),
+        ("u.item", "\n", r"u.item: no films"),
+    ],
+)
+def test_broken_ratings_are_refused_with_file_and_line(tmp_path, name, content, message):
+    write_ratings(tmp_path / "r")
+    (tmp_path / "r" / name).write_text(content)
+    with pytest.raises(FormatError, match=message):
+        read_movielens(tmp_path / "r")
+
+
+def test_data_sets_of_both_readers_are_tasks(tmp_path):
+    write_ratings(tmp_path / "ml")
+    sizes = {"train_queries": 4, "test_queries": 2, "rows_of_query": 5}
+    for data, n_features in (
+        (Data("R", "movielens", ("ml",), **sizes), 22),
+        (Data("M", "made-up", n_features=3, **sizes), 3),
+    ):
+        [fold] = load_dataset(data, tmp_path).tasks
+        assert (len(fold.train), len(fold.test), fold.validation, fold.test.n_features) == (20, 10, None, n_features)
+        [few] = load_dataset(data, tmp_path, Quick(queries=1)).tasks
+        assert (few.train.n_queries, few.test.n_queries, len(few.train)) == (1, 1, 5)
+    with pytest.raises(MissingDataError, match="elsewhere: not there"):
+        load_dataset(Data("R", "movielens", ("elsewhere",)), tmp_path)
+
+
 def test_rows_that_do_not_fit_together_are_refused():
     for y, qid, message in (
         ([1.0], ["a", "a"], "one per row"),
@@ -540,15 +681,22 @@ def paper():
 
 
 def test_the_printed_numbers_are_the_papers(paper):
-    table = next(table for table in paper.tables if table.key == "table-1")
-    printed = {row.model: row.printed["disagreement"] for row in table.rows if row.printed}
-    assert printed == {"rls": 0.27, "sparse-rls": 0.24, "rankrls": 0.23, "sparse-rankrls": 0.21}
+    assert paper.tables[0].key == "table-1-made-up"
+    for key, end in (("table-1-made-up", "-5"), ("table-1-movielens", "-5"), ("table-1", "")):
+        table = next(table for table in paper.tables if table.key == key)
+        printed = {row.model: row.printed["disagreement"] for row in table.rows if row.printed}
+        assert printed == {
+            f"rls{end}": 0.27,
+            f"sparse-rls{end}": 0.24,
+            f"rankrls{end}": 0.23,
+            f"sparse-rankrls{end}": 0.21,
+        }
     assert not any(data.compare for data in paper.datasets.values())
 
 
 def test_the_papers_protocol_is_that_of_the_plan(paper):
     for kind in ("rls", "rankrls"):
-        for size in ("", "-2", "-4", "-8", "-16"):
+        for size in ("", "-2", "-4", "-5", "-8", "-16"):
             basic, sparse_form = paper.method_of(f"{kind}{size}"), paper.method_of(f"sparse-{kind}{size}")
             # The basis vectors of the sparse methods are the training examples of the others; all else is the same.
             same = {"key": "", "title": "", "drawn_as": "examples"}
@@ -556,6 +704,11 @@ def test_the_papers_protocol_is_that_of_the_plan(paper):
             assert (basic.drawn_as, sparse_form.drawn_as) == ("examples", "basis")
             assert basic.per_query == int(size[1:] or 2)
     assert all(method.cv_folds == 10 for method in paper.methods if method.datasets == ("parses",))
+    # 500 sentences with 20 parses to learn from, 5 of each drawn: m = 10,000, r = 2,500; 600 to test on.
+    for name in ("made-up", "movielens"):
+        data = paper.datasets[name]
+        assert (data.train_queries, data.test_queries, data.rows_of_query) == (500, 600, 20)
+    assert paper.method_of("sparse-rankrls-5").seeds == 10
     assert paper.measures[paper.choose_by].name == "disagreement"
     assert {comparison.test for comparison in paper.comparisons} == {"wilcoxon"}
     stated = {series.title: series.stated for series in paper.costs[0].series}

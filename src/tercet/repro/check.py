@@ -67,7 +67,7 @@ def faults(plan: Plan) -> Iterator[str]:
     if not 0 < plan.quick.share <= 1:
         yield f"quick.share is {plan.quick.share}; a number above 0 and at most 1 is needed"
     for name, data in plan.datasets.items():
-        if not data.files:
+        if not data.files and data.reader != "made-up":
             yield f"datasets.{name}.files: no place to look at"
         yield from unknown(f"datasets.{name}.measures", data.measures, plan.measures)
     yield from _measure_faults(plan)
@@ -220,6 +220,8 @@ def _row_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
         yield f"{where}: choose_how and chosen_by are of classes and links"
     if method.choose_on == "training":
         yield f"{where}.choose_on: of rows parameters are chosen on 'validation' or by 'cross-validation'"
+    if method.choose_on == "leave-query-out" and (method.ranker not in WITH_BASIS or "l2" not in method.choose):
+        yield f"{where}.choose_on: 'leave-query-out' chooses l2 of one of {', '.join(WITH_BASIS)}"
     if method.blend or method.models or method.preferences:
         yield f"{where}: preferences, models and blends are of classes and links; its data sets have rows"
     yield from unknown(f"{where}.choose_by", [plan.chooses_by(method)], _rankings(plan))

@@ -15,16 +15,24 @@ from scipy import sparse
 
 from tercet.data import read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
-from tercet.repro.folds import FoldTask, folds_digest, folds_statistics
+from tercet.repro.folds import FoldTask, first_queries, folds_digest, folds_statistics
 from tercet.repro.links import Links, LinkTask, split_links
 from tercet.repro.plan import Data, Quick
-from tercet.repro.readers import read_kyoto, read_mnist, read_parses, read_wikispeedia
+from tercet.repro.readers import (
+    make_offsets,
+    read_kyoto,
+    read_mnist,
+    read_movielens,
+    read_parses,
+    read_wikispeedia,
+    split_ratings,
+)
 from tercet.repro.tasks import ClassTask, PaperTask
 from tercet.text import Analyser, Vectoriser, find_mentions
 
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
 _FEW = 10  # mentions are never too many
-_SEED = 0  # of keyword queries and of the order of documents
+_SEED = 0  # of keyword queries, of the order of documents, of made-up rows and of users
 _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothing of what an article is about
 
 
@@ -49,7 +57,9 @@ class DataSet:
 def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
     """Read and prepare a data set; a missing file is a MissingDataError. Takes seconds."""
     if data.task == "rows":
-        folds = _read_folds(data, home)[: None if quick is None else quick.folds]
+        folds = _read_folds(data, home)
+        if quick is not None:
+            folds = tuple(first_queries(fold, quick.queries) for fold in folds[: quick.folds])
         return DataSet(folds, folds_digest(folds), folds_statistics(folds))
     task: ClassTask | LinkTask
     if data.task == "classes":
@@ -75,12 +85,17 @@ def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> l
 
 def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
     """The first place that is there; when there is none, a MissingDataError names them all."""
-    holds = {"letor-folds": _holds_folds, "parses": _holds_parses}[data.reader]
+    sizes = data.train_queries, data.test_queries, data.rows_of_query
+    if data.reader == "made-up":
+        train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
+        return (FoldTask("train-test", train, None, test),)
+    holds = {"letor-folds": _holds_folds, "parses": _holds_parses, "movielens": _holds_ratings}[data.reader]
     there = [home / name for name in data.files if holds(home / name)]
     if not there:
         raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
-    if data.reader == "parses":
-        train, test = read_parses(there[0])
+    if data.reader in ("parses", "movielens"):
+        is_parses = data.reader == "parses"
+        train, test = read_parses(there[0]) if is_parses else split_ratings(read_movielens(there[0]), *sizes, _SEED)
         return (FoldTask("train-test", train, None, test),)
     folds = read_letor_folds(there[0], comments=False)
     return tuple(FoldTask(fold.name, fold.train, fold.vali, fold.test) for fold in folds)
@@ -93,6 +108,10 @@ def _holds_folds(path: Path) -> bool:
 
 def _holds_parses(path: Path) -> bool:
     return (path / "rank_train.features").is_file()
+
+
+def _holds_ratings(path: Path) -> bool:
+    return (path / "u.data").is_file() and (path / "u.item").is_file()
 
 
 # -- rows with classes ------------------------------------------------------------------------------------------------

@@ -82,6 +82,16 @@ def rows_of(data: R, rows: NDArray[np.int64]) -> R:
     return type(data)(data.X[rows], data.y[rows], data.qid[rows])
 
 
+def first_queries(fold: FoldTask, n: int | None) -> FoldTask:
+    """The fold with so many queries of each part at most."""
+
+    def cut(data: QueryRows) -> QueryRows:
+        return data if n is None else rows_of(data, np.arange(data.starts[min(n, data.n_queries)]))
+
+    validation = None if fold.validation is None else cut(fold.validation)
+    return FoldTask(fold.name, cut(fold.train), validation, cut(fold.test))
+
+
 def drawn_rows(data: QueryRows, per_query: int, seed: int) -> NDArray[np.int64]:
     """So many rows of each query, all where it has fewer, in rising order.
 

@@ -207,6 +207,8 @@ def _how_it_chooses(plan: Plan, method: Method) -> str:
         how += "on the validation part of each fold; learned from its training part"
         if any(plan.datasets[name].reader == "parses" for name in plan.datasets_of(method)):
             how += f"; where there is none, over the queries left out in turn in {method.cv_folds} parts"
+    elif method.choose_on == "leave-query-out":
+        how += "over the queries, each left out by itself; then learned from all of them"
     else:
         how += (
             f"over the queries left out in turn, {method.cv_folds} parts of the training and validation part of each "

@@ -22,7 +22,9 @@ from typing import Any, Literal
 
 Kind = Literal["paper", "ours"]  # "ours" has nothing printed to be compared with
 TaskKind = Literal["classes", "links", "rows"]
-Reader = Literal["20newsgroups", "mnist", "svmlight", "wikispeedia", "kyoto", "letor-folds", "parses"]
+Reader = Literal[
+    "20newsgroups", "mnist", "svmlight", "wikispeedia", "kyoto", "letor-folds", "parses", "movielens", "made-up"
+]
 TASK_OF_READER: dict[str, TaskKind] = {
     "20newsgroups": "classes",
     "mnist": "classes",
@@ -31,6 +33,8 @@ TASK_OF_READER: dict[str, TaskKind] = {
     "kyoto": "links",
     "letor-folds": "rows",
     "parses": "rows",
+    "movielens": "rows",
+    "made-up": "rows",
 }
 
 
@@ -58,6 +62,7 @@ class Quick:
     points: int = 5  # of each curve
     # rows
     folds: int = 1
+    queries: int | None = None  # of each part, the first ones
     per_query: int = 4  # rows that are drawn of each query, at most
     cost_points: int = 2  # of each series of costs, the first ones
 
@@ -101,12 +106,12 @@ class Data:
     """Where a data set is, below the data home, and what becomes of it.
 
     ``files`` are all needed for classes and links, but for 20 Newsgroups, where one of them is enough; of rows the
-    first place that is there is read.
+    first place that is there is read, and made-up rows need none.
     """
 
     title: str
     reader: Reader
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     compare: bool = True  # false: not the paper's data, so printed numbers get no verdict
     note: str = ""
     measures: tuple[str, ...] = ()  # those that its grades allow; all when empty
@@ -115,7 +120,7 @@ class Data:
     stop_words: str | None = None
     sublinear_tf: bool = False
     unit_length: bool = False
-    n_features: int | None = None  # of SVMlight files
+    n_features: int | None = None  # of SVMlight files and made-up rows
     # links
     relevant: Literal["links", "translation"] = "links"  # what a query should find
     split: Literal["links", "documents"] = "links"  # what is set aside for testing
@@ -125,6 +130,9 @@ class Data:
     bigrams: bool = False  # as a second block of columns
     test_queries: int = 1000
     validation_queries: int = 300
+    # ratings and made-up rows
+    train_queries: int = 500
+    rows_of_query: int = 20
 
     @property
     def task(self) -> TaskKind:
@@ -187,6 +195,8 @@ class Method:
       then taken. Where there is no such part, by cross-validation.
     - ``"cross-validation"``, of rows: on the queries left out in turn of training and validation part together, from
       all of which the chosen one then learns.
+    - ``"leave-query-out"``, of rows and kernel rankers: each query of training and validation part without itself, in
+      closed form. Of rows that are drawn as examples only these are measured.
 
     ``choose_how``, of classes and links: ``"full"`` compares after all steps, and the best one is taken as it is.
     ``"halving"`` takes a quarter of the steps with every setting, goes on to one half with the better half of them, and
@@ -220,7 +230,7 @@ class Method:
     note: str = ""
     # choosing
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    choose_on: Literal["training", "validation", "cross-validation"] = "validation"
+    choose_on: Literal["training", "validation", "cross-validation", "leave-query-out"] = "validation"
     choose_by: str = ""  # a measure; "" for the plan's
     choose_how: Literal["full", "halving"] = "full"
     chosen_by: ChosenBy | None = None

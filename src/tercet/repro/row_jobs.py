@@ -56,8 +56,12 @@ def try_grid(
 
     All ``l2`` of a kernel ranker come from one decomposition for each setting of the rest.
     """
-    tried = TriedGrid(crossed=method.choose_on == "cross-validation" or fold.validation is None)
-    if tried.crossed:
+    tried = TriedGrid(crossed=method.choose_on != "validation" or fold.validation is None)
+    leaves_out = method.choose_on == "leave-query-out"
+    if leaves_out:
+        both = fold.both()
+        parts = [(both, prepared(method, both, seed)[1])]
+    elif tried.crossed:
         both = fold.both()
         halves = query_folds(both.qid, method.cv_folds, seed)
         parts = [(rows_of(both, train), rows_of(both, test)) for train, test in halves]
@@ -78,7 +82,10 @@ def try_grid(
             tried.diverged += 1
             continue
         if l2s:
-            paths = [ranker.path(l2s).predict(test.X) for ranker, test in zip(fitted, tests, strict=True)]
+            paths = [
+                ranker.leave_query_out(l2s) if leaves_out else ranker.path(l2s).predict(test.X)
+                for ranker, test in zip(fitted, tests, strict=True)
+            ]
             for column, l2 in enumerate(l2s):
                 values = _measured([scores[:, column] for scores in paths], tests, measure)
                 tried.trials.append(Trial(setting | {"l2": l2}, values))
