@@ -148,6 +148,16 @@ def test_a_vocabulary_that_is_small_enough_is_not_pruned():
     assert ranker.partial_fit(Q, prefs, D).n_steps_ == 2 * len(prefs)
 
 
+@pytest.mark.parametrize("n_kept", [1, 4, N_TERMS])
+def test_until_the_first_pruning_w_may_be_kept_by_texts(n_kept):
+    Q, D, prefs = made_data(5)
+    words, texts = (tc.PrunedRanker(n_kept=n_kept, rate=0.5, form=form).fit(Q, prefs, D) for form in ("words", "texts"))
+    terms = np.arange(N_TERMS)
+    np.testing.assert_allclose(texts.weights_.rows(terms), words.weights_.rows(terms), atol=2e-5)
+    assert texts.density_ == words.density_
+    assert texts.n_steps_ == words.n_steps_
+
+
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 

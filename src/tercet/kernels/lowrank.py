@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import kernel
+from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.prefetch import LINE, prefetch
 from tercet.kernels.rows import difference, product, violates
+
+AHEAD = 6  # rows of factors that are prefetched before they are read
 
 
 class Before(NamedTuple):
@@ -18,6 +21,13 @@ class Before(NamedTuple):
     V: NDArray[Any]
     diagonal: NDArray[Any]
     n_steps: NDArray[Any]  # int64 (1,), the steps before this chunk; empty without averaging
+
+
+@helper
+def prefetch_row(F, row):
+    """Prefetch a row of factors: words of a text lie far apart, so each would else wait for memory."""
+    for k in range(0, F.shape[1], LINE):
+        prefetch(F, row, k)
 
 
 @kernel
@@ -43,6 +53,8 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
         lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
         uq[:] = 0
         for a in range(lo, hi):
+            if a + AHEAD < hi:
+                prefetch_row(U, q_indices[a + AHEAD])
             if rare_q.size and rare_q[q_indices[a]]:
                 continue
             row, x = U[q_indices[a]], q_data[a]
@@ -50,6 +62,8 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
                 uq[k] += x * row[k]
         vd[:] = 0
         for j in range(n):
+            if j + AHEAD < n:
+                prefetch_row(V, cols[j + AHEAD])
             if rare_d.size and rare_d[cols[j]]:
                 continue
             row, x = V[cols[j]], vals[j]
@@ -66,12 +80,16 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
         if violates(z, chunk.margin[s], tally):
             e = chunk.step_size[s]
             for a in range(lo, hi):
+                if a + AHEAD < hi:
+                    prefetch_row(U, q_indices[a + AHEAD])
                 if rare_q.size and rare_q[q_indices[a]]:
                     continue
                 row, x = U[q_indices[a]], e * q_data[a]
                 for k in range(width):
                     row[k] += x * vd[k]
             for j in range(n):
+                if j + AHEAD < n:
+                    prefetch_row(V, cols[j + AHEAD])
                 if rare_d.size and rare_d[cols[j]]:
                     continue
                 row, x = V[cols[j]], e * vals[j]

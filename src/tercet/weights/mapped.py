@@ -18,6 +18,7 @@ from tercet.weights.base import Part, frozen_csr, same_bits
 from tercet.weights.scoring import Matrix, product
 
 _MOST_ENTRIES = 10**8  # of W as a matrix: about a gigabyte
+_MANY_WORDS = 50  # that replace one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,9 +94,19 @@ class Mapped(Part):
         return _product(D, self._doc_words)
 
     def expand(self, Q: Matrix) -> Any:
-        return (self.part.expand(self.map_queries(Q)) @ self.B.astype(np.float64)) * self.scale
+        expanded = self.part.expand(self.map_queries(Q))
+        if self._is_wide and sparse.issparse(expanded):
+            expanded = expanded.toarray()
+        return (expanded @ self.B.astype(np.float64)) * self.scale
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether a document word is replaced by so many that documents are better met as they are."""
+        return self.innermost.is_sparse and self.B.nnz > _MANY_WORDS * self.B.shape[1]
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
+        if self._is_wide:
+            return super().score(Q, D)
         return self.part.score(self.map_queries(Q), self.map_docs(D)) * self.scale
 
     def score_rows(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
