@@ -50,6 +50,31 @@ def sgd_lowrank(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=F
     return U, V, diagonal
 
 
+def sgd_cosine(U, V, preferences, rates, margin):
+    """Margin rank loss on cos(Uq, Vd), by its gradient: that of u·v / |u||v| by u is (v/|v| - cos u/|u|) / |u|.
+
+    Texts without a latent vector have cosines of 0 and do not move. Factors as in `sgd_lowrank`.
+    """
+
+    def cosine(u, v):
+        return u @ v / (np.linalg.norm(u) * np.linalg.norm(v)) if u.any() and v.any() else 0.0
+
+    def by_first(u, v):
+        if not u.any() or not v.any():
+            return np.zeros_like(u)
+        return (v / np.linalg.norm(v) - cosine(u, v) * u / np.linalg.norm(u)) / np.linalg.norm(u)
+
+    tied = U is V
+    U, V = U.copy(), V.copy()
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        u, b, w = U @ q, V @ better, V @ worse
+        if cosine(u, b) - cosine(u, w) < margin:
+            step_U = rate * np.outer(by_first(u, b) - by_first(u, w), q)
+            step_V = rate * (np.outer(by_first(b, u), better) - np.outer(by_first(w, u), worse))
+            U, V = (U + step_U + step_V,) * 2 if tied else (U + step_U, V + step_V)
+    return U, V
+
+
 def sgd_tied(U, identity_weight, preferences, rates, margin=1.0):
     """W = U'U + w I: the derivative of q'U'U(d+ - d-) by U is U(d+ - d-)q' + Uq(d+ - d-)'."""
     U = U.copy()
@@ -291,13 +316,14 @@ def rm3(q, D, counts, query_weight, n_found, n_terms, original_weight):
     return (original_weight * own + (1 - original_weight) * relevance / relevance.sum()) * query_weight
 
 
-def sgd_two_tasks(U_F, U_E, V_E, first, second, rates, margin=1.0):
-    """Bai et al. 2010, section 2.4.2: a gradient step on q_F'U_F'V_E d_E, then one on the second objective, in turn.
+def sgd_tasks(U_F, U_E, V_E, first, second, third, rates, margin=1.0):
+    """Bai et al. 2010, section 2.4.2: a gradient step on q_F'U_F'V_E d_E, then one on each other objective, in turn.
 
-    That is q_E'U_E'V_E d_E, or q_E'V_E'V_E d_E where U_E is None. Factors as printed: n_components × n_terms.
+    The second is q_E'U_E'V_E d_E, or q_E'V_E'V_E d_E where U_E is None. The third is q_F'U_F'U_F d_F ("similarly, one
+    can also regularize U_F"); none where its list is empty. Factors as printed: n_components × n_terms.
     """
     rates = iter(rates)
-    for (q, better, worse), (q2, better2, worse2) in zip(first, second, strict=True):
+    for t, ((q, better, worse), (q2, better2, worse2)) in enumerate(zip(first, second, strict=True)):
         rate, delta = next(rates), better - worse
         if q @ U_F.T @ V_E @ delta < margin:
             U_F, V_E = U_F + rate * np.outer(V_E @ delta, q), V_E + rate * np.outer(U_F @ q, delta)
@@ -307,6 +333,11 @@ def sgd_two_tasks(U_F, U_E, V_E, first, second, rates, margin=1.0):
                 V_E = V_E + rate * (np.outer(V_E @ delta, q2) + np.outer(V_E @ q2, delta))
         elif q2 @ U_E.T @ V_E @ delta < margin:
             U_E, V_E = U_E + rate * np.outer(V_E @ delta, q2), V_E + rate * np.outer(U_E @ q2, delta)
+        if third:
+            (q3, better3, worse3), rate = third[t], next(rates)
+            delta = better3 - worse3
+            if q3 @ U_F.T @ U_F @ delta < margin:
+                U_F = U_F + rate * (np.outer(U_F @ delta, q3) + np.outer(U_F @ q3, delta))
     return U_F, U_E, V_E
 
 

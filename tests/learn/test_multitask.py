@@ -34,20 +34,31 @@ def make(**options):
     return tc.learn.MultiTaskRanker(n_components=4, rate=0.2, spread=0.5, **options)
 
 
-def by_the_book(ranker, Q, prefs, D, second):
+def made_third(seed, n=23):
+    """Queries, preferences and documents in the vocabulary of the first task's queries."""
+    rng = np.random.default_rng([seed, 3])
+    return random_texts(rng, 7, N_F), random_preferences(rng, n, 7, 13), random_texts(rng, 13, N_F)
+
+
+def by_the_book(ranker, Q, prefs, D, second, third=None):
     """U_F, U_E and V_E as the printed steps leave them; U_E is None where it is V_E."""
     state = ranker._start(Q, D)
     U, V = state.U.T.astype(float), state.V.T.astype(float)
     both = ranker.shared == "both"
     U_F, U_E, V_E = U[:, :N_F], None if both else U[:, N_F:], V[:, N_F:] if both else V
-    Q2, prefs2 = second
-    return oracles.sgd_two_tasks(
+    (Q2, prefs2), n = second, len(prefs) * ranker.epochs
+    again = []
+    if third is not None:
+        Q3, prefs3, D3 = third
+        again = as_vectors(prefs3[np.arange(n) % len(prefs3)], Q3, D3)
+    return oracles.sgd_tasks(
         U_F,
         U_E,
         V_E,
         as_vectors(prefs, Q, D) * ranker.epochs,
-        as_vectors(prefs2[np.arange(len(prefs) * ranker.epochs) % len(prefs2)], Q2, D),
-        step_rates(ranker, 2 * len(prefs) * ranker.epochs),
+        as_vectors(prefs2[np.arange(n) % len(prefs2)], Q2, D),
+        again,
+        step_rates(ranker, (2 if third is None else 3) * n),
         ranker.margin,
     )
 
@@ -72,6 +83,46 @@ def test_both_tasks_step_as_printed(seed, shared, schedule, margin, n2, epochs):
     np.testing.assert_allclose(ranker.second_weights_.doc_factors, V_E.T, atol=5e-5)
     np.testing.assert_allclose(ranker.second_weights_.query_factors, (V_E if U_E is None else U_E).T, atol=5e-5)
     assert ranker.second_weights_.parts[0].tied == (shared == "both")
+
+
+@settings(max_examples=30)
+@given(
+    seed=seeds,
+    schedule=st.sampled_from(["constant", "linear"]),
+    n2=st.sampled_from([7, 55]),
+    n3=st.sampled_from([1, 23, 60]),
+    epochs=st.sampled_from([1, 2]),
+)
+def test_three_tasks_step_as_printed(seed, schedule, n2, n3, epochs):
+    Q, prefs, D, second = made_tasks(seed, n2=n2)
+    third = made_third(seed, n3)
+    ranker = make(schedule=schedule, epochs=epochs, random_state=seed)
+    U_F, _, V_E = by_the_book(ranker, Q, prefs, D, second, third)
+    ranker.fit(Q, prefs, D, second=second, third=third)
+    assert ranker.n_steps_ == 3 * len(prefs) * epochs
+    np.testing.assert_allclose(ranker.weights_.query_factors, U_F.T, atol=5e-5)
+    np.testing.assert_allclose(ranker.weights_.doc_factors, V_E.T, atol=5e-5)
+    np.testing.assert_allclose(ranker.third_weights_.query_factors, U_F.T, atol=5e-5)
+    assert ranker.third_weights_.parts[0].tied
+    np.testing.assert_allclose(ranker.second_weights_.doc_factors, V_E.T, atol=5e-5)
+
+
+def test_two_halves_of_three_tasks_are_the_whole_and_a_resumed_run_goes_on(tmp_path):
+    Q, prefs, D, (Q2, prefs2) = made_tasks(4)
+    Q3, prefs3, D3 = made_third(4, 40)
+    whole = make().fit(Q, prefs, D, second=(Q2, prefs2), third=(Q3, prefs3, D3))
+    halves = make()
+    for part in (slice(0, 17), slice(17, None)):
+        halves.partial_fit(Q, prefs[part], D, second=(Q2, prefs2[part]), third=(Q3, prefs3[part], D3))
+    assert same_bits(whole.weights_, halves.weights_)
+    assert same_bits(whole.third_weights_, halves.third_weights_)
+    tasks = {"second": (Q2, prefs2), "third": (Q3, prefs3, D3)}
+    long = make(epochs=100).fit(Q, prefs, D, **tasks)
+    with pytest.raises(Killed):
+        checkpoint = tc.Checkpoint(tmp_path / "c", every=2000)
+        make(epochs=100).fit(Q, prefs, D, callbacks=[checkpoint, kill_at(5000)], **tasks)
+    resumed = make(epochs=100).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c", every=2000)], **tasks)
+    assert same_bits(long.weights_, resumed.weights_)
 
 
 @pytest.mark.parametrize("shared", ["both", "documents"])
@@ -227,6 +278,12 @@ def test_bad_input_is_named():
     ):
         with pytest.raises(InputError, match=message):
             make().fit(*arguments, second=second)
+    third = made_third(0)
+    for options, tasks in (({"shared": "documents"}, {"second": (Q2, prefs2)}), ({}, {})):
+        with pytest.raises(ParameterError, match="a third task comes beside a second one, and needs shared='both'"):
+            make(**options).fit(Q, prefs, D, third=third, **tasks)
+    with pytest.raises(InputError, match="D3 has 4 columns and Q 9; both must have one vocabulary"):
+        make().fit(Q, prefs, D, second=(Q2, prefs2), third=(third[0], third[1], third[2][:, :4]))
     with pytest.raises(ParameterError, match="The 'shared' parameter of MultiTaskRanker must be"):
         make(shared="all").fit(Q, prefs, D, second=(Q2, prefs2))
     with pytest.raises(ParameterError, match="partial_fit does not know"):

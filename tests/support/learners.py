@@ -93,6 +93,9 @@ LEARNERS: dict[str, Learner] = {
     "GroupSparseRanker by columns": Learner(
         lambda **_: GroupSparseRanker(rate=3.0, l1=1e-4, by="columns"), ENDS_OTHERWISE
     ),
+    "LowRankRanker of cosines": Learner(
+        lambda **_: LowRankRanker(n_components=4, diagonal=None, normalise="latent", margin=0.5, rate=0.05)
+    ),
     "LowRankRanker": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3)),
     "LowRankRanker scaled": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, scale_documents=True)),
     "LowRankRanker with a diagonal": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, diagonal="learned")),

@@ -115,3 +115,70 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
                 if learn_diagonal:
                     for i in range(m):
                         before.diagonal[shared_cols[i]] += steps * (e * shared_vals[i])
+
+
+@kernel
+def cosine_advance(U, V, rare, Q, D, chunk, latent, tally):
+    """One pass over the preferences, by the margin rank loss on cosines of latent vectors; changes U and V in place.
+
+    ``cos(U q, V d+) - cos(U q, V d-)`` is to reach the margin, and a step is one of its exact gradient, all taken at
+    the old U and V. ``U``, ``V``, ``rare`` and ``tally`` as in ``lowrank_advance``; ``latent`` (6, n_components) is
+    scratch. A text without a latent vector has cosines of 0 and is not moved.
+    """
+    q_indptr, q_indices, q_data = Q
+    d_indptr, d_indices, d_data = D
+    rare_q, rare_d = rare
+    width = U.shape[1]
+    u, b, w = latent[0], latent[1], latent[2]  # of the query, the better and the worse document; then their gradients
+    grad_u, grad_b, grad_w = latent[3], latent[4], latent[5]
+    for s in range(chunk.query.size):
+        q, better, worse = chunk.query[s], chunk.better[s], chunk.worse[s]
+        q_length = _unit_latent(U, rare_q, q_indices, q_data, q_indptr[q], q_indptr[q + 1], u)
+        b_length = _unit_latent(V, rare_d, d_indices, d_data, d_indptr[better], d_indptr[better + 1], b)
+        w_length = _unit_latent(V, rare_d, d_indices, d_data, d_indptr[worse], d_indptr[worse + 1], w)
+        cos_b, cos_w = np.float32(0), np.float32(0)
+        for k in range(width):
+            cos_b += u[k] * b[k]
+            cos_w += u[k] * w[k]
+        if violates(cos_b - cos_w, chunk.margin[s], tally) and q_length > 0:
+            e = chunk.step_size[s]
+            e_q = e / q_length
+            e_b = e / b_length if b_length > 0 else np.float32(0)
+            e_w = e / w_length if w_length > 0 else np.float32(0)
+            for k in range(width):
+                grad_u[k] = e_q * (b[k] - w[k] - (cos_b - cos_w) * u[k])
+                grad_b[k] = e_b * (u[k] - cos_b * b[k])
+                grad_w[k] = e_w * (cos_w * w[k] - u[k])
+            _add_to_words(U, rare_q, q_indices, q_data, q_indptr[q], q_indptr[q + 1], grad_u)
+            _add_to_words(V, rare_d, d_indices, d_data, d_indptr[better], d_indptr[better + 1], grad_b)
+            _add_to_words(V, rare_d, d_indices, d_data, d_indptr[worse], d_indptr[worse + 1], grad_w)
+
+
+@helper
+def _unit_latent(factors, rare, indices, data, start, stop, latent):
+    """Write the latent vector of a text's words, at unit length, to ``latent``; return its length before."""
+    latent[:] = 0
+    for a in range(start, stop):
+        if rare.size and rare[indices[a]]:
+            continue
+        row, x = factors[indices[a]], data[a]
+        for k in range(latent.size):
+            latent[k] += x * row[k]
+    squares = np.float32(0)
+    for k in range(latent.size):
+        squares += latent[k] * latent[k]
+    length = np.sqrt(squares)
+    if length > 0:
+        for k in range(latent.size):
+            latent[k] /= length
+    return length
+
+
+@helper
+def _add_to_words(factors, rare, indices, data, start, stop, change):
+    for a in range(start, stop):
+        if rare.size and rare[indices[a]]:
+            continue
+        row, x = factors[indices[a]], data[a]
+        for k in range(change.size):
+            row[k] += x * change[k]

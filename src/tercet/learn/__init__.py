@@ -13,7 +13,7 @@ from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.lsi import LSIRanker
 from tercet.learn.multitask import MultiTaskRanker
 from tercet.learn.pruned import PrunedRanker
-from tercet.learn.sources import ArraySource, SampledSource, Source
+from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
 from tercet.learn.sparse import SparseRanker
 from tercet.learn.streams import StreamSource
 
@@ -45,6 +45,7 @@ __all__ = [
     "DivergedError",
     "Event",
     "GroupSparseRanker",
+    "HardSource",
     "HashedRanker",
     "LSIRanker",
     "LowRankRanker",

@@ -279,6 +279,12 @@ class SgdRanker(TermPairRanker):
         callbacks : callables that get an Event after each chunk and end the training by returning True;
             a ``Checkpoint`` among them makes the run resumable
         """
+        queries, docs, source = self._checked(Q, prefs, D)
+        self._train(self._start(queries, docs), queries, docs, source, validation, callbacks)
+        return self
+
+    def _checked(self, Q: Any, prefs: Preferences | Source, D: Any) -> tuple[Texts, Texts, Source]:
+        """What a fit from the start is given, after a look at it and at the parameters."""
         self._check_params()
         current_executor().check(self)
         self._forget()
@@ -286,8 +292,7 @@ class SgdRanker(TermPairRanker):
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
         if isinstance(source, ArraySource):
             source.prefs.check_rows(queries.shape[0], docs.shape[0])
-        self._train(self._start(queries, docs), queries, docs, source, validation, callbacks)
-        return self
+        return queries, docs, source
 
     def _train(
         self,

@@ -72,6 +72,7 @@ class BinnedRanker(LowRankRanker):
             "n_frequent": None,
             "averaged": False,
             "scale_documents": False,
+            "normalise": None,
             "start": "random",
         }
         for name, value in plain.items():
@@ -83,8 +84,8 @@ class BinnedRanker(LowRankRanker):
         made._n_bins = n_bins
         return made
 
-    def _start(self, Q: Texts, D: Texts) -> BinnedState:
-        plain = super()._start(Q, D)
+    def _start(self, Q: Texts, D: Texts, mates: Any = None) -> BinnedState:
+        plain = super()._start(Q, D, mates)
         return BinnedState(
             plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self._n_bins
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -11,15 +12,19 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.mapped_rows import Texts, take
+from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
-from tercet.errors import InputError
-from tercet.kernels.lowrank import Before, lowrank_advance
+from tercet.errors import InputError, ParameterError
+from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
+from tercet.learn.loop import Callback
+from tercet.learn.lsi import common_directions
 from tercet.learn.matrices import KernelInput, by_document_frequency
+from tercet.learn.sources import Source
 from tercet.learn.state import Schedule, State, Steps
 from tercet.learn.stored import leading_directions
-from tercet.store.schema import SameAs, Shape
+from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
 # The typical length of a document's latent vector is taken over at most this many evenly spaced documents.
@@ -37,6 +42,7 @@ class LowRankState(State):
     """Factors of words, the same array when tied; a diagonal, empty when there is none.
 
     rare_query_words, rare_doc_words : 1 for each word whose factors are zero and stay so; None when there is none
+    cosine : what is learned, and scored, is the cosine of latent vectors
     before_u, before_v, before_diagonal : with averaging, the sum of all changes, each times the number of steps before
         it; the V of a tied model is its U
     """
@@ -54,6 +60,7 @@ class LowRankState(State):
     before_u: Annotated[NDArray[np.float64] | None, Shape("n_query_terms", "n_components", name="before_U")] = None
     before_v: Annotated[NDArray[np.float64] | None, Shape("n_doc_terms", "n_components", name="before_V")] = None
     before_diagonal: Annotated[NDArray[np.float64] | None, Shape("n_diagonal")] = None
+    cosine: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
         self._sample: sparse.csr_array | None = None  # of the documents, for their typical length
@@ -74,6 +81,10 @@ class LowRankState(State):
         return KernelInput.of(Q, D)
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        if self.cosine:
+            latent = np.empty((6, self.U.shape[1]), dtype=np.float32)
+            cosine_advance(self.U, self.V, self.rare or _NO_WORD, inputs.Q, inputs.D, chunk, latent, tally)
+            return
         lowrank_advance(
             self.U,
             self.V,
@@ -137,8 +148,13 @@ class LowRankState(State):
         return (array - self.before[at] / self.step).astype(np.float32)
 
     def _measure_length(self) -> None:
-        """Root mean square length of the documents' latent vectors; kept when the documents are not at hand."""
-        if self.scale_documents and self._sample is not None:
+        """Root mean square length of the documents' latent vectors; kept when the documents are not at hand.
+
+        1 where cosines are learned: what they are to reach is a margin between cosines.
+        """
+        if self.cosine:
+            self.typical_length = 1.0
+        elif self.scale_documents and self._sample is not None:
             latent = self._sample.astype(np.float64) @ self._mean(self.V, 1).astype(np.float64)
             self.typical_length = float(np.sqrt(np.mean(np.sum(latent**2, axis=1)))) or 1.0
 
@@ -155,6 +171,8 @@ class LowRankState(State):
         n, m = self.U.shape[0], self.V.shape[0]
         if self.diagonal.size and not self.diagonal.size == n == m:
             raise InputError(f"a diagonal of {self.diagonal.size} does not fit factors of {n} words")
+        if self.cosine and (self.diagonal.size or self.before is not None):
+            raise InputError("a cosine of latent vectors has neither a diagonal nor averages beside it")
         rare, before = (self.rare_query_words, self.rare_doc_words), (self.before_u, self.before_diagonal)
         if (rare[0] is None) != (rare[1] is None) or (before[0] is None) != (before[1] is None):
             raise InputError("one of the arrays of rare words, or of averages, is there without the other")
@@ -184,8 +202,13 @@ class LowRankRanker(SgdRanker):
     start : {"random", "lsi"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
         singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
-        needs one vocabulary and costs one randomised decomposition of D. Of stored rows it is another one, a block at
-        a time, which finds the same directions but not to the bit.
+        costs one randomised decomposition of D. Of stored rows it is another one, a block at a time, which finds the
+        same directions but not to the bit. With two vocabularies ``fit`` needs ``mates``, and U and V are the
+        directions that ``LSIRanker.fit_parallel`` finds in those (cross-language LSI), not weighted.
+    normalise : {"latent", None}
+        ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
+        length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its
+        directions not weighted. Cosines lie below 1, so margin and rate want to be small: about 0.1 and 0.0005.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     n_frequent : int, optional
@@ -218,18 +241,46 @@ class LowRankRanker(SgdRanker):
     scale_documents: bool = False
     n_frequent: Count | None = None
     averaged: bool = False
+    normalise: Literal["latent"] | None = None
     rate: Positive = 0.1
     schedule: Schedule = "constant"
 
     _state_class: ClassVar[type[State]] = LowRankState
     _learns_in_rounds = True
-    _added_parameters: ClassVar[dict[str, Any]] = {"n_frequent": None, "averaged": False}
+    _added_parameters: ClassVar[dict[str, Any]] = {"n_frequent": None, "averaged": False, "normalise": None}
 
-    def _start(self, Q: Texts, D: Texts) -> LowRankState:
+    def fit(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        validation: Callable[[Weights], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+        *,
+        mates: Any = None,
+    ) -> Self:
+        """Learn from the start; see ``DenseRanker.fit``.
+
+        Parameters
+        ----------
+        mates : integer pairs (n, 2), optional
+            Rows of Q and of D that mean the same, such as a text and its translation: what ``start="lsi"`` finds
+            directions in that two vocabularies have in common.
+        """
+        queries, docs, source = self._checked(Q, prefs, D)
+        self._train(self._start(queries, docs, mates), queries, docs, source, validation, callbacks)
+        return self
+
+    def _start(self, Q: Texts, D: Texts, mates: Any = None) -> LowRankState:
         n, m = Q.shape[1], D.shape[1]
-        if n != m and (self.tied or self.diagonal is not None or self.start == "lsi"):
+        if self.normalise and (self.diagonal is not None or self.averaged):
+            what = "averaged=True" if self.diagonal is None else f"diagonal={self.diagonal!r}"
+            raise ParameterError(f"normalise={self.normalise!r} learns cosines of latent vectors alone, without {what}")
+        if mates is not None and (self.tied or self.start != "lsi"):
+            raise ParameterError(f"mates are for start='lsi' and tied=False; got {self.start!r} and {self.tied}")
+        if n != m and (self.tied or self.diagonal is not None or (self.start == "lsi" and mates is None)):
             what = "tied=True" if self.tied else f"diagonal={self.diagonal!r}"
-            what = what if self.tied or self.diagonal is not None else "start='lsi'"
+            what = what if self.tied or self.diagonal is not None else "start='lsi' without mates"
             raise InputError(
                 f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
                 "start='random'"
@@ -238,7 +289,9 @@ class LowRankRanker(SgdRanker):
         if self.n_frequent is not None:
             rare_d = rare_words(D, self.n_frequent)
             rare = (rare_d if n == m else rare_words(Q, self.n_frequent)), rare_d
-        if self.start == "lsi":
+        if mates is not None:
+            U, V = self._common_directions(Q, D, mates, rare)
+        elif self.start == "lsi":
             U, V = self._latent_directions(D, None if rare is None else rare[1] == 0)
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
@@ -248,6 +301,7 @@ class LowRankRanker(SgdRanker):
             np.full(n if self.diagonal is not None else 0, self.identity_weight, dtype=np.float32),
             learn_diagonal=self.diagonal == "learned",
             scale_documents=self.scale_documents,
+            cosine=self.normalise == "latent",
         )
         if rare is not None:
             state.leave_out(rare)
@@ -272,9 +326,34 @@ class LowRankRanker(SgdRanker):
             _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=seed)
         if not size[0] > 0:
             raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
-        weight = (self.identity_weight or 1.0) * size / size[0]
+        weight = np.ones(size.size) if self.normalise else (self.identity_weight or 1.0) * size / size[0]
         F = np.ascontiguousarray((directions.T * np.sqrt(weight)).astype(np.float32))
         return F, F if self.tied else F.copy()
+
+    def _common_directions(
+        self, Q: Texts, D: Texts, mates: Any, rare: Rare | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        pairs = np.asarray(mates)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
+            raise InputError(f"mates must be integer pairs (row of Q, row of D); got {pairs.dtype} of {pairs.shape}")
+        outside = (pairs < 0) | (pairs >= (Q.shape[0], D.shape[0]))
+        if outside.any():
+            first = int(outside.any(axis=1).argmax())
+            raise InputError(
+                f"mates[{first}] is {tuple(pairs[first].tolist())}; there are {Q.shape[0]} and {D.shape[0]} rows"
+            )
+        sides = []
+        for texts, column, words in zip((Q, D), pairs.T, rare or (None, None), strict=True):
+            rows = take(texts, column)
+            if words is not None:
+                rows = sparse.csr_array((rows.data * (words[rows.indices] == 0), rows.indices, rows.indptr), rows.shape)
+            sides.append(rows)
+        U, V = common_directions(*sides, self.n_components, self.random_state)
+        if U.shape[1] < self.n_components:
+            raise InputError(
+                f"start='lsi' finds {U.shape[1]} directions in these mates; n_components is {self.n_components}"
+            )
+        return U, V
 
 
 def normal_factors(

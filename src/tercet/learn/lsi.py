@@ -100,7 +100,7 @@ class LSIRanker(TermPairRanker):
                 f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; fit needs one vocabulary. For two, give "
                 "pairs of texts with the same meaning to fit_parallel"
             )
-        directions = self._directions(docs, "D")
+        directions = directions_of(docs, "D", self._widest, self.random_state)
         return self._choose(directions, directions, queries, docs, prefs)
 
     def fit_parallel(self, Q: Any, D: Any, prefs: Preferences | None = None) -> Self:
@@ -124,11 +124,7 @@ class LSIRanker(TermPairRanker):
             )
         if isinstance(queries, StoredRows) or isinstance(docs, StoredRows):
             raise InputError("fit_parallel joins the rows of Q and D in memory; give matrices")
-        directions = self._directions(
-            sparse.csr_array(sparse.hstack([queries, docs], format="csr")), "the parallel texts"
-        )
-        n = queries.shape[1]
-        return self._choose(directions[:n].copy(), directions[n:].copy(), queries, docs, prefs)
+        return self._choose(*common_directions(queries, docs, self._widest, self.random_state), queries, docs, prefs)
 
     def _begin(self, prefs: Preferences | None) -> None:
         self._check_params()
@@ -145,25 +141,9 @@ class LSIRanker(TermPairRanker):
         """The name of a parameter that is to be chosen; empty when there is none."""
         return "n_components" if self.n_components == "auto" else "alpha" if self.alpha == "auto" else ""
 
-    def _directions(self, texts: Texts, name: str) -> NDArray[np.float32]:
-        """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
-        wanted = max(N_COMPONENTS) if self.n_components == "auto" else self.n_components
-        n = min(int(wanted), *texts.shape)
-        seed = int(self.random_state) % 2**32  # scikit-learn takes no larger one
-        if min(texts.shape) <= _EXACT_UP_TO:
-            size, directions = _exact_directions(texts, n)
-        elif isinstance(texts, StoredRows):
-            size, directions = leading_directions(texts, n, n_iter=5, seed=seed)
-        else:  # it fixes the signs, too
-            _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=seed)
-        if not size[0] > 0:
-            raise InputError(f"{name} has no word in any text; there is no direction to find")
-        # Beyond the rank, directions are rounding errors.
-        rank = int((size > size[0] * max(texts.shape) * np.finfo(np.float32).eps).sum())
-        leading = np.ascontiguousarray(directions[:rank].T.astype(np.float32))
-        # So are such small entries; a text of those words alone would else get a cosine made of them.
-        leading[np.abs(leading) < 8 * np.finfo(np.float32).eps] = 0
-        return leading
+    @property
+    def _widest(self) -> int:
+        return max(N_COMPONENTS) if self.n_components == "auto" else int(self.n_components)
 
     def _choose(
         self,
@@ -233,6 +213,36 @@ class SavedLSI:
     weights: dict[str, Any]
     alpha: float | None
     rank_loss: float | None
+
+
+def directions_of(texts: Texts, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
+    """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
+    n = min(n_components, *texts.shape)
+    seed = int(seed) % 2**32  # scikit-learn takes no larger one
+    if min(texts.shape) <= _EXACT_UP_TO:
+        size, directions = _exact_directions(texts, n)
+    elif isinstance(texts, StoredRows):
+        size, directions = leading_directions(texts, n, n_iter=5, seed=seed)
+    else:  # it fixes the signs, too
+        _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=seed)
+    if not size[0] > 0:
+        raise InputError(f"{name} has no word in any text; there is no direction to find")
+    # Beyond the rank, directions are rounding errors.
+    rank = int((size > size[0] * max(texts.shape) * np.finfo(np.float32).eps).sum())
+    leading = np.ascontiguousarray(directions[:rank].T.astype(np.float32))
+    # So are such small entries; a text of those words alone would else get a cosine made of them.
+    leading[np.abs(leading) < 8 * np.finfo(np.float32).eps] = 0
+    return leading
+
+
+def common_directions(
+    queries: sparse.csr_array, docs: sparse.csr_array, n_components: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Those of texts in two vocabularies whose rows i mean the same: factors of query words and of document words."""
+    side_by_side = sparse.csr_array(sparse.hstack([queries, docs], format="csr"))
+    directions = directions_of(side_by_side, "the parallel texts", n_components, seed)
+    n = queries.shape[1]
+    return directions[:n].copy(), directions[n:].copy()
 
 
 def _exact_directions(texts: Texts, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

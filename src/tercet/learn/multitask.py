@@ -1,9 +1,10 @@
-"""Two rankings learned at once, over documents that they share (Bai et al. 2010, section 2.4.2).
+"""Rankings learned at once, over words that they share (Bai et al. 2010, section 2.4.2).
 
-With the query vocabularies joined, both tasks are one low-rank model without a diagonal. Its queries are the rows of
-both tasks, each with words of its own vocabulary only:
+With the vocabularies joined, all tasks are one low-rank model without a diagonal. Its queries are the rows of all
+tasks, each with words of its own vocabulary only:
 
-    shared="both"       W = F'F over the joined vocabulary, of which documents use the last words: U_F'V_E, V_E'V_E
+    shared="both"       W = F'F over the joined vocabulary, of which documents use the last words: U_F'V_E, V_E'V_E,
+                        and those of a third task the first words: U_F'U_F
     shared="documents"  W = U'V with the joined vocabulary for queries and that of the documents: U_F'V_E, U_E'V_E
 
 So the kernel, its state and the training loop are those of ``LowRankRanker``; only the preferences take turns.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
-from tercet.errors import InputError
+from tercet.errors import InputError, ParameterError
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
@@ -33,64 +34,81 @@ from tercet.learn.state import Schedule, State
 from tercet.learn.stored import JoinedRows
 from tercet.store.codec import decode
 from tercet.store.digest import digest_of
+from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights import LowRank, Weights
 
 SecondTask = tuple[Any, Preferences | Source]  # its queries and its preferences
+ThirdTask = tuple[Any, Preferences | Source, Any]  # its queries, its preferences and its documents
+
+
+class Turn(NamedTuple):
+    """A task that takes turns: its preferences, how many texts it has, and where they lie among those of all tasks."""
+
+    source: Source
+    n_queries: int
+    n_docs: int
+    first_query: int = 0
+    first_doc: int = 0
+
+
+_NAMES = ("first", "second", "third")
 
 
 class TakingTurns(Source):
-    """One preference of the first source, then one of the second, whose queries lie below those of the first.
+    """One preference of the first task, one of the second, and so on.
 
-    A pass ends with the first source. The second goes through its own preferences, again and again if they are fewer.
+    A pass ends with the first. The others go through their own preferences, again and again if they are fewer.
     """
 
-    def __init__(self, first: Source, second: Source, n_queries: tuple[int, int], n_docs: int, margin: float) -> None:
-        self.first, self.second = first, second
-        self.n_queries = n_queries
-        self.n_docs = n_docs
-        self.margin = margin  # of preferences that have none of their own, where those of the other task have
-        self.n_steps = None if first.n_steps is None else 2 * first.n_steps
+    def __init__(self, tasks: Sequence[Turn], margin: float) -> None:
+        self.tasks = tuple(tasks)
+        self.margin = margin  # of preferences that have none of their own, where those of another task have
+        n_steps = self.tasks[0].source.n_steps
+        self.n_steps = None if n_steps is None else len(self.tasks) * n_steps
 
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        turn, second_is_next = divmod(step, 2)
-        first = self.first.draw(turn, weights)
-        second = _drawn(self.second, turn, len(first))
-        n = min(len(first), len(second))
-        first, second = first[:n], second[:n]
-        first.check_rows(self.n_queries[0], self.n_docs)
-        second.check_rows(self.n_queries[1], self.n_docs, "Q2")
+        turn, next_task = divmod(step, len(self.tasks))
+        drawn = [self.tasks[0].source.draw(turn, weights)]
+        drawn += [_drawn(task.source, turn, len(drawn[0])) for task in self.tasks[1:]]
+        n = min(map(len, drawn))
+        drawn = [prefs[:n] for prefs in drawn]
+        for task, prefs, name in zip(self.tasks, drawn, ("Q", "Q2", "Q3"), strict=False):
+            prefs.check_rows(task.n_queries, task.n_docs, name)
+        queries, docs = ([np.int32(task[3 + side]) for task in self.tasks] for side in (0, 1))
         return Preferences(
-            _alternate(first.query, second.query + np.int32(self.n_queries[0])),
-            _alternate(first.better, second.better),
-            _alternate(first.worse, second.worse),
-            _alternate_given(first.weight, second.weight, n, 1.0),
-            _alternate_given(first.margin, second.margin, n, self.margin),
-        )[second_is_next:]
+            _alternate([prefs.query + first for prefs, first in zip(drawn, queries, strict=True)]),
+            _alternate([prefs.better + first for prefs, first in zip(drawn, docs, strict=True)]),
+            _alternate([prefs.worse + first for prefs, first in zip(drawn, docs, strict=True)]),
+            _alternate_given([prefs.weight for prefs in drawn], n, 1.0),
+            _alternate_given([prefs.margin for prefs in drawn], n, self.margin),
+        )[next_task:]
 
     def fingerprint(self) -> str:
-        return digest_of("turns", self.first.fingerprint(), self.second.fingerprint(), self.n_queries, self.margin)
+        n_queries = tuple(task.n_queries for task in self.tasks)
+        return digest_of("turns", *(task.source.fingerprint() for task in self.tasks), n_queries, self.margin)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta: dict[str, Any] = {}
         arrays: dict[str, NDArray[Any]] = {}
-        for name, source in (("first", self.first), ("second", self.second)):
-            meta[name], own = source.state()
+        for name, task in zip(_NAMES, self.tasks, strict=False):
+            meta[name], own = task.source.state()
             arrays |= {f"{name}.{key}": array for key, array in own.items()}
         return meta, arrays
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        stored = decode(BothSources, meta, where="source")
-        for name, source in (("first", self.first), ("second", self.second)):
+        stored = decode(StoredTurns, meta, where="source")
+        for name, task in zip(_NAMES, self.tasks, strict=False):
             own = {key.removeprefix(f"{name}."): a for key, a in arrays.items() if key.startswith(f"{name}.")}
-            source.restore(getattr(stored, name), own)
+            task.source.restore(getattr(stored, name) or {}, own)
 
 
 @dataclass(frozen=True)
-class BothSources:
-    """What a checkpoint keeps of two sources that take turns."""
+class StoredTurns:
+    """What a checkpoint keeps of sources that take turns."""
 
     first: dict[str, Any]
     second: dict[str, Any]
+    third: Annotated[dict[str, Any] | None, OMIT_DEFAULT] = None
 
 
 def _no_weights() -> Weights:
@@ -107,18 +125,28 @@ def _drawn(source: Source, step: int, n: int) -> Preferences:
     return source.draw(step, _no_weights)
 
 
-def _alternate(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    return np.column_stack((first, second)).ravel()
+def _alternate(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.column_stack(columns).ravel()
 
 
 def _alternate_given(
-    first: NDArray[np.float32] | None, second: NDArray[np.float32] | None, n: int, otherwise: float
+    columns: Sequence[NDArray[np.float32] | None], n: int, otherwise: float
 ) -> NDArray[np.float32] | None:
-    """The same for what may be left out, in one task or in both."""
-    if first is None and second is None:
+    """The same for what may be left out, in some tasks or in all."""
+    if all(column is None for column in columns):
         return None
-    filled = (np.full(n, otherwise, dtype=np.float32) if given is None else given for given in (first, second))
-    return _alternate(*filled)
+    return _alternate([np.full(n, otherwise, dtype=np.float32) if given is None else given for given in columns])
+
+
+def _placed(texts: Sequence[tuple[Texts, int]], width: int) -> Texts:
+    """Texts below each other, the columns of each from a place on."""
+    if any(isinstance(rows, StoredRows) for rows, _ in texts):
+        return JoinedRows(list(texts), width)
+    moved = [
+        sparse.csr_array((rows.data, rows.indices + rows.indices.dtype.type(first), rows.indptr), (rows.shape[0], width))
+        for rows, first in texts
+    ]
+    return moved[0] if len(moved) == 1 else sparse.csr_array(sparse.vstack(moved, format="csr"))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -143,6 +171,11 @@ class MultiTaskState(LowRankState):
         V = V.copy()
         return Weights([LowRank(query_factors=V if self.tied else U[self.n_first :].copy(), doc_factors=V)])
 
+    def third(self) -> Weights:
+        """The weights of the third task."""
+        U = self._factors()[0][: self.n_first].copy()
+        return Weights([LowRank(query_factors=U, doc_factors=U)])
+
     def _factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Factors of all query words, and of document words."""
         [part] = super().snapshot().parts
@@ -164,8 +197,9 @@ class MultiTaskRanker(SgdRanker):
 
     Queries of the first task, such as Japanese ones, have a vocabulary of their own; those of the second, such as
     English ones, have that of the documents. Preferences of both are learned in turn, one step of each, so that V_E
-    is a latent space for both (Bai et al. 2010, equations 9 and 10). ``weights_`` and all that ranks are the first
-    task's; ``second_weights_`` are those of the other.
+    is a latent space for both (Bai et al. 2010, equations 9 and 10). A third task has queries and documents in the
+    language of the first task's queries, and so regularises U_F. ``weights_`` and all that ranks are the first task's;
+    ``second_weights_`` and ``third_weights_`` are those of the others.
 
     Parameters
     ----------
@@ -176,7 +210,7 @@ class MultiTaskRanker(SgdRanker):
     n_frequent : int, optional
         As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
-        Steps are those of both tasks.
+        Steps are those of all tasks.
 
     Examples
     --------
@@ -208,6 +242,7 @@ class MultiTaskRanker(SgdRanker):
         callbacks: Sequence[Callback] = (),
         *,
         second: SecondTask | None = None,
+        third: ThirdTask | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
 
@@ -218,30 +253,37 @@ class MultiTaskRanker(SgdRanker):
             Queries of the second task, in the columns of D, and its preferences between rows of D. An epoch has one
             step of it for each of the first: fewer preferences are repeated, and what is left of more stays unused.
             None learns the first task alone, from the same start.
+        third : (Q3, prefs3, D3)
+            Queries and documents of a third task, both in the columns of Q, and its preferences; ``U_F'U_F`` scores
+            them. It comes beside a second and needs ``shared="both"``.
         """
-        self._check_params()
-        current_executor().check(self)
-        self._forget()
-        queries, docs = self._check_pair(Q, D)
-        source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
-        joined = self._joined(queries, docs, source, second)
+        queries, docs, source = self._checked(Q, prefs, D)
+        joined = self._joined(queries, docs, source, second, third)
         self._train(self._start(queries, docs), *joined, validation, callbacks)
         return self
 
-    def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None, *, second: SecondTask | None = None) -> Self:
-        """Go on from where the ranker is: for each preference one step, and one of the second task if there is one.
+    def partial_fit(
+        self,
+        Q: Any,
+        prefs: Preferences,
+        D: Any = None,
+        *,
+        second: SecondTask | None = None,
+        third: ThirdTask | None = None,
+    ) -> Self:
+        """Go on from where the ranker is: for each preference one step, and one of each other task that there is.
 
-        Two halves, of both tasks, give the same bits as the whole.
+        Two halves, of all tasks, give the same bits as the whole.
         """
         self._check_params()
         current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
-        if second is not None:
-            as_preferences(second[1])  # what is wrong with them is told before a step is taken
-        joined = self._joined(queries, docs, ArraySource(prefs), second, in_order=True)
-        n_steps = len(prefs) * (1 if second is None else 2)
-        self._train_on(self._state_to_go_on(queries, docs), *joined, n_steps)
+        others = [task for task in (second, third) if task is not None]
+        for task in others:
+            as_preferences(task[1])  # what is wrong with them is told before a step is taken
+        joined = self._joined(queries, docs, ArraySource(prefs), second, third, in_order=True)
+        self._train_on(self._state_to_go_on(queries, docs), *joined, len(prefs) * (1 + len(others)))
         return self
 
     @property
@@ -251,31 +293,54 @@ class MultiTaskRanker(SgdRanker):
         assert isinstance(self._state, MultiTaskState)
         return self._state.second()
 
+    @property
+    def third_weights_(self) -> Weights:
+        """The learned weights of the third task, ``U_F'U_F``; copied from the state each time."""
+        check_is_fitted(self)
+        assert isinstance(self._state, MultiTaskState)
+        return self._state.third()
+
     def _joined(
         self,
         Q: Texts,
         D: Texts,
         source: Source,
         second: SecondTask | None,
+        third: ThirdTask | None,
         in_order: bool = False,
     ) -> tuple[Texts, Texts, Source]:
-        """Queries of both tasks over the joined vocabulary, the documents, and the preferences in turn."""
+        """Queries of all tasks over the joined vocabulary, the documents, and the preferences in turn."""
         if isinstance(source, ArraySource):
             source.prefs.check_rows(Q.shape[0], D.shape[0])
-        Q2: Texts = sparse.csr_array((0, D.shape[1]), dtype=np.float32)
-        if second is not None:
-            Q2 = check_texts(second[0], "Q2")
-            if Q2.shape[1] != D.shape[1]:
-                raise InputError(f"Q2 has {Q2.shape[1]} columns and D {D.shape[1]}; both must have one vocabulary")
-            other = as_source(second[1], shuffle=self.shuffle and not in_order, random_state=self.random_state)
-            source = TakingTurns(source, other, (Q.shape[0], Q2.shape[0]), D.shape[0], float(self.margin))
+        if third is not None and (second is None or self.shared != "both"):
+            raise ParameterError("a third task comes beside a second one, and needs shared='both'")
         n, m = Q.shape[1], D.shape[1]
-        if any(isinstance(texts, StoredRows) for texts in (Q, Q2, D)):
-            docs = JoinedRows([(D, n)], n + m) if self.shared == "both" else D
-            return JoinedRows([(Q, 0), (Q2, n)], n + m), docs, source
-        if self.shared == "both":
-            D = sparse.csr_array(sparse.hstack((sparse.csr_array((D.shape[0], n), dtype=np.float32), D)))
-        return sparse.csr_array(sparse.block_diag((Q, Q2))), D, source
+
+        def texts_of(texts: Any, name: str, width: int, like: str) -> Texts:
+            rows = check_texts(texts, name)
+            if rows.shape[1] != width:
+                raise InputError(
+                    f"{name} has {rows.shape[1]} columns and {like} {width}; both must have one vocabulary"
+                )
+            return rows
+
+        def source_of(prefs: Any) -> Source:
+            return as_source(prefs, shuffle=self.shuffle and not in_order, random_state=self.random_state)
+
+        Q2: Texts = sparse.csr_array((0, m), dtype=np.float32)
+        queries, docs = [(Q, 0), (Q2, n)], [(D, n)]
+        tasks = [Turn(source, Q.shape[0], D.shape[0])]
+        if second is not None:
+            Q2 = texts_of(second[0], "Q2", m, "D")
+            queries = [(Q, 0), (Q2, n)]
+            tasks.append(Turn(source_of(second[1]), Q2.shape[0], D.shape[0], Q.shape[0]))
+        if third is not None:
+            Q3, D3 = texts_of(third[0], "Q3", n, "Q"), texts_of(third[2], "D3", n, "Q")
+            queries, docs = [*queries, (Q3, 0)], [*docs, (D3, 0)]
+            above = Q.shape[0] + Q2.shape[0]
+            tasks.append(Turn(source_of(third[1]), Q3.shape[0], D3.shape[0], above, D.shape[0]))
+        together = TakingTurns(tasks, float(self.margin)) if len(tasks) > 1 else source
+        return _placed(queries, n + m), _placed(docs, n + m) if self.shared == "both" else D, together
 
     def _start(self, Q: Texts, D: Texts) -> MultiTaskState:
         n, m = Q.shape[1], D.shape[1]

@@ -9,6 +9,8 @@ Which source to take is a choice of the worse document:
 - ``ArraySource``: as given. For preferences that someone observed, such as clicks.
 - ``SampledSource``: any of another class, or of a lower grade. The papers' rule; costs next to nothing and learns the
   whole ranking alike.
+- ``HardSource``: one that the current model ranks high. For tasks where any other document is told apart at once, such
+  as finding the one translation of a text.
 - ``StreamSource`` (``learn/streams.py``): as given, from files that are never all in memory.
 
 What is drawn first is the sampler's choice (``tercet.data.sampling``): ``uniform_over="queries"`` gives every query the
@@ -19,15 +21,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, check_seed
+from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences, as_preferences
-from tercet.data.sampling import LabelSampler, Sampler
+from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler
 from tercet.errors import DamagedBundleError, InputError
+from tercet.learn.matrices import check_texts
+from tercet.learn.stored import rank_texts
+from tercet.store import take_array
+from tercet.store.codec import decode
 from tercet.store.digest import digest_of
 from tercet.weights import Weights
 
@@ -118,13 +126,125 @@ class SampledSource(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         block, first = divmod(step, BLOCK)
         if block != self._block or self._drawn is None:
-            rng = np.random.default_rng([self.random_state, block])
-            self._drawn = Preferences(*self.sampler.draw(rng, BLOCK))
+            self._drawn = self._draw_block(block, weights)
             self._block = block
         return self._drawn[first:]
 
+    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
+        return Preferences(*self.sampler.draw(np.random.default_rng([self.random_state, block]), BLOCK))
+
     def fingerprint(self) -> str:
         return digest_of("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
+
+
+class HardSource(SampledSource):
+    """Worse documents from the top of the current ranking (hard negatives).
+
+    Every ``refresh_every`` steps, in whole blocks of 8,192, all queries are ranked against all documents with the
+    weights of that moment. A worse document is then, with probability ``hard``, one of the query's best ``depth``
+    documents, else any; and any where the one of the best is not of a lower grade than the better document.
+
+    Parameters
+    ----------
+    sampler : judgements to draw from; needs ``n_docs``
+    Q, D : query and document matrices
+    n_steps : length of an epoch
+    depth : how many of a query's best documents to draw from
+    hard : share of worse documents from among these
+    refresh_every : steps between rankings
+
+    Notes
+    -----
+    Cost of a refresh: one ranking of the training queries over the collection.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet.weights import Identity
+    >>> X = sparse.eye_array(4, format="csr")
+    >>> source = HardSource(JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4), X, X, 100, depth=1, hard=1.0)
+    >>> set(source.draw(0, lambda: Weights([Identity(n_terms=4)])).worse.tolist())  # the best for query 0 is text 0
+    {0}
+    """
+
+    sampler: JudgementSampler
+
+    def __init__(
+        self,
+        sampler: JudgementSampler,
+        Q: Any,
+        D: Any,
+        n_steps: int,
+        *,
+        depth: int = 30,
+        hard: float = 0.5,
+        refresh_every: int = BLOCK,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(sampler, n_steps, random_state=random_state)
+        self.Q, self.D = _texts_of(sampler, Q, D)
+        if not 0 <= hard <= 1:
+            raise InputError(f"hard must lie between 0 and 1; got {hard}")
+        self.depth = min(check_integer(depth, "depth"), self.D.shape[0])
+        self.hard = hard
+        self.refresh_blocks = -(-check_integer(refresh_every, "refresh_every") // BLOCK)
+        self._last_step = 0
+        self._ranked_at = -1
+        self._top: NDArray[np.int32] = np.empty((0, self.depth), dtype=np.int32)
+
+    def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
+        if step < self._last_step:  # another run, with other weights
+            self._block = self._ranked_at = -1
+        self._last_step = step
+        return super().draw(step, weights)
+
+    def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
+        refresh = block // self.refresh_blocks
+        if refresh != self._ranked_at:
+            self._top, _ = rank_texts(weights(), take(self.Q, self.sampler.queries), self.D, self.depth)
+            self._ranked_at = refresh
+        rng = np.random.default_rng([self.random_state, block])
+        query, better, worse = self.sampler.draw(rng, BLOCK)
+        place = np.searchsorted(self.sampler.queries, query)
+        candidate = self._top[place, rng.integers(0, self.depth, BLOCK)]
+        lower = self.sampler.grade_of(query, candidate) < self.sampler.grade_of(query, better)
+        if self.sampler.exclude_self:
+            lower &= candidate != query
+        return Preferences(query, better, np.where(lower & (rng.random(BLOCK) < self.hard), candidate, worse))
+
+    def fingerprint(self) -> str:
+        return digest_of(super().fingerprint(), self.depth, self.hard, self.refresh_blocks)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        # The block in use was drawn from the ranking kept here, so it can be drawn again after a restart.
+        return {"ranked_at": self._ranked_at}, {"top": self._top}
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self._ranked_at = decode(StoredRanking, meta, where="source").ranked_at
+        n_queries = self.sampler.queries.size if self._ranked_at >= 0 else 0
+        self._top = take_array(arrays, "top", np.int32, (n_queries, self.depth))
+        self._block = -1
+
+
+@dataclass(frozen=True)
+class StoredRanking:
+    """What a checkpoint keeps of a source that ranks, beside the ranking: at which refresh it was made."""
+
+    ranked_at: int
+
+
+def _texts_of(sampler: JudgementSampler, Q: Any, D: Any) -> tuple[Texts, Texts]:
+    """The matrices, when they are those that the sampler's row numbers are of."""
+    if sampler.n_docs is None:
+        raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
+    queries, docs = check_texts(Q, "Q"), check_texts(D, "D")
+    if docs.shape[0] != sampler.n_docs:
+        raise InputError(f"D has {docs.shape[0]} rows, but the sampler draws from {sampler.n_docs} documents")
+    if sampler.queries.max() >= queries.shape[0]:
+        raise InputError(
+            f"Q has {queries.shape[0]} rows, but the sampler has judgements of query {sampler.queries.max()}"
+        )
+    return queries, docs
 
 
 def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:

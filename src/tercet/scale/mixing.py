@@ -106,6 +106,8 @@ class LowRankMixer(Mixer[LowRankState]):
             raise ParameterError(
                 "averaged=True keeps a sum over all steps, which a cluster does not have; leave it out"
             )
+        if state.cosine:
+            raise ParameterError("normalise='latent' is learned in one process; leave it out on a cluster")
 
     def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
         state = self.state

@@ -1,0 +1,229 @@
+"""Low rank in the cosine of latent vectors, its start from mates, and hard negatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import oracles
+import tercet as tc
+from support.learners import Killed, kill_at, made_data, same_bits, step_rates
+from support.random_data import as_vectors, random_preferences, random_texts
+from tercet.data.sampling import JudgementSampler
+from tercet.errors import InputError, ParameterError
+from tercet.learn import Checkpoint, HardSource, LSIRanker
+from tercet.weights import Identity, Weights
+
+seeds = st.integers(0, 10**6)
+
+
+def make(**options):
+    return tc.LowRankRanker(
+        **{"n_components": 4, "diagonal": None, "normalise": "latent", "margin": 0.3, "rate": 0.1} | options
+    )
+
+
+def two_languages(seed=0, n=40):
+    """Texts in 14 words, and the same in 9 others, on one of three subjects."""
+    rng = np.random.default_rng(seed)
+    return random_texts(rng, n, 14), random_texts(rng, n, 9), random_preferences(rng, 60, n, n)
+
+
+# -- the step ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(
+    seed=seeds,
+    tied=st.booleans(),
+    margin=st.sampled_from([0.1, 0.6]),
+    schedule=st.sampled_from(["constant", "linear"]),
+    n=st.sampled_from([None, 5]),
+)
+def test_steps_are_those_of_the_gradient_of_the_cosine(seed, tied, margin, schedule, n):
+    Q, D, prefs = made_data(seed)
+    ranker = make(tied=tied, margin=margin, schedule=schedule, n_frequent=n, random_state=seed)
+    start = ranker._start(Q, D)
+    U = start.U.T.astype(float)
+    V = U if tied else start.V.T.astype(float)
+    kept = np.ones(D.shape[1]) if n is None else start.rare_doc_words == 0
+    texts = [(q * kept, better * kept, worse * kept) for q, better, worse in as_vectors(prefs, Q, D)]
+    U, V = oracles.sgd_cosine(U, V, texts, step_rates(ranker, len(prefs)), margin)
+    weights = ranker.fit(Q, prefs, D).weights_
+    np.testing.assert_allclose(weights.query_factors, U.T, atol=1e-4)
+    np.testing.assert_allclose(weights.doc_factors, V.T, atol=1e-4)
+    latent = D.toarray() @ V.T
+    length = np.linalg.norm(latent, axis=1, keepdims=True)
+    cosine = np.divide(latent, length, out=np.zeros_like(latent), where=length > 0)
+    np.testing.assert_allclose(weights.score(Q, D), Q.toarray() @ U.T @ cosine.T, atol=1e-4)
+
+
+def test_a_step_goes_down_the_slope_that_differences_show():
+    Q, D, prefs = made_data(3)
+    ranker, step, small = make(margin=5.0, rate=1e-3), prefs[:1], 1e-5
+    start = ranker._start(Q, D)
+    [(q, better, worse)] = as_vectors(step, Q, D)
+
+    def gap(U):
+        V = start.V.astype(float)
+        u, b, w = q @ U, better @ V, worse @ V
+        return u @ b / np.linalg.norm(u) / np.linalg.norm(b) - u @ w / np.linalg.norm(u) / np.linalg.norm(w)
+
+    U = start.U.astype(float)
+    slope = np.zeros_like(U)
+    for place in np.ndindex(*U.shape):
+        nudge = np.zeros_like(U)
+        nudge[place] = small
+        slope[place] = (gap(U + nudge) - gap(U - nudge)) / (2 * small)
+    moved = ranker.fit(Q, step, D).weights_.query_factors - start.U
+    np.testing.assert_allclose(moved, 1e-3 * slope, atol=1e-5)
+
+
+def test_a_text_without_words_neither_moves_nor_breaks_anything():
+    Q, D, prefs = made_data(4)
+    empty = D.tolil()
+    empty[int(prefs.better[0])] = 0
+    weights = make().fit(Q, prefs, empty.tocsr()).weights_
+    assert np.isfinite(weights.query_factors).all()
+    assert np.isfinite(weights.doc_factors).all()
+
+
+def test_saved_explained_and_indexed_it_gives_the_same_scores(tmp_path):
+    Q, D, prefs = two_languages()
+    ranker = make().fit(Q, prefs, D)
+    ranker.save(tmp_path / "model")
+    loaded = tc.load(tmp_path / "model")
+    assert loaded.get_params() == ranker.get_params()
+    assert same_bits(loaded.weights_, ranker.weights_)
+    scores = ranker.score_matrix(Q, D)
+    explanation = loaded.explain(Q[[0]], D[[1]])
+    assert explanation.score == pytest.approx(scores[0, 1])
+    assert explanation.contribution.sum() == pytest.approx(scores[0, 1])
+    for one in (loaded, ranker):
+        one.partial_fit(Q, prefs, D)
+    assert same_bits(loaded.weights_, ranker.weights_)
+
+
+def test_what_it_does_not_go_with_is_refused():
+    Q, D, prefs = made_data(0)
+    with pytest.raises(ParameterError, match="without diagonal='identity'"):
+        make(diagonal="identity").fit(Q, prefs, D)
+    with pytest.raises(ParameterError, match="without averaged=True"):
+        make(averaged=True).fit(Q, prefs, D)
+
+
+# -- mates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_frequent", [None, 7])
+def test_from_mates_it_starts_as_cross_language_lsi(n_frequent):
+    Q, D, prefs = two_languages()
+    mates = np.column_stack([np.arange(30), np.arange(30)])
+    ranker = make(start="lsi", n_frequent=n_frequent, rate=1e-30)
+    weights = ranker.fit(Q, prefs, D, mates=mates).weights_
+    kept_q, kept_d = (
+        np.isin(np.arange(X.shape[1]), oracles.ranking((X.toarray() != 0).sum(axis=0))[:n_frequent]) for X in (Q, D)
+    )
+    X, Y = (sparse_columns(X, kept) for X, kept in ((Q, kept_q), (D, kept_d)))
+    lsi = LSIRanker(n_components=4).fit_parallel(X[:30], Y[:30]).weights_
+    np.testing.assert_allclose(weights.score(Q, D), lsi.score(Q, D), atol=1e-6)
+
+
+def sparse_columns(X, kept):
+    return sparse.csr_array(X.toarray() * kept)
+
+
+def test_where_learning_does_not_help_validation_gives_the_start_back():
+    Q, D, prefs = two_languages()
+    mates = np.column_stack([np.arange(40), np.arange(40)])
+    values = iter([0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4])
+    ranker = make(start="lsi").fit(Q, prefs, D, mates=mates, validation=lambda weights: next(values))
+    assert ranker.n_steps_ == 0
+    lsi = LSIRanker(n_components=4).fit_parallel(Q, D).weights_
+    assert same_bits(ranker.weights_, lsi)
+
+
+def test_mates_that_do_not_fit_are_refused():
+    Q, D, prefs = two_languages()
+    pairs = np.column_stack([np.arange(40), np.arange(40)])
+    for options, mates, error, message in (
+        ({}, pairs, ParameterError, "mates are for start='lsi'"),
+        ({"start": "lsi"}, None, InputError, "start='lsi' without mates needs one vocabulary"),
+        ({"start": "lsi"}, pairs + 1, InputError, r"mates\[39\] is \(40, 40\); there are 40 and 40 rows"),
+        ({"start": "lsi"}, pairs[:, 0], InputError, "mates must be integer pairs"),
+        ({"start": "lsi", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these mates"),
+    ):
+        with pytest.raises(error, match=message):
+            make(**options).fit(Q, prefs, D, mates=mates)
+
+
+# -- hard negatives ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def judged(rng):
+    Q, D = random_texts(rng, 12, 20), random_texts(rng, 30, 20)
+    links = np.column_stack((rng.integers(0, 12, 40), rng.integers(0, 30, 40)))
+    return JudgementSampler.from_links(links, 30), Q, D
+
+
+def test_hard_documents_are_among_the_best_that_are_not_as_good(judged):
+    sampler, Q, D = judged
+    weights = Weights([Identity(n_terms=20)])
+    drawn = HardSource(sampler, Q, D, 5000, depth=4, hard=0.7).draw(0, lambda: weights)
+    top, _ = weights.rank(Q, D, 4)
+    hard = (top[drawn.query] == drawn.worse[:, None]).any(axis=1)
+    relevant = np.array([sampler.grade_of(np.full(4, q), top[q]).astype(bool) | (top[q] == q) for q in range(12)])
+    # Any document may be one of the best by chance, and a draw that is no worse one is replaced.
+    expected = 0.7 * (1 - relevant.mean(axis=1))[drawn.query].mean()
+    assert expected - 0.03 < hard.mean() < expected + 0.3 * 4 / 25 + 0.03
+    assert (sampler.grade_of(drawn.query, drawn.worse) == 0).all()
+    assert (drawn.worse != drawn.query).all()
+
+
+def test_the_ranking_is_made_anew_every_so_many_steps(judged):
+    sampler, Q, D = judged
+    models = [Weights([Identity(n_terms=20, scale=scale)]) for scale in (1.0, -1.0)]
+    source = HardSource(sampler, Q, D, 50_000, depth=3, hard=1.0, refresh_every=16_384)
+    later = HardSource(sampler, Q, D, 50_000, depth=3, hard=1.0, refresh_every=16_384)
+    for first, model in ((0, 0), (8192, 1), (16_384, 1), (24_576, 0)):
+        drawn = source.draw(first, lambda model=model: models[model])
+        refreshed = first // 16_384
+        assert drawn == later.draw(first, lambda refreshed=refreshed: models[refreshed])
+
+
+def test_a_source_that_was_used_before_gives_the_same_again(judged):
+    sampler, Q, D = judged
+    source = HardSource(sampler, Q, D, 20_000)
+    fits = [tc.LowRankRanker(n_components=2).fit(Q, source, D) for _ in range(2)]
+    fresh = tc.LowRankRanker(n_components=2).fit(Q, HardSource(sampler, Q, D, 20_000), D)
+    for ranker in fits:
+        assert same_bits(ranker.weights_, fresh.weights_)
+
+
+def test_a_killed_fit_goes_on_with_the_same_hard_documents(judged, tmp_path):
+    sampler, Q, D = judged
+
+    def source():
+        return HardSource(sampler, Q, D, 20_000, refresh_every=16_384)
+
+    whole = make(n_components=2).fit(Q, source(), D)
+    with pytest.raises(Killed):
+        make(n_components=2).fit(Q, source(), D, callbacks=[Checkpoint(tmp_path / "run", every=1), kill_at(12_288)])
+    again = make(n_components=2).fit(Q, source(), D, callbacks=[Checkpoint(tmp_path / "run", every=1)])
+    assert same_bits(whole.weights_, again.weights_)
+
+
+def test_matrices_are_those_the_row_numbers_are_of(judged):
+    sampler, Q, D = judged
+    for call, message in (
+        (lambda: HardSource(sampler, Q, D[:29], 10), "D has 29 rows, but the sampler draws from 30 documents"),
+        (lambda: HardSource(sampler, Q[:5], D, 10), "Q has 5 rows, but the sampler has judgements of query 11"),
+        (lambda: HardSource(sampler, Q, D, 10, hard=1.5), "hard must lie between 0 and 1; got 1.5"),
+        (lambda: HardSource(sampler, Q, D, 10, depth=0), "depth"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
