@@ -142,8 +142,8 @@ def test_two_tasks_have_margins_of_their_own(given_to):
     U, V = F[:, : Q.shape[1]], F[:, Q.shape[1] :]
     for one, other, m1, m2 in zip(as_vectors(prefs, Q, D), as_vectors(prefs2, Q2, D), *margins, strict=True):
         # A rate of zero leaves out one of the two steps, since the oracle has one margin for both.
-        U, _, V = oracles.sgd_two_tasks(U, None, V, [one], [other], [0.2, 0.0], float(m1))
-        U, _, V = oracles.sgd_two_tasks(U, None, V, [one], [other], [0.0, 0.2], float(m2))
+        U, _, V = oracles.sgd_tasks(U, None, V, [one], [other], [], [0.2, 0.0], float(m1))
+        U, _, V = oracles.sgd_tasks(U, None, V, [one], [other], [], [0.0, 0.2], float(m2))
     ranker.fit(Q, first, D, second=(Q2, second))
     np.testing.assert_allclose(ranker.weights_.query_factors, U.T, atol=5e-5)
     np.testing.assert_allclose(ranker.weights_.doc_factors, V.T, atol=5e-5)

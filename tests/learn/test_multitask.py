@@ -118,8 +118,8 @@ def test_two_halves_of_three_tasks_are_the_whole_and_a_resumed_run_goes_on(tmp_p
     assert same_bits(whole.third_weights_, halves.third_weights_)
     tasks = {"second": (Q2, prefs2), "third": (Q3, prefs3, D3)}
     long = make(epochs=100).fit(Q, prefs, D, **tasks)
+    checkpoint = tc.Checkpoint(tmp_path / "c", every=2000)
     with pytest.raises(Killed):
-        checkpoint = tc.Checkpoint(tmp_path / "c", every=2000)
         make(epochs=100).fit(Q, prefs, D, callbacks=[checkpoint, kill_at(5000)], **tasks)
     resumed = make(epochs=100).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c", every=2000)], **tasks)
     assert same_bits(long.weights_, resumed.weights_)

@@ -180,12 +180,15 @@ def test_two_languages(home):
     english = task.word_map(Map(block="en"))
     scores = english.lift(Weights([Identity(n_terms=task.D.shape[1])])).score(task.Q, task.D)
     np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
-    tested = {int(name) for name in task._test.qids}
-    assert not tested & set(task.parallel().tolist())
+    asked = {int(name) for name in (*task._test.qids, *task._validation.qids)}
+    assert set(task.parallel().tolist()) == set(range(N)) - asked
     mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), home)
     every = np.concatenate([mates.train_links, mates.validation_links, mates.test_links])
     assert (every[:, 0] == every[:, 1]).all()
     assert len(every) == N
+    # Translations that are asked for, or chosen on, are never learned from: by SSI or by cross-language LSI.
+    assert set(mates.parallel().tolist()) == set(mates.train_links[:, 0].tolist())
+    assert len(mates.parallel()) == len(mates.train_links) < N
     assert ja.stop == en.start
 
 

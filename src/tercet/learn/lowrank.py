@@ -342,18 +342,20 @@ class LowRankRanker(SgdRanker):
             raise InputError(
                 f"mates[{first}] is {tuple(pairs[first].tolist())}; there are {Q.shape[0]} and {D.shape[0]} rows"
             )
-        sides = []
-        for texts, column, words in zip((Q, D), pairs.T, rare or (None, None), strict=True):
-            rows = take(texts, column)
-            if words is not None:
-                rows = sparse.csr_array((rows.data * (words[rows.indices] == 0), rows.indices, rows.indptr), rows.shape)
-            sides.append(rows)
-        U, V = common_directions(*sides, self.n_components, self.random_state)
+        rows = take(Q, pairs[:, 0]), take(D, pairs[:, 1])
+        if rare is not None:
+            rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
+        U, V = common_directions(*rows, self.n_components, self.random_state)
         if U.shape[1] < self.n_components:
             raise InputError(
                 f"start='lsi' finds {U.shape[1]} directions in these mates; n_components is {self.n_components}"
             )
         return U, V
+
+
+def _without(texts: sparse.csr_array, words: NDArray[np.uint8]) -> sparse.csr_array:
+    """Texts without the words that are marked."""
+    return sparse.csr_array((texts.data * (words[texts.indices] == 0), texts.indices, texts.indptr), texts.shape)
 
 
 def normal_factors(

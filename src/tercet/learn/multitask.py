@@ -74,7 +74,10 @@ class TakingTurns(Source):
         drawn = [prefs[:n] for prefs in drawn]
         for task, prefs, name in zip(self.tasks, drawn, ("Q", "Q2", "Q3"), strict=False):
             prefs.check_rows(task.n_queries, task.n_docs, name)
-        queries, docs = ([np.int32(task[3 + side]) for task in self.tasks] for side in (0, 1))
+        queries, docs = (
+            [np.int32(first) for first in firsts]
+            for firsts in zip(*((task.first_query, task.first_doc) for task in self.tasks), strict=True)
+        )
         return Preferences(
             _alternate([prefs.query + first for prefs, first in zip(drawn, queries, strict=True)]),
             _alternate([prefs.better + first for prefs, first in zip(drawn, docs, strict=True)]),
@@ -140,12 +143,12 @@ def _alternate_given(
 
 def _placed(texts: Sequence[tuple[Texts, int]], width: int) -> Texts:
     """Texts below each other, the columns of each from a place on."""
-    if any(isinstance(rows, StoredRows) for rows, _ in texts):
-        return JoinedRows(list(texts), width)
-    moved = [
-        sparse.csr_array((rows.data, rows.indices + rows.indices.dtype.type(first), rows.indptr), (rows.shape[0], width))
-        for rows, first in texts
-    ]
+    moved = []
+    for rows, first in texts:
+        if isinstance(rows, StoredRows):
+            return JoinedRows(list(texts), width)
+        indices = rows.indices + np.int32(first)
+        moved.append(sparse.csr_array((rows.data, indices, rows.indptr), (rows.shape[0], width)))
     return moved[0] if len(moved) == 1 else sparse.csr_array(sparse.vstack(moved, format="csr"))
 
 

@@ -177,6 +177,12 @@ def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]
         yield f"{where}.early_stop: {method.ranker or 'a blend'} does not learn by steps from preferences"
     if method.choose and method.choose_how == "halving" and not _learns_by_steps(method):
         yield f"{where}.choose_how: {method.ranker or 'a blend'} does not learn by steps, so nothing can be halved"
+    if method.negatives == "hard" and not (
+        of_links and _learns_by_steps(method) and 0 <= method.hard_share <= 1 and method.hard_depth >= 1
+    ):
+        yield f"{where}.negatives: hard ones need links, a ranker that learns by steps, a share and a depth of the top"
+    if method.third and method.second is None:
+        yield f"{where}.third: a third objective comes beside a second"
     if method.blend and len(method.blend) != 2:
         yield f"{where}.blend: {len(method.blend)} models; two are needed"
     earlier = {model.key: other for other in _before(plan, method) for model in other.all_models()}
@@ -192,7 +198,7 @@ def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]
 
 def _learns_by_steps(method: Method) -> bool:
     """Whether a fit can be stopped on the way."""
-    return learns_by_steps(method.ranker) and method.preferences > 0 and not method.parallel
+    return learns_by_steps(method.ranker) and method.preferences > 0
 
 
 def _chosen_by_faults(where: str, method: Method, chosen_by: ChosenBy, plan: Plan) -> Iterator[str]:

@@ -70,23 +70,24 @@ class LinkTask(PreferenceTask):
     # -- preferences --------------------------------------------------------------------------------------------
 
     def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
+        rng = np.random.default_rng(seed)
+        article, better, worse = self.sampler(share, uniform_over).draw(rng, n)
+        n_draws = self.Q.shape[0] // self.n_articles
+        return Preferences(article + self.n_articles * rng.integers(0, n_draws, n), better, worse)
+
+    def sampler(self, share: float, uniform_over: str) -> JudgementSampler:
         links = self.train_links
         if share < 1:  # smaller shares are parts of larger ones
             order = np.random.default_rng(_SPLIT_SEED).permutation(len(links))
             links = links[np.sort(order[: max(1, round(share * len(links)))])]
-        n_docs = self.first_test_doc or self.D.shape[0]
-        sampler = JudgementSampler(
+        return JudgementSampler(
             links[:, 0],
             links[:, 1],
             np.ones(len(links), dtype=np.int64),
-            n_docs=n_docs,
+            n_docs=self.first_test_doc or self.D.shape[0],
             uniform_over="queries" if uniform_over == "queries" else "judgements",
             exclude_self=self.hides_itself,
         )
-        rng = np.random.default_rng(seed)
-        article, better, worse = sampler.draw(rng, n)
-        n_draws = self.Q.shape[0] // self.n_articles
-        return Preferences(article + self.n_articles * rng.integers(0, n_draws, n), better, worse)
 
     def test(self, n: int, seed: int) -> Preferences:
         """Links of the test queries, each with a document its query does not link to; the query's place comes first.
@@ -112,9 +113,15 @@ class LinkTask(PreferenceTask):
         return Preferences(query, better, worse)
 
     def parallel(self) -> NDArray[np.int64]:
-        """All articles but those of test queries, whose translations count as unknown."""
-        tested = np.array([int(name) for name in self._test.qids])
-        return np.setdiff1d(np.arange(self.n_articles), tested)
+        """Articles whose translations may be learned from.
+
+        Where translations are what is to be found, those of training; else all but those of test and validation
+        queries, whose translations count as unknown.
+        """
+        if not self.hides_itself:
+            return np.unique(self.train_links[:, 0])
+        asked = np.array([int(name) for name in (*self._test.qids, *self._validation.qids)])
+        return np.setdiff1d(np.arange(self.n_articles), asked)
 
     # -- measuring ----------------------------------------------------------------------------------------------
 

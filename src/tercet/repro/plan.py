@@ -242,8 +242,12 @@ class Method:
     preferences: int = 0
     early_stop: bool = False  # keep the best model on validation queries; of links
     map: Map | None = None
-    parallel: bool = False  # learn from texts and their translations instead of preferences
+    parallel: bool = False  # learn from texts and their translations: alone, or as a start where there are preferences
+    negatives: Literal["random", "hard"] = "random"  # hard: from the top of the current ranking, of links
+    hard_share: float = 0.8  # of the worse documents
+    hard_depth: int = 30  # how far down the top goes
     second: str | None = None  # block of the queries of a second objective
+    third: bool = False  # an objective among the queries' own texts beside it
     share: float = 1.0  # of the training links
     uniform_over: Literal["links", "queries"] = "links"  # queries: first one of them, then one of its links
     # rows

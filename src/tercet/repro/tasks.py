@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data import Preferences
+from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
 from tercet.measure import HeldOutQueries, average_precision_of_classes
 from tercet.repro.plan import Map
@@ -95,6 +96,10 @@ class PreferenceTask(PaperTask):
     @abstractmethod
     def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
         """Preferences to learn from, on the rows of Q and D; from a share of what is known."""
+
+    def sampler(self, share: float, uniform_over: str) -> JudgementSampler:
+        """What the preferences to learn from are drawn from, where those are links."""
+        raise NotImplementedError(f"{type(self).__name__} has no links")
 
     @abstractmethod
     def test(self, n: int, seed: int) -> Preferences:

@@ -15,6 +15,7 @@ from tercet.data import Preferences
 from tercet.errors import InputError
 from tercet.fitting.halving import PausableFit, compared, halved
 from tercet.fitting.rankers import CLASSIFIERS, make_ranker, refitted, warm_up
+from tercet.learn import HardSource
 from tercet.measure import blend
 from tercet.repro.cache import RunDeadline
 from tercet.repro.plan import Method, Model
@@ -31,6 +32,7 @@ from tercet.weights import Weights
 CHOOSING_SEED = 2000  # added to the seed for the training preferences a parameter is chosen on
 _CHOOSING_PREFERENCES = 10_000
 _N_RELATED = 5
+_REFRESH_EVERY = 16_384  # steps between rankings that hard negatives are taken from
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
 
 Nearest = Callable[[int, int], list[tuple[int, float]]]  # column, k -> columns and weights
@@ -193,7 +195,7 @@ class _Lesson:
     def teach(self, ranker: Any, prefs: Preferences | None, *callbacks: Callable[[Any], Any]) -> None:
         """Fit the ranker with what its kind learns from."""
         Q, D = self.view.Q, self.view.D
-        if self.method.parallel:
+        if self.method.parallel and prefs is None:
             rows = self.task.parallel()
             ranker.fit_parallel(Q[rows], D[rows])
         elif prefs is None or self.method.ranker == "QueryExpansion":
@@ -204,7 +206,29 @@ class _Lesson:
                 # As many steps of the second objective, from all that is known of it.
                 second = self.task.train(len(prefs), CHOOSING_SEED + self.seed)
                 more["second"] = self.task.query_block(self.method.second), second
-            ranker.fit(Q, prefs, D, callbacks=[self.deadline, *callbacks], **more)
+            if self.method.third:
+                third = self.task.train(len(prefs), 2 * CHOOSING_SEED + self.seed)
+                more["third"] = Q, third, Q
+            if self.method.parallel:
+                rows = self.task.parallel()
+                more["mates"] = np.column_stack([rows, rows])
+            ranker.fit(Q, self._source(prefs), D, callbacks=[self.deadline, *callbacks], **more)
+
+    def _source(self, prefs: Preferences) -> Preferences | HardSource:
+        """The preferences themselves; as many with worse documents from the top of the current ranking."""
+        method = self.method
+        if method.negatives == "random":
+            return prefs
+        return HardSource(
+            self.task.sampler(method.share, method.uniform_over),
+            self.view.Q,
+            self.view.D,
+            len(prefs),
+            depth=method.hard_depth,
+            hard=method.hard_share,
+            refresh_every=_REFRESH_EVERY,
+            random_state=self.seed,
+        )
 
     def begin(self, parameters: dict[str, Any], prefs: Preferences | None) -> PausableFit:
         """A fit that has not begun."""
@@ -275,7 +299,8 @@ class TermJob:
             "early_stop": method.early_stop,
             "map": None if method.map is None else vars(method.map),
             "parallel": method.parallel,
-            "second": method.second,
+            "negatives": [method.negatives, method.hard_share, method.hard_depth],
+            "second": [method.second, method.third],
             "share": method.share,
             "uniform_over": method.uniform_over,
             "blend": [[key, job.setting(data_digest)] for key, job in zip(method.blend, self.components, strict=True)],
