@@ -159,6 +159,8 @@ def _unit_latent(factors, rare, indices, data, start, stop, latent):
     """Write the latent vector of a text's words, at unit length, to ``latent``; return its length before."""
     latent[:] = 0
     for a in range(start, stop):
+        if a + AHEAD < stop:
+            prefetch_row(factors, indices[a + AHEAD])
         if rare.size and rare[indices[a]]:
             continue
         row, x = factors[indices[a]], data[a]
