@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from tercet.data import Preferences
+from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
 from tercet.fitting.rivals import ClassPosteriors, CorrelatedLowRank, ExpansionRanker, LambdaMART
 from tercet.learn import (
@@ -25,6 +26,7 @@ from tercet.learn import (
     DenseRanker,
     DiagonalRanker,
     GroupSparseRanker,
+    HardSource,
     HashedRanker,
     LowRankRanker,
     LSIRanker,
@@ -430,6 +432,13 @@ def warm_up(name: str) -> None:
     prefs = Preferences([0], [1], [2])
     more = {"second": (X, prefs)} if RANKERS[name] is MultiTaskRanker else {}
     make_ranker(name, {}).fit(X, prefs, X, **more)
+
+
+def hard_negatives(
+    sampler: JudgementSampler, texts: tuple[sparse.csr_array, sparse.csr_array], n_steps: int, seed: int, **how: Any
+) -> HardSource:
+    """Preferences whose worse documents come from the top of the current ranking."""
+    return HardSource(sampler, *texts, n_steps, random_state=seed, **how)
 
 
 def refitted(ranker: Any, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array) -> SparseRanker | None:

@@ -14,8 +14,7 @@ from tercet.choose import settings_of
 from tercet.data import Preferences
 from tercet.errors import InputError
 from tercet.fitting.halving import PausableFit, compared, halved
-from tercet.fitting.rankers import CLASSIFIERS, make_ranker, refitted, warm_up
-from tercet.learn import HardSource
+from tercet.fitting.rankers import CLASSIFIERS, hard_negatives, make_ranker, refitted, warm_up
 from tercet.measure import blend
 from tercet.repro.cache import RunDeadline
 from tercet.repro.plan import Method, Model
@@ -214,21 +213,14 @@ class _Lesson:
                 more["mates"] = np.column_stack([rows, rows])
             ranker.fit(Q, self._source(prefs), D, callbacks=[self.deadline, *callbacks], **more)
 
-    def _source(self, prefs: Preferences) -> Preferences | HardSource:
+    def _source(self, prefs: Preferences) -> Any:
         """The preferences themselves; as many with worse documents from the top of the current ranking."""
         method = self.method
         if method.negatives == "random":
             return prefs
-        return HardSource(
-            self.task.sampler(method.share, method.uniform_over),
-            self.view.Q,
-            self.view.D,
-            len(prefs),
-            depth=method.hard_depth,
-            hard=method.hard_share,
-            refresh_every=_REFRESH_EVERY,
-            random_state=self.seed,
-        )
+        sampler = self.task.sampler(method.share, method.uniform_over)
+        how = {"depth": method.hard_depth, "hard": method.hard_share, "refresh_every": _REFRESH_EVERY}
+        return hard_negatives(sampler, (self.view.Q, self.view.D), len(prefs), self.seed, **how)
 
     def begin(self, parameters: dict[str, Any], prefs: Preferences | None) -> PausableFit:
         """A fit that has not begun."""
