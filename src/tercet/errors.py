@@ -46,7 +46,7 @@ class FormatError(InputError):
     path : the file
     line : 1-based line number, or None when the file as a whole is meant
     message : what was found and what would be right
-    kind : what sort of problem it is, in one word, for lists of many: ``"missing"``, ``"gzip"``, ``"encoding"``,
+    kind : what sort of problem it is, in one word, for lists of many: ``"missing"``, ``"packing"``, ``"encoding"``,
         ``"json"``, ``"id"``, ``"empty-text"``, or ``"format"`` for any other
     """
 

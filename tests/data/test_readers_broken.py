@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 from collections.abc import Callable
 from pathlib import Path
@@ -241,11 +242,21 @@ def test_broken_files_say_where_and_what(
     assert found == f"data.txt{message}" or (message.endswith("taken in: ") and found.startswith(f"data.txt{message}"))
 
 
+def test_a_file_may_be_packed_by_bzip2(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    file.write_bytes(bz2.compress(b"1 1:0.5 3:1 \n2 2:1\n"))
+    rows = read_svmlight(file)
+    assert (rows.X.toarray().tolist(), rows.y.tolist()) == ([[0.5, 0, 1], [0, 1, 0]], [1, 2])
+    file.write_bytes(b"BZh9 1:1\n")  # a text that begins like one
+    with pytest.raises(FormatError, match=":1: target 'BZh9'; a number is needed"):
+        read_svmlight(file)
+
+
 READERS = [read_qrels, read_run, read_preferences, read_corpus, read_queries, read_svmlight]
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_every_reader_checks_encoding_and_gzip(read: Callable[[Path], object], tmp_path: Path) -> None:
+def test_every_reader_checks_encoding_and_packing(read: Callable[[Path], object], tmp_path: Path) -> None:
     file = tmp_path / "data.txt"
     file.write_bytes(b"\xff1 1:1\n")
     with pytest.raises(FormatError, match=r"data\.txt:1: byte 0xff at offset 0 is not UTF-8; convert"):
@@ -255,6 +266,12 @@ def test_every_reader_checks_encoding_and_gzip(read: Callable[[Path], object], t
         read(file)
     file.write_bytes(gzip.compress(b"1 1:1\n")[:-4])
     with pytest.raises(FormatError, match=r"data\.txt:\d: the gzip data ends in the middle"):
+        read(file)
+    file.write_bytes(bz2.compress(b"1 1:1\n")[:-4])
+    with pytest.raises(FormatError, match=r"data\.txt:\d: the bzip2 data ends in the middle"):
+        read(file)
+    file.write_bytes(bytearray(bz2.compress(b"1 1:1\n")[:-12]) + bytes(12))
+    with pytest.raises(FormatError, match=r"data\.txt:\d: the bzip2 data is damaged \(Invalid data stream\)"):
         read(file)
     with pytest.raises(FormatError, match="there is no such file"):
         read(tmp_path / "nothing")

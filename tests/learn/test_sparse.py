@@ -65,7 +65,8 @@ def test_lazy_shrinkage_is_the_full_sweep_of_algorithm_1(seed, T, l1, schedule, 
 @given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
 def test_refit_is_equation_8(seed, T, memory):
     Q, D, prefs = made_data(seed)
-    ranker = tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, max_memory=memory).fit(Q, prefs, D)
+    options = {"l1": 5e-3, "shrink_every": T, "rate": 1.3, "max_memory": memory, "refit_start": "identity"}
+    ranker = tc.SparseRanker(**options).fit(Q, prefs, D)
     support = ranker.weights_before_refit_.sparse.toarray() != 0
     eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
     expected = oracles.refit(support, as_vectors(prefs, Q, D), eta)
@@ -73,9 +74,9 @@ def test_refit_is_equation_8(seed, T, memory):
     assert not ranker.weights_.sparse.toarray()[~support].any()
 
 
-def test_refit_from_the_sparse_solution():
+def test_refit_starts_from_the_sparse_solution():
     Q, D, prefs = made_data(3)
-    ranker = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3, refit_start="sparse").fit(Q, prefs, D)
+    ranker = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3).fit(Q, prefs, D)
     before = ranker.weights_before_refit_.sparse.toarray().astype(float)
     eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
     expected = oracles.refit(before != 0, as_vectors(prefs, Q, D), eta, start=before)
@@ -94,8 +95,8 @@ def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
     identity = np.eye(N_TERMS)
     compare(ranker.weights_.sparse, oracles.algorithm_1(identity, vectors, eta, 5e-3, T, towards=identity) - identity)
     assert ranker.weights_.identity == 1.0
-    support = ranker.weights_.sparse.toarray() != 0
-    expected = oracles.refit(support, vectors, eta, start=np.zeros_like(identity), fixed=identity)
+    before = ranker.weights_.sparse.toarray().astype(float)
+    expected = oracles.refit(before != 0, vectors, eta, start=before, fixed=identity)
     found = ranker.refit(Q, prefs, D).weights_
     np.testing.assert_allclose(found.sparse.toarray(), expected, atol=2e-5)
     assert found.identity == 1.0

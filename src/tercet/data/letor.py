@@ -406,7 +406,7 @@ def read_svmlight(path: FilePath, n_features: int | None = None) -> SvmlightData
 
     Parameters
     ----------
-    path : a text file, gzipped or not
+    path : a text file, plain or packed by gzip or bzip2
     n_features : the number of columns; None takes the largest id of the file. A larger id is an error, so
         give the training set's number when reading a test set.
 

@@ -17,14 +17,14 @@ from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.data.lines import (
-    GZIP_DAMAGE,
     LONGEST_LINE,
+    PACKING_DAMAGE,
     UTF8_MARK,
     UTF16_MARKS,
     FilePath,
     Refused,
+    damage_message,
     decoding_error,
-    gzip_damage_message,
     parse_float,
     parse_int,
     read_id,
@@ -231,8 +231,8 @@ def _lines_in_blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iter
     while True:
         try:
             fresh = stream.read(block_bytes)
-        except GZIP_DAMAGE as error:
-            raise FormatError(path, n_lines + 1, gzip_damage_message(error), "gzip") from error
+        except PACKING_DAMAGE as error:
+            raise FormatError(path, n_lines + 1, damage_message(error), "packing") from error
         text = carried + fresh
         if n_bytes == 0 and text.startswith(UTF16_MARKS):
             advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"

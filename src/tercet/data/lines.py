@@ -1,11 +1,12 @@
 """What every reader and writer of text files shares: opening, lines with their numbers, numbers, ids.
 
-Bytes are UTF-8 and nothing else. A file may be gzipped, whatever its name says, may begin with a byte order
-mark and may end its lines in CRLF. Ids are strings and are never trimmed, folded or converted.
+Bytes are UTF-8 and nothing else. A file may be packed by gzip or bzip2, whatever its name says, may begin with a byte
+order mark and may end its lines in CRLF. Ids are strings and are never trimmed, folded or converted.
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
@@ -32,11 +33,11 @@ Refused: TypeAlias = Callable[[FormatError], None]
 T = TypeVar("T")
 
 GZIP_MAGIC = b"\x1f\x8b"
+_BZIP2_MAGIC = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # of a stream with data, and of an empty one
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # A longer line is a binary file or a decompression bomb; without a bound, one readline could fill the memory.
 LONGEST_LINE = 1 << 28
-GZIP_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 _SAMPLE, _N_SAMPLES, _EDGE = 1 << 16, 32, 1 << 20  # of `sampled_digest`
 _ASCII_BLANKS = re.compile(r"[ \t\r\f\v]+")
@@ -46,18 +47,40 @@ _EXACT = Context(prec=_LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _BREAKS_A_ROW = re.compile(r"[\t\n\r]")
 
 
-def gzip_damage_message(error: BaseException) -> str:
-    """Say what is wrong with a gzip stream, given the error that reading it raised."""
-    if isinstance(error, EOFError):
-        return "the gzip data ends in the middle; the file is truncated, fetch or compress it again"
-    return f"the gzip data is damaged ({error}); fetch or compress the file again"
+class DamagedBzip2(Exception):
+    """What reading a bzip2 stream raises, which is otherwise an OSError like any other; no text for one cut short."""
+
+
+PACKING_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, DamagedBzip2)
+
+
+def damage_message(error: BaseException) -> str:
+    """Say what is wrong with a gzip or bzip2 stream, given the error that reading it raised."""
+    packing = "bzip2" if isinstance(error, DamagedBzip2) else "gzip"
+    if isinstance(error, EOFError) or not str(error):
+        return f"the {packing} data ends in the middle; the file is truncated, fetch or compress it again"
+    return f"the {packing} data is damaged ({error}); fetch or compress the file again"
+
+
+class _Bzip2File(bz2.BZ2File):
+    """Its damage is told from a disk that cannot be read."""
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return super().readinto(buffer)
+        except EOFError as error:
+            raise DamagedBzip2 from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise DamagedBzip2(str(error)) from error
 
 
 @contextmanager
 def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, decompressed when it begins with the gzip magic.
+    """Open a file for reading bytes, decompressed when it begins with the magic of gzip or bzip2.
 
-    A missing or unreadable file and a damaged gzip stream raise `FormatError` without a line number.
+    A missing or unreadable file and a damaged stream raise `FormatError` without a line number.
 
     Examples
     --------
@@ -78,14 +101,19 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
     except OSError as error:
         raise FormatError(path, None, f"the file cannot be opened: {error.strerror}", "missing") from error
     with watched(raw, path) as raw:
-        if raw.peek(2)[:2] != GZIP_MAGIC:
+        magic = raw.peek(10)[:10]
+        if magic.startswith(GZIP_MAGIC):
+            packed: gzip.GzipFile | bz2.BZ2File = gzip.GzipFile(fileobj=raw, mode="rb")
+        elif _BZIP2_MAGIC.match(magic):
+            packed = _Bzip2File(raw)
+        else:
             yield raw
             return
-        with gzip.GzipFile(fileobj=raw, mode="rb") as unpacked:
+        with packed as unpacked:
             try:
                 yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unpacked), READ_AT_ONCE))
-            except GZIP_DAMAGE as error:
-                raise FormatError(path, None, gzip_damage_message(error), "gzip") from error
+            except PACKING_DAMAGE as error:
+                raise FormatError(path, None, damage_message(error), "packing") from error
 
 
 def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:
@@ -131,8 +159,8 @@ def raw_line(stream: BinaryIO, path: FilePath, number: int) -> bytes:
     """The bytes of the next line with its end, none at the end of the file; `number` is the line's."""
     try:
         raw = stream.readline(LONGEST_LINE + 1)
-    except GZIP_DAMAGE as error:
-        raise FormatError(path, number, gzip_damage_message(error), "gzip") from error
+    except PACKING_DAMAGE as error:
+        raise FormatError(path, number, damage_message(error), "packing") from error
     if len(raw) > LONGEST_LINE:
         message = f"the line is longer than {LONGEST_LINE} bytes; is this a text file?"
         raise FormatError(path, number, message)

@@ -21,10 +21,10 @@ import numpy as np
 
 from tercet._validate import check_integer
 from tercet.data.lines import (
-    GZIP_DAMAGE,
+    PACKING_DAMAGE,
     UTF8_MARK,
     FilePath,
-    gzip_damage_message,
+    damage_message,
     line_text,
     open_bytes,
     open_lines,
@@ -239,8 +239,8 @@ def _numbers_of_first(stream: BinaryIO, path: FilePath, parse: LineParser) -> tu
 def _go_to(stream: BinaryIO, path: FilePath, position: StreamPosition) -> None:
     try:
         stream.seek(position.at)  # of gzip, everything before is unpacked and dropped
-    except GZIP_DAMAGE as error:
-        raise FormatError(path, position.within, gzip_damage_message(error), "gzip") from error
+    except PACKING_DAMAGE as error:
+        raise FormatError(path, position.within, damage_message(error), "packing") from error
 
 
 def _plain_stretch(

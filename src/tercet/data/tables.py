@@ -18,13 +18,13 @@ from itertools import chain, islice
 from typing import Any
 
 from tercet.data.lines import (
-    GZIP_DAMAGE,
     LONGEST_LINE,
+    PACKING_DAMAGE,
     UTF16_MARKS,
     FilePath,
     Refused,
+    damage_message,
     decoding_error,
-    gzip_damage_message,
     open_bytes,
     open_lines,
     parse_json_object,
@@ -218,8 +218,8 @@ def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], 
         while True:
             try:
                 fresh = stream.read(READ_AT_ONCE)
-            except GZIP_DAMAGE as error:
-                raise FormatError(path, number + 1, gzip_damage_message(error), "gzip") from error
+            except PACKING_DAMAGE as error:
+                raise FormatError(path, number + 1, damage_message(error), "packing") from error
             pending = decoder.getstate()[0]
             try:
                 text = decoder.decode(fresh, final=not fresh)

@@ -124,7 +124,7 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
         ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.1, "l1": 1e-6}, {"rate": 0.1, "l1": 4e-6}, {"rate": 1.0, "l1": 1e-6}),
         _ON_LOW_RANK,
         _ON_LOW_RANK,
-        usual={"refit": False, "refit_start": "sparse", **_FALLING},  # a refit brought nothing on judged queries
+        usual={"refit": False, **_FALLING},  # a refit brought nothing on judged queries
     ),
     "dense": NamedRanker(DenseRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
     "diagonal": NamedRanker(DiagonalRanker, _rates(0.1, 1.0, 10.0), usual=_FALLING),
@@ -404,12 +404,20 @@ def accepted_parameters(cls: type[Any]) -> list[str]:
 
 
 def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
-    """A ranker that is silent and seeded, where it draws anything; "none" is None, which TOML does not have."""
+    """A ranker that is silent and seeded, where it draws anything; "none" is None, which TOML does not have.
+
+    A parameter that is a ranker itself is a table with its ``ranker`` and parameters.
+    """
     cls = OF_ROWS[name] if name in OF_ROWS else OF_WORDS[name]
     accepted = accepted_parameters(cls)
     usual = {key: value for key, value in (("random_state", seed), ("verbose", False)) if key in accepted}
-    stated = {key: None if isinstance(value, str) and value == "none" else value for key, value in parameters.items()}
-    return cls(**usual | stated)
+    return cls(**usual | {key: _stated(value, seed) for key, value in parameters.items()})
+
+
+def _stated(value: Any, seed: int) -> Any:
+    if isinstance(value, dict) and "ranker" in value:
+        return make_ranker(value["ranker"], {key: part for key, part in value.items() if key != "ranker"}, seed)
+    return None if isinstance(value, str) and value == "none" else value
 
 
 def learns_by_steps(name: str) -> bool:

@@ -203,9 +203,7 @@ class TermPairRanker(Ranker):
         """
         check_is_fitted(self)
         shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
-        thinned = self._thinned_class(
-            largest_entries(self.weights_, density), refit=False, refit_start="sparse", **shared
-        )
+        thinned = self._thinned_class(largest_entries(self.weights_, density), refit=False, **shared)
         return thinned if prefs is None else thinned.refit(Q, prefs, D)
 
     # -- checking -----------------------------------------------------------------------------------------------

@@ -74,8 +74,9 @@ class SparseRanker(PenalisedRanker):
         does not count.
     refit : after shrinking, learn the entries that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does
         it by hand
-    refit_start : {"identity", "sparse"}
-        What the refit starts from: the identity on the support (Chen et al.), or the sparse solution.
+    refit_start : {"sparse", "identity"}
+        What the refit starts from: the sparse solution, or the identity on the support. Chen et al. do not say which;
+        what refitting brings them is what the first brings.
     max_memory : bytes W may take while training; default half the machine's memory
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
@@ -95,7 +96,7 @@ class SparseRanker(PenalisedRanker):
     sparsify: Literal["shrink", "thin", "low-rank"] = "shrink"
     low_rank: LowRankRanker | None = None
     shrink_towards: Literal["zero", "identity"] = "zero"
-    refit_start: Literal["identity", "sparse"] = "identity"
+    refit_start: Literal["sparse", "identity"] = "sparse"
     refit_rate: Positive = 2.0
 
     _state_class = SparseState

@@ -310,11 +310,17 @@ def _pairs(links: ArrayLike, name: str, Q: Any, D: Any) -> NDArray[np.int64]:
     return pairs.astype(np.int64)
 
 
-def average_precision_of_classes(weights: Weights, X: Any, labels: ArrayLike) -> NDArray[np.float64]:
-    """Average precision of each row of X as a query against all other rows; its own class is relevant."""
+def average_precision_of_classes(
+    weights: Weights, X: Any, labels: ArrayLike, queries: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Average precision of each row of X as a query against all other rows; its own class is relevant.
+
+    With ``queries`` only these rows are queries. Scores are held for a block of queries at a time.
+    """
     y = np.asarray(labels)
+    rows = np.arange(len(y)) if queries is None else np.asarray(queries)
     values = [
-        average_precision_by_class(scores, y[block], y, np.arange(block.start, block.stop))
-        for block, scores in weights.score_blocks(X, X)
+        average_precision_by_class(scores, y[rows[block]], y, rows[block])
+        for block, scores in weights.score_blocks(X if queries is None else X[rows], X)
     ]
     return np.concatenate(values)

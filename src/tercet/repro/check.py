@@ -70,6 +70,9 @@ def faults(plan: Plan) -> Iterator[str]:
         if not data.files and data.reader != "made-up":
             yield f"datasets.{name}.files: no place to look at"
         yield from unknown(f"datasets.{name}.measures", data.measures, plan.measures)
+        for other in data.instead:
+            if other.task != data.task or other.instead or not other.files:
+                yield f"datasets.{name}.instead: {data.task} with files, and nothing instead of it, are needed"
     yield from _measure_faults(plan)
     for number, method in enumerate(plan.methods):
         yield from _method_faults(f"methods[{number}] ({method.key})", method, plan)

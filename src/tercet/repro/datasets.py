@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tercet.data import read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
 from tercet.repro.folds import FoldTask, first_queries, folds_digest, folds_statistics
 from tercet.repro.links import Links, LinkTask, split_links
-from tercet.repro.plan import Data, Quick
+from tercet.repro.plan import Data, Plan, Quick
 from tercet.repro.readers import (
     make_offsets,
     read_kyoto,
@@ -33,6 +33,8 @@ from tercet.text import Analyser, Vectoriser, find_mentions
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
 _FEW = 10  # mentions are never too many
 _SEED = 0  # of keyword queries, of the order of documents, of made-up rows and of users
+_TEST_QUERIES = 1000  # where the plan does not say; of classes all rows are asked then
+_PACKED = (".bz2", ".gz")
 _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothing of what an article is about
 
 
@@ -54,8 +56,36 @@ class DataSet:
         return facts
 
 
+def found_data(data: Data, home: Path) -> Data:
+    """The data set, or the first of those to read instead whose files are there; itself where none is."""
+    for candidate in (data, *data.instead):
+        if not _lacking(candidate, home):
+            break
+    else:
+        return data
+    if candidate is data:
+        return replace(data, instead=())
+    lacking = _lacking(data, home)
+    if len(lacking) < len(data.files):
+        note = f"{candidate.note} The paper's own files are not complete: there is no {' and no '.join(lacking)}."
+        return replace(candidate, note=note.lstrip())
+    return candidate
+
+
+def with_data_found(plan: Plan, home: Path) -> Plan:
+    """The plan with the data sets that will be read, so that all it says is of these."""
+    return replace(plan, datasets={name: found_data(data, home) for name, data in plan.datasets.items()})
+
+
 def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
-    """Read and prepare a data set; a missing file is a MissingDataError. Takes seconds."""
+    """Read and prepare a data set, or what is to be read instead; a missing file is a MissingDataError.
+
+    Takes seconds.
+    """
+    data = found_data(data, home)
+    if data.instead:
+        wanted = "; or for ".join(", ".join(str(home / name) for name in each.files) for each in (data, *data.instead))
+        raise MissingDataError(f"looked for {wanted}: not there")
     if data.task == "rows":
         folds = _read_folds(data, home)
         if quick is not None:
@@ -70,9 +100,27 @@ def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
     return DataSet((task,), task.digest(), task.statistics())
 
 
+def _n_test_queries(data: Data) -> int:
+    return _TEST_QUERIES if data.test_queries is None else data.test_queries
+
+
+def _lacking(data: Data, home: Path) -> list[str]:
+    """The files that are not there and needed."""
+    if data.task == "rows":
+        return [] if data.reader == "made-up" or _places(data, home) else list(data.files)
+    lacking = [name for name in data.files if not _maybe_packed(home / name).exists()]
+    return [] if data.reader == "20newsgroups" and len(lacking) < len(data.files) else lacking
+
+
+def _maybe_packed(path: Path) -> Path:
+    """The path, or where nothing is there, that of its packed form if there is one."""
+    packed = (path.with_name(path.name + ending) for ending in _PACKED)
+    return path if path.exists() else next((other for other in packed if other.exists()), path)
+
+
 def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> list[Path]:
     """The files that are there: all of them, or at least one."""
-    paths = [home / name for name in names]
+    paths = [_maybe_packed(home / name) for name in names]
     there = [path for path in paths if path.exists()]
     if len(there) == len(paths) or (there and one_is_enough):
         return there
@@ -85,12 +133,11 @@ def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> l
 
 def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
     """The first place that is there; when there is none, a MissingDataError names them all."""
-    sizes = data.train_queries, data.test_queries, data.rows_of_query
+    sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
     if data.reader == "made-up":
         train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
         return (FoldTask("train-test", train, None, test),)
-    holds = {"letor-folds": _holds_folds, "parses": _holds_parses, "movielens": _holds_ratings}[data.reader]
-    there = [home / name for name in data.files if holds(home / name)]
+    there = _places(data, home)
     if not there:
         raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
     if data.reader in ("parses", "movielens"):
@@ -99,6 +146,11 @@ def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
         return (FoldTask("train-test", train, None, test),)
     folds = read_letor_folds(there[0], comments=False)
     return tuple(FoldTask(fold.name, fold.train, fold.vali, fold.test) for fold in folds)
+
+
+def _places(data: Data, home: Path) -> list[Path]:
+    holds = {"letor-folds": _holds_folds, "parses": _holds_parses, "movielens": _holds_ratings}[data.reader]
+    return [home / name for name in data.files if holds(home / name)]
 
 
 def _holds_folds(path: Path) -> bool:
@@ -123,13 +175,16 @@ def _class_task(data: Data, home: Path) -> ClassTask:
     if data.reader == "mnist":
         [folder] = _files(home, data.files)
         X, y, X_test, y_test = read_mnist(folder)
-        return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test)
+        return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test, test_queries=data.test_queries)
     train, test = (read_svmlight(path, data.n_features) for path in _files(home, data.files))
     columns = None
     if data.max_features is not None:
         frequency = np.bincount(train.X.indices, minlength=train.X.shape[1])
         columns = np.sort(np.argsort(-frequency, kind="stable")[: data.max_features])
-    return ClassTask(_finished(train.X, data, columns), train.y, _finished(test.X, data, columns), test.y)
+    queries = data.test_queries
+    return ClassTask(
+        _finished(train.X, data, columns), train.y, _finished(test.X, data, columns), test.y, test_queries=queries
+    )
 
 
 def _newsgroups(data: Data, home: Path) -> ClassTask:
@@ -138,7 +193,8 @@ def _newsgroups(data: Data, home: Path) -> ClassTask:
     vectoriser = _vectoriser(data, Analyser(stop_words=data.stop_words))
     X = vectoriser.fit_transform_docs(train.texts)
     X_test = vectoriser.transform_docs(test.texts)
-    return ClassTask(X, np.array(train.labels), X_test, np.array(test.labels), vectoriser.words_)
+    y, y_test = np.array(train.labels), np.array(test.labels)
+    return ClassTask(X, y, X_test, y_test, vectoriser.words_, data.test_queries)
 
 
 def _vectoriser(data: Data, analyser: Analyser) -> Vectoriser:
@@ -247,7 +303,7 @@ def _split_task(
         validation_links=validation,
         test_links=test,
         hides_itself=data.relevant == "links",
-        test_queries=data.test_queries,
+        test_queries=_n_test_queries(data),
         validation_queries=data.validation_queries,
         first_test_doc=first_test,
         words=words,

@@ -106,7 +106,11 @@ class Data:
     """Where a data set is, below the data home, and what becomes of it.
 
     ``files`` are all needed for classes and links, but for 20 Newsgroups, where one of them is enough; of rows the
-    first place that is there is read, and made-up rows need none.
+    first place that is there is read, and made-up rows need none. Files of SVMlight may be packed, with ``.bz2`` or
+    ``.gz`` after their names.
+
+    ``instead`` are other data, whole data sets of their own: where the files are not there, the first of them whose
+    files are is read, and what it says counts.
     """
 
     title: str
@@ -114,6 +118,7 @@ class Data:
     files: tuple[str, ...] = ()
     compare: bool = True  # false: not the paper's data, so printed numbers get no verdict
     note: str = ""
+    instead: tuple[Data, ...] = ()
     measures: tuple[str, ...] = ()  # those that its grades allow; all when empty
     # words, or columns, of classes and links
     max_features: int | None = None  # the most frequent ones
@@ -128,15 +133,24 @@ class Data:
     query_draws: int = 1  # of keywords, for each document
     doc_words: int | None = None  # documents cut to so many words
     bigrams: bool = False  # as a second block of columns
-    test_queries: int = 1000
     validation_queries: int = 300
     # ratings and made-up rows
     train_queries: int = 500
     rows_of_query: int = 20
+    # all but the folds of LETOR
+    test_queries: int | None = None  # drawn with a fixed seed; 1,000 when None, of classes all
 
     @property
     def task(self) -> TaskKind:
         return TASK_OF_READER[self.reader]
+
+    @property
+    def said(self) -> str:
+        """The note, and of how many queries the means are where not all are asked."""
+        if self.task != "classes" or self.test_queries is None:
+            return self.note
+        drawn = f"MAP is over {self.test_queries:,} test queries drawn with a fixed seed, each against all test documents."
+        return f"{self.note} {drawn}".lstrip()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from tercet.errors import InputError, MissingDataError, MissingExtraError
 from tercet.repro.cache import CellCache, JobRunner, Listener, RunDeadline
 from tercet.repro.cost_jobs import CostJob, cost_jobs
-from tercet.repro.datasets import DataSet, load_dataset
+from tercet.repro.datasets import DataSet, load_dataset, with_data_found
 from tercet.repro.folds import FoldTask
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Curves, Method, Plan
@@ -52,6 +52,7 @@ def reproduce(
     """
     chosen = _check_request(plan, only, budget)
     deadline = RunDeadline.after(budget)
+    plan = with_data_found(plan, data_home)
     plan = made_quick(plan) if quick else plan
     jobs = JobRunner(CellCache(output / "cells", fresh), listener, deadline)
     results = PaperResults(plan, quick, version("tercet"), budget=budget, cut=jobs.cut, failed=jobs.failed)

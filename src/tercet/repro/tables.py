@@ -81,7 +81,7 @@ def _statistics(results: PaperResults, statistics: Statistics, number: int) -> T
     for dataset, printed in statistics.printed.items():
         data = results.plan.datasets[dataset]
         known = results.data.get(dataset, {}).get("statistics", {})
-        cells = [Cell(data.title, data.note)]
+        cells = [Cell(data.title, data.said)]
         for fact in facts:
             theirs, ours = printed.get(fact), known.get(fact)
             text = "–" if ours is None else f"{ours:,}"
@@ -113,7 +113,7 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     with_params = any(row.params for row in spec.rows)
     head = ["model", *["Params"] * with_params, *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
     table = Table(_placed(spec.place, spec.title), head, key=spec.key)
-    table.notes += [note for note in (spec.note, *(plan.datasets[d].note for d in spec.datasets)) if note]
+    table.notes += [note for note in (spec.note, *(plan.datasets[d].said for d in spec.datasets)) if note]
     absent = [dataset for dataset in spec.datasets if dataset not in results.data]
     if by_dataset and absent:
         table.notes.append(f"Not run: {', '.join(plan.datasets[dataset].title for dataset in absent)}.")

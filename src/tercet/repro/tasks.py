@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tercet.weights import Dense, Diagonal, Identity, Mapped, Sparse, Weights
 
 _CHUNK = 4096
 TEST_SEED = 1000  # added to the seed for test preferences
+_QUERY_SEED = 0  # of the test queries, where some are drawn
 
 
 class PaperTask(ABC):
@@ -148,7 +149,8 @@ def wrong_preferences(
 class ClassTask(PreferenceTask):
     """Rows and classes of both halves: a row is a query for the others of its class.
 
-    Words name the columns where there are any.
+    Words name the columns where there are any. Of ``test_queries``, so many test rows are queries, all when None; the
+    documents are always all of them.
     """
 
     Q: sparse.csr_array
@@ -156,19 +158,20 @@ class ClassTask(PreferenceTask):
     Q_test: sparse.csr_array
     y_test: NDArray[Any]
     words: list[str] | None = None
+    test_queries: int | None = None
 
     @property
     def D(self) -> sparse.csr_array:
         return self.Q
 
     def digest(self) -> str:
-        return digest_of(self.Q, self.Q_test, self.y, self.y_test)
+        return digest_of(self.Q, self.Q_test, self.y, self.y_test, self.test_queries)
 
     def statistics(self) -> dict[str, int]:
         return {
             "training samples": self.Q.shape[0],
             "testing samples": self.Q_test.shape[0],
-            "classes": len(np.unique(self.y)),
+            "classes": len(np.union1d(self.y, self.y_test)),
             "dictionary size": self.Q.shape[1],
             "free parameters": self.Q.shape[1] ** 2,
         }
@@ -183,7 +186,7 @@ class ClassTask(PreferenceTask):
 
     def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
         X = match.docs(self.Q_test)  # a row is query and document
-        precision = average_precision_of_classes(match.weights, X, self.y_test)
+        precision = average_precision_of_classes(match.weights, X, self.y_test, self._asked())
         wrong = wrong_preferences(WeightedMatch(match.weights), X, X, prefs)
         means = {"map": float(precision.mean()), "error": float(wrong.mean())}
         return Measured(means, {"map": precision.tolist()}, np.flatnonzero(wrong).tolist())
@@ -191,10 +194,17 @@ class ClassTask(PreferenceTask):
     def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
         return wrong_preferences(match, self.Q_test, self.Q_test, prefs)
 
+    def _asked(self) -> NDArray[np.int64] | None:
+        """The test rows that are queries, in ascending order; None for all."""
+        n = len(self.y_test)
+        if self.test_queries is None or self.test_queries >= n:
+            return None
+        return np.sort(np.random.default_rng(_QUERY_SEED).choice(n, self.test_queries, replace=False))
+
     def cut(self, train_rows: int | None, test_rows: int | None) -> ClassTask:
         """The same with fewer rows."""
         train, test = _spread(len(self.y), train_rows), _spread(len(self.y_test), test_rows)
-        return ClassTask(self.Q[train], self.y[train], self.Q_test[test], self.y_test[test], self.words)
+        return replace(self, Q=self.Q[train], y=self.y[train], Q_test=self.Q_test[test], y_test=self.y_test[test])
 
 
 def _spread(n: int, most: int | None) -> NDArray[np.int64]:
