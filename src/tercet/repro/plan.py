@@ -149,7 +149,9 @@ class Data:
         """The note, and of how many queries the means are where not all are asked."""
         if self.task != "classes" or self.test_queries is None:
             return self.note
-        drawn = f"MAP is over {self.test_queries:,} test queries drawn with a fixed seed, each against all test documents."
+        drawn = (
+            f"MAP is over {self.test_queries:,} test queries drawn with a fixed seed, each against all test documents."
+        )
         return f"{self.note} {drawn}".lstrip()
 
 
