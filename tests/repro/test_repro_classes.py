@@ -143,4 +143,4 @@ def test_chen_et_al_are_compared_on_libsvms_rcv1_and_not_on_a_subset(tmp_path):
 def test_what_is_read_instead_is_of_the_same_kind_with_files(other):
     plan = find_plan("chen2010")
     wrong = replace(plan, datasets=plan.datasets | {"rcv1": replace(ROWS, instead=(other,))})
-    assert list(faults(wrong))[0].startswith("datasets.rcv1.instead: classes with files, and nothing instead of it")
+    assert next(faults(wrong)).startswith("datasets.rcv1.instead: classes with files, and nothing instead of it")
