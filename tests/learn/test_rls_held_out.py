@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from tercet import Preferences
 from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
-from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls
+from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, columns, comparisons
 from tercet.learn.rls.columns import KernelColumns
 
 L2S = [1e-3, 0.1, 2.0, 50.0]
@@ -226,6 +228,60 @@ def test_the_grid_keeps_what_kernels_share():
         for i, setting in enumerate(grid.settings):
             alone = choose_rls(X, y, qid, l2s=[1.0, 5.0], ranker=RankRLS(**params, **setting))
             np.testing.assert_allclose(grid.errors[i], alone.errors[0], atol=1e-12)
+
+
+def test_the_grid_goes_over_the_basis():
+    X, y, qid = made_rows(9)
+    parameters = {"gamma": [0.2, 1.0], "n_basis": [5, 12], "basis": ["random", "leverage"]}
+    grid = choose_rls(X, y, qid, l2s=[1.0, 5.0], parameters=parameters, ranker=RankRLS(kernel="gaussian"))
+    assert len(grid.settings) == 8
+    for setting, errors in zip(grid.settings, grid.errors, strict=True):
+        alone = choose_rls(X, y, qid, l2s=[1.0, 5.0], ranker=RankRLS(kernel="gaussian", **setting))
+        np.testing.assert_allclose(errors, alone.errors[0], atol=1e-12)
+    best = grid.settings[grid.best[0]]
+    assert (grid.ranker.n_basis, grid.ranker.basis, grid.ranker.gamma) == (
+        best["n_basis"],
+        best["basis"],
+        best["gamma"],
+    )
+
+
+# -- a block of rows at a time --------------------------------------------------------------------------------------
+
+
+@either
+@pytest.mark.parametrize("gamma", [0.3, 1e-3], ids=["well conditioned", "nearly singular"])
+@pytest.mark.parametrize("folds", [None, 3])
+def test_the_size_of_blocks_changes_nothing_of_what_is_left_out(cls, gamma, folds, monkeypatch):
+    X, y, qid = made_rows(10, n=300, n_queries=40)
+    grids = []
+    for size in (comparisons.BYTES_AT_ONCE, 8 * 12 * 64, 1):  # all rows, some 64, 64 at least
+        with monkeypatch.context() as patch:
+            patch.setattr(comparisons, "BYTES_AT_ONCE", size)
+            patch.setattr(columns, "KEPT_AT_MOST", 0 if size == 1 else 2**28)
+            ranker = cls(kernel="gaussian", gamma=gamma, n_basis=12).fit(X, y, qid=qid)
+            found = ranker.leave_query_out(L2S) if folds is None else ranker.cross_validated(L2S, folds)
+            pattern = cls(kernel="gaussian", n_basis=12)
+            parameters = {"gamma": [gamma, 2 * gamma]}
+            grids.append((found, choose_rls(X, y, qid, l2s=L2S, parameters=parameters, folds=folds, ranker=pattern)))
+    for found, grid in grids[1:]:
+        np.testing.assert_allclose(found, grids[0][0], atol=1e-6 * np.abs(found).max())
+        np.testing.assert_allclose(grid.means, grids[0][1].means, atol=1e-3)
+
+
+def test_memory_does_not_go_with_rows_times_basis_vectors(monkeypatch):
+    X, y, qid = made_rows(11, n=12_000, n_queries=200)
+    monkeypatch.setattr(comparisons, "BYTES_AT_ONCE", 2**18)
+    monkeypatch.setattr(columns, "KEPT_AT_MOST", 2**20)
+    pattern = RankRLS(kernel="gaussian", n_basis=100)
+    choose_rls(X[:300], y[:300], qid[:300], l2s=[1.0], ranker=pattern)  # compiles
+    tracemalloc.start()
+    try:
+        choose_rls(X, y, qid, l2s=[1.0], parameters={"gamma": [0.1, 0.3]}, ranker=pattern)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 12_000 * 100 * 8 / 3
 
 
 # -- what cannot be -------------------------------------------------------------------------------------------------

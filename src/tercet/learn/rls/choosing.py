@@ -1,4 +1,4 @@
-"""A grid over kernel parameters and l2, by what rankers say of queries they have not seen."""
+"""A grid over kernel parameters, the basis and l2, by what rankers say of queries they have not seen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tercet.learn.rls.kernel import Matrix
 from tercet.learn.rls.path import checked_l2s
 from tercet.learn.rls.ranker import RankRLS
 
-_PARAMETERS = ("gamma", "degree", "coef0")
+_OF_BASIS = ("n_basis", "basis")
+_PARAMETERS = ("gamma", "degree", "coef0", *_OF_BASIS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +30,13 @@ class RLSGrid:
 
     Attributes
     ----------
-    settings : kernel parameters, one dict each (n_settings,)
+    settings : parameters of the kernel and of the basis, one dict each (n_settings,)
     l2s : penalties (n_l2s,)
     errors : the disagreement error of each held-out query (n_settings, n_l2s, n_queries)
     ranker : the best one, fitted to all rows
     """
 
-    settings: tuple[dict[str, float], ...]
+    settings: tuple[dict[str, Any], ...]
     l2s: NDArray[np.float64]
     errors: NDArray[np.float64]
     ranker: Any
@@ -60,19 +61,20 @@ def choose_rls(
     qid: Any = None,
     *,
     l2s: ArrayLike,
-    parameters: Mapping[str, Sequence[float]] | None = None,
+    parameters: Mapping[str, Sequence[Any]] | None = None,
     folds: int | ArrayLike | None = None,
     ranker: KernelLeastSquares | None = None,
 ) -> RLSGrid:
-    """Choose kernel parameters and l2 by the disagreement error of held-out queries.
+    """Choose kernel parameters, the basis and l2 by the disagreement error of held-out queries.
 
     Parameters
     ----------
     X, y, qid : as in ``RankRLS.fit``
     l2s : penalties to try
-    parameters : values to try of ``gamma``, ``degree`` and ``coef0``, in all combinations
+    parameters : values to try of ``gamma``, ``degree``, ``coef0``, ``n_basis`` (numbers) and ``basis``, in all
+        combinations
     folds : None leaves out one query after another, in closed form; or as in ``RankRLS.cross_validated``
-    ranker : the other parameters; ``RankRLS()`` by default, and never changed. The basis is chosen once
+    ranker : the other parameters; ``RankRLS()`` by default, and never changed
 
     Returns
     -------
@@ -80,8 +82,10 @@ def choose_rls(
 
     Notes
     -----
-    For each setting one decomposition serves all l2. What all settings share, squared distances or inner products of
-    the rows with the basis, is kept where there is more than one: n_rows × n_basis numbers.
+    For each setting one decomposition serves all l2. Rows are taken a block at a time, two or three times for a
+    setting: memory is that of some n_basis × n_basis matrices, a block of rows and the scores (n_rows, n_l2s). What
+    settings with the same basis share, squared distances or inner products of the rows with it, is kept where it has
+    256 MiB at most.
 
     Examples
     --------
@@ -103,14 +107,15 @@ def choose_rls(
     query, n_queries = query_numbers(qid, len(labels))  # a regression's rows may stand alone; errors are of queries
     if n_queries == len(labels):
         raise InputError("no query has two rows or more, so there are no pairs to choose by")
-    # The rows that leverage chooses depend on the kernel.
-    can_share = len(settings) > 1 and (pattern.basis != "leverage" or np.ndim(pattern.n_basis) > 0)
-    shared = Shared() if can_share else None
+    shared: dict[tuple[Any, ...], Shared] = {}
     errors = []
     for setting in settings:
         candidate = clone(pattern).set_params(**setting)
         candidate._check_params()
-        training = candidate._posed(rows, comparisons, queries, shared)
+        kept = shared.setdefault(tuple(setting.get(name) for name in _OF_BASIS), Shared())
+        # The rows that leverage chooses depend on the kernel.
+        is_same = len(settings) > 1 and (candidate.basis != "leverage" or np.ndim(candidate.n_basis) > 0)
+        training = candidate._posed(rows, comparisons, queries, kept if is_same else None)
         scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
         errors.append([disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T])
     by_query = np.array(errors)
@@ -126,7 +131,7 @@ def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
     return setting, penalty
 
 
-def _combinations(parameters: Mapping[str, Sequence[float]] | None) -> tuple[dict[str, float], ...]:
+def _combinations(parameters: Mapping[str, Sequence[Any]] | None) -> tuple[dict[str, Any], ...]:
     if parameters is not None and not isinstance(parameters, Mapping):
         raise ParameterError(f"parameters must be a dict of lists; got {type(parameters).__name__}")
     given = {} if parameters is None else dict(parameters)

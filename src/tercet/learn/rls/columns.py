@@ -19,6 +19,8 @@ from tercet.learn.rls.kernel import Against, Kernel, Matrix
 
 Rows = NDArray[np.int64] | slice
 
+KEPT_AT_MOST = 2**28  # bytes of what the kernels of a grid share
+
 
 class Columns(ABC):
     """Columns of a kernel matrix, one for each basis vector."""
@@ -82,14 +84,17 @@ class SharedColumns(Columns):
 
 
 class Shared:
-    """Keeps what the kernels of a grid share, from the first of them on; they must have the same rows and basis."""
+    """Keeps what the kernels of a grid share, from the first of them on; they must have the same rows and basis.
+
+    Where that would be more than ``KEPT_AT_MOST`` bytes it is made anew each time, a block of rows at a time.
+    """
 
     def __init__(self) -> None:
         self._kept: tuple[Matrix, Matrix] | None = None
 
     def columns(self, kernel: Kernel, X: Any, vectors: Any) -> Columns:
         """Columns that are made from what is kept, where that can be."""
-        if not kernel.has_two_steps:
+        if not kernel.has_two_steps or 8 * X.shape[0] * vectors.shape[0] > KEPT_AT_MOST:
             return KernelColumns(kernel, X, vectors)
         if self._kept is None:
             against = Against(kernel, vectors)
@@ -141,6 +146,20 @@ class WhitenedColumns(Columns):
     def block(self, rows: Rows) -> Matrix:
         chosen = np.take(self._columns.block(rows), self._kept, axis=1)
         return solve_triangular(self._factor, chosen.T, lower=True, overwrite_b=True, check_finite=False).T
+
+    def gram(self) -> Matrix:
+        return np.eye(self.n_columns)
+
+
+class MappedColumns(Columns):
+    """Functions that are combinations of columns, ``K E``, which the caller knows to be orthonormal."""
+
+    def __init__(self, columns: Columns, E: Matrix) -> None:
+        self._columns, self._E = columns, E
+        self.n_columns = E.shape[1]
+
+    def block(self, rows: Rows) -> Matrix:
+        return self._columns.block(rows) @ self._E
 
     def gram(self) -> Matrix:
         return np.eye(self.n_columns)

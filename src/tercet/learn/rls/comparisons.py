@@ -59,12 +59,16 @@ class Comparisons(ABC):
     def forward(self, values: Matrix) -> Matrix:
         """``C v`` for one or more columns of values of ``rows``; a new array."""
 
+    @abstractmethod
+    def only(self, places: NDArray[np.int64]) -> Comparisons:
+        """The same among some of ``rows``, in this order; no others may be compared with these."""
+
 
 class Alone(Comparisons):
     """No comparisons, C = I: regression."""
 
     def __init__(self, y: Vector, rows: NDArray[np.int64]) -> None:
-        self.rows, self.target = rows, y[rows]
+        self._y, self.rows, self.target = y, rows, y[rows]
 
     def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
         gram, right = _no_moments(columns)
@@ -81,6 +85,9 @@ class Alone(Comparisons):
     def forward(self, values: Matrix) -> Matrix:
         return values.copy()
 
+    def only(self, places: NDArray[np.int64]) -> Alone:
+        return Alone(self._y, self.rows[places])
+
 
 class PairsByQuery(Comparisons):
     """All rows of a query with one another: ``C = √n (I - 11'/n)`` within a query of n rows.
@@ -93,14 +100,14 @@ class PairsByQuery(Comparisons):
     """
 
     def __init__(self, y: Vector, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
-        self.rows, self.starts = rows, starts
+        self._y, self.rows, self.starts = y, rows, starts
         self.sizes = np.diff(starts)
         self.target = self.forward(y[rows])
         self.strength = float(self.sizes.max())
 
     def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
         gram, right = _no_moments(columns)
-        at_once = _rows_at_once(columns.n_columns)
+        at_once = rows_at_once(columns.n_columns)
         for first, last in self._runs(at_once):
             if last > first + 1 or self.sizes[first] <= at_once:
                 part = slice(self.starts[first], self.starts[last])
@@ -151,6 +158,12 @@ class PairsByQuery(Comparisons):
         copy = np.array(values, dtype=np.float64)
         _centre(copy, self.starts)
         return copy
+
+    def only(self, places: NDArray[np.int64]) -> PairsByQuery:
+        """Of whole queries, the rows of each together."""
+        query = np.searchsorted(self.starts, places, side="right")
+        starts = np.flatnonzero(np.diff(query, prepend=-1, append=-1))
+        return PairsByQuery(self._y, self.rows[places], starts)
 
 
 class ByEdge(Comparisons):
@@ -224,6 +237,9 @@ class ByEdge(Comparisons):
     def forward(self, values: Matrix) -> Matrix:
         return self._grounded().T @ (values[self._free] - values[self._ground_of[self._free]])
 
+    def only(self, places: NDArray[np.int64]) -> ByEdge:
+        raise InputError("preferences between rows have no queries that could be left out")
+
 
 def _centre(values: Matrix, starts: NDArray[np.int64]) -> None:
     """``√n (v - their mean)`` for the rows of each query, in place."""
@@ -270,12 +286,13 @@ def _add(gram: Matrix, right: Vector, Z: Matrix, t: Vector) -> None:
     right += t @ Z
 
 
-def _rows_at_once(n_columns: int) -> int:
+def rows_at_once(n_columns: int) -> int:
+    """How many rows of K a block has."""
     return max(64, BYTES_AT_ONCE // (8 * max(1, n_columns)))
 
 
 def parts_of(n: int, n_columns: int) -> Iterator[slice]:
-    step = _rows_at_once(n_columns)
+    step = rows_at_once(n_columns)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 

@@ -10,18 +10,22 @@ are ``P d r`` with ``d = (Λ + l2)⁻¹``, and what a block F does to them is kn
 The first loses digits where a block decides some function nearly alone (``I - …`` is nearly singular), and costs more
 than it gains where a block has more rows than there are functions. Then the system without the block is solved, from
 the functions Q of the other rows: no decomposition is lost by that but the one of the block.
+
+In the sparse form P and Q are made for some blocks at a time, so that memory does not go with the number of rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import lapack
-from scipy.linalg.blas import dsyrk
 
 from tercet.errors import InputError
-from tercet.learn.rls.comparisons import Vector
+from tercet.learn.rls.columns import MappedColumns
+from tercet.learn.rls.comparisons import Vector, parts_of, rows_at_once, run_of
 from tercet.learn.rls.kernel import Matrix
 from tercet.learn.rls.solving import FullSystem, Spectrum, System, cholesky_of
 
@@ -39,34 +43,61 @@ def held_out_scores(system: System, blocks: list[NDArray[np.int64]], l2s: Vector
     blocks : places in ``system.comparisons.rows``; together all of them
     l2s : penalties
     """
+    if isinstance(system, FullSystem):
+        return _basic_scores(system, blocks, l2s)
+    scores = np.empty((len(system.comparisons.rows), len(l2s)))
+    spectrum, columns = system.spectrum, system.columns
+    inverses = [spectrum.inverse(float(l2)) for l2 in l2s]
+    for together in _gathered(blocks, rows_at_once(columns.n_columns)):
+        if len(together) == 1 and len(together[0]) >= len(spectrum.values):
+            scores[together[0]] = _learned_without(system, together[0], l2s)
+            continue
+        compared = system.comparisons.only(np.concatenate(together))
+        P = columns.block(run_of(compared.rows)) @ spectrum.E
+        Q, target = compared.forward(P), compared.target
+        end = 0
+        for block in together:
+            own = slice(end, end := end + len(block))
+            others: tuple[Matrix, Vector] | None = None
+            for j, inverse in enumerate(inverses):
+                block_scores = None
+                if len(block) < len(spectrum.values):
+                    block_scores = _without(P[own], Q[own], target[own], inverse, spectrum.right)
+                if block_scores is None:
+                    others = _moments_without(system, block) if others is None else others
+                    block_scores = P[own] @ _solution(*others, float(l2s[j]))
+                scores[block, j] = block_scores
+    return scores
+
+
+def _basic_scores(system: FullSystem, blocks: list[NDArray[np.int64]], l2s: Vector) -> Matrix:
     scores = np.empty((len(system.comparisons.rows), len(l2s)))
     spectrum, P = system.spectrum, system.functions()
-    if isinstance(system, FullSystem):
-        _, V = system.eigenvectors
-        for j, l2 in enumerate(l2s):
-            inverse = spectrum.inverse(float(l2))
-            for block in blocks:
-                block_scores = _without_basic(P[block], V[block], inverse, spectrum.right) if inverse.all() else None
-                if block_scores is None:
-                    raise InputError(
-                        f"l2s[{j}] is {l2}, little but rounding beside the kernel; with all rows as the basis, rows "
-                        f"can be left out where l2 is well above {spectrum.floor:.1g}. Use a larger l2, or n_basis"
-                    )
-                scores[block, j] = block_scores
-        return scores
-    Q, target = system.comparisons.forward(P), system.comparisons.target
-    for block in blocks:
-        P_F, Q_F, t_F = P[block], Q[block], target[block]
-        others: tuple[Matrix, Vector] | None = None
-        for j, l2 in enumerate(l2s):
-            block_scores = None
-            if len(block) < Q.shape[1]:
-                block_scores = _without(P_F, Q_F, t_F, spectrum.inverse(float(l2)), spectrum.right)
+    _, V = system.eigenvectors
+    for j, l2 in enumerate(l2s):
+        inverse = spectrum.inverse(float(l2))
+        for block in blocks:
+            block_scores = _without_basic(P[block], V[block], inverse, spectrum.right) if inverse.all() else None
             if block_scores is None:
-                others = _moments_without(Q, target, block) if others is None else others
-                block_scores = P_F @ _solution(*others, float(l2))
+                raise InputError(
+                    f"l2s[{j}] is {l2}, little but rounding beside the kernel; with all rows as the basis, rows "
+                    f"can be left out where l2 is well above {spectrum.floor:.1g}. Use a larger l2, or n_basis"
+                )
             scores[block, j] = block_scores
     return scores
+
+
+def _gathered(blocks: list[NDArray[np.int64]], at_once: int) -> Iterator[list[NDArray[np.int64]]]:
+    """Blocks in runs that together have at most so many rows; one that has more stands alone."""
+    run: list[NDArray[np.int64]] = []
+    n_rows = 0
+    for block in blocks:
+        if run and n_rows + len(block) > at_once:
+            yield run
+            run, n_rows = [], 0
+        run.append(block)
+        n_rows += len(block)
+    yield run
 
 
 def _without(P_F: Matrix, Q_F: Matrix, t_F: Vector, inverse: Vector, right: Vector) -> Vector | None:
@@ -90,9 +121,19 @@ def _without_basic(P_F: Matrix, V_F: Matrix, inverse: Vector, right: Vector) -> 
     return P_F @ (inverse * (right - residuals @ V_F))
 
 
-def _moments_without(Q: Matrix, target: Vector, block: NDArray[np.int64]) -> tuple[Matrix, Vector]:
-    others = np.delete(Q, block, axis=0)
-    return dsyrk(1.0, others.T, lower=1), np.delete(target, block) @ others
+def _learned_without(system: System, block: NDArray[np.int64], l2s: Vector) -> Matrix:
+    """The scores of a block from the solutions without it, one for each l2."""
+    others = _moments_without(system, block)
+    learned = system.spectrum.E @ np.column_stack([_solution(*others, float(l2)) for l2 in l2s])
+    rows = system.comparisons.rows[block]
+    parts = parts_of(len(rows), system.columns.n_columns)
+    return np.concatenate([system.columns.block(run_of(rows[part])) @ learned for part in parts])
+
+
+def _moments_without(system: System, block: NDArray[np.int64]) -> tuple[Matrix, Vector]:
+    """``Q'Q``, the lower triangle only, and ``Q't`` of the rows that are not in a block."""
+    others = np.delete(np.arange(len(system.comparisons.rows)), block)
+    return system.comparisons.only(others).moments(MappedColumns(system.columns, system.spectrum.E))
 
 
 def _solution(gram: Matrix, right: Vector, l2: float) -> Vector:

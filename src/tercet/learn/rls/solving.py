@@ -88,12 +88,6 @@ class System(ABC):
         """The decomposition, made when first asked for."""
         return self._decompose()
 
-    def functions(self) -> Matrix:
-        """P with ``P (values + l2)⁻¹ right`` the scores of the training rows (in the order of ``rows``)."""
-        rows, E = self.comparisons.rows, self.spectrum.E
-        parts = parts_of(len(rows), self.columns.n_columns)
-        return np.concatenate([self.columns.block(run_of(rows[part])) @ E for part in parts])
-
 
 class SparseSystem(System):
     """Equation 8; with a column for each feature and the identity for their kernel, the linear one in the primal."""
@@ -173,6 +167,12 @@ class FullSystem(System):
     def _decompose(self) -> Spectrum:
         values, V = self.eigenvectors
         return Spectrum(values, self.comparisons.target @ V, self._all(V), self.noise)
+
+    def functions(self) -> Matrix:
+        """P with ``P (values + l2)⁻¹ right`` the scores of the training rows (in the order of ``rows``)."""
+        rows, E = self.comparisons.rows, self.spectrum.E
+        parts = parts_of(len(rows), self.columns.n_columns)
+        return np.concatenate([self.columns.block(run_of(rows[part])) @ E for part in parts])
 
 
 def check_finite(values: Matrix) -> None:
