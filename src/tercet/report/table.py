@@ -36,6 +36,7 @@ class Table:
     head : a name for each column
     rows : cells, one for each name
     notes : sentences between title and head
+    footnotes : sentences below it
     records : the numbers behind the cells, for CSV and JSON
     key : a short name, for files and links
     n_labels : so many columns, from the left, are words; numbers follow, and are set to the right. None where all are
@@ -66,13 +67,16 @@ class Table:
     marked: int | None = None
     section: str = ""
     has_numbers: bool = True
+    footnotes: list[str] = field(default_factory=list)
 
     def transposed(self) -> Table:
         """The same with a row for each column: the first column is the head."""
         columns = list(zip(*self.rows, strict=True))
         head = [self.head[0], *(cell.text for cell in columns[0])]
         rows = [[Cell(name), *column] for name, column in zip(self.head[1:], columns[1:], strict=True)]
-        return Table(self.title, head, rows, self.notes, self.records, self.key, section=self.section)
+        return Table(
+            self.title, head, rows, self.notes, self.records, self.key, section=self.section, footnotes=self.footnotes
+        )
 
     # -- as text ----------------------------------------------------------------------------------------------------
 
@@ -95,7 +99,7 @@ class Table:
         shown = [self._line(line, widths) for line in lines]
         if ruled:
             shown.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([*([self.title] if self.title else []), *self.notes, *shown])
+        return "\n".join([*([self.title] if self.title else []), *self.notes, *shown, *self.footnotes])
 
     def _line(self, texts: Sequence[str], widths: Sequence[int]) -> str:
         n_labels = len(texts) if self.n_labels is None else self.n_labels
@@ -131,9 +135,15 @@ class Table:
         )
 
     def as_section(self) -> Html:
-        """Title, notes and table, for a page; ``key`` is what links go to."""
+        """Title, notes, table and footnotes, for a page; ``key`` is what links go to.
+
+        A table without numbers is folded.
+        """
         notes = [element("p", note, class_="soft") for note in self.notes]
-        return element("section", element("h3", self.title, id=self.key or None), *notes, self.as_html())
+        shown = [self.as_html(), *(element("p", note, class_="soft") for note in self.footnotes)]
+        if not self.has_numbers:
+            shown = [element("details", element("summary", "What the paper has"), *shown)] if self.rows else []
+        return element("section", element("h3", self.title, id=self.key or None), *notes, *shown)
 
     def _cell(self, cell: Cell, column: int) -> Html:
         tone = None if cell.tone == "plain" else cell.tone

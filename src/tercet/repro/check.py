@@ -85,6 +85,11 @@ def faults(plan: Plan) -> Iterator[str]:
             yield f"targets[{number}]: give at_least or at_most"
     for number, claim in enumerate(plan.claims):
         yield from unknown(f"claims[{number}].printed", claim.printed, claim.datasets)
+    for number, standings in enumerate(plan.standings):
+        tables = {table.key: table for table in plan.tables}
+        yield from unknown(f"standings[{number}].tables", standings.tables, tables)
+        for table in (tables[key] for key in standings.tables if key in tables):
+            yield from unknown(f"standings[{number}]", [standings.model], [row.model for row in table.rows])
     yield from _figure_faults(plan)
 
 
@@ -102,7 +107,7 @@ def _key_faults(plan: Plan) -> Iterator[str]:
     models = [model.key for method in plan.methods for model in method.all_models()]
     shown = [item.key for group in (plan.tables, plan.comparisons, plan.words, plan.curves) for item in group]
     shown += [item.key for group in (plan.scatters, plan.precisions, plan.cutoffs) for item in group]
-    shown += [item.key for group in (plan.tradeoffs, plan.growths, plan.costs) for item in group]
+    shown += [item.key for group in (plan.tradeoffs, plan.growths, plan.costs, plan.standings) for item in group]
     for what, names in (("methods", methods), ("models", models), ("tables, words and figures", shown)):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

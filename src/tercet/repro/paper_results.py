@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class PaperResults:
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # data set -> what was looked for
     unavailable: dict[str, str] = field(default_factory=dict)  # method -> why it could not run
+    seeds: int | None = None  # how many were asked for, instead of the plan's
     budget: float | None = None  # minutes
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
     failed: list[str] = field(default_factory=list)  # what diverged
@@ -54,6 +56,30 @@ class PaperResults:
         """What was found on the way with the first seed, of each fold."""
         runs = self.runs(dataset, model)
         return [cell["facts"] for cell in runs[0]] if runs else []
+
+    def n_fits(self, models: Iterable[tuple[str, str]] | None = None) -> tuple[int, int]:
+        """How many fits of these data sets and models have run to their end, and how many there are to run; all
+        that the plan has when None. A data set that was not read has none."""
+        pairs = [(dataset, self.plan.method_of(model)) for dataset, model in models or () if model]
+        if models is None:
+            pairs = [(dataset, method) for method in self.plan.methods for dataset in self.plan.datasets_of(method)]
+        methods = {(dataset, method.key): method for dataset, method in pairs if dataset in self.data}
+        n_all = sum(
+            len(self.data[dataset].get("splits", [""])) * self.plan.n_seeds(method, self.seeds)
+            for (dataset, _), method in methods.items()
+        )
+        n_run = sum(
+            not cell.get("cut")
+            for (dataset, method, _), cells in self.cells.items()
+            if (dataset, method) in methods
+            for cell in cells
+        )
+        return n_run, n_all
+
+    def is_unfinished(self, dataset: str, model: str) -> bool:
+        """Whether with some seed the best validation was the last one taken, so that more steps may help."""
+        runs = self.runs(dataset, model)
+        return any(cell["facts"].get("still_improving") for cells in runs for cell in cells)
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 

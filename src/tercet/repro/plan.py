@@ -349,6 +349,22 @@ class PairedTests:
 
 
 @dataclass(frozen=True)
+class Standings:
+    """How often a model is the best and the second best over the data sets and measures of some tables.
+
+    ``best`` and ``second`` are what the paper states of all of them.
+    """
+
+    key: str
+    title: str
+    place: str
+    model: str
+    tables: tuple[str, ...]
+    best: int
+    second: int
+
+
+@dataclass(frozen=True)
 class Target:
     """A bound of our own, which the worst seed has to meet."""
 
@@ -511,6 +527,7 @@ class Plan:
     tables: tuple[PaperTable, ...] = ()
     claims: tuple[Claim, ...] = ()
     comparisons: tuple[PairedTests, ...] = ()
+    standings: tuple[Standings, ...] = ()
     targets: tuple[Target, ...] = ()
     words: tuple[Words, ...] = ()
     curves: tuple[Curves, ...] = ()

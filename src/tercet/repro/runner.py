@@ -55,7 +55,7 @@ def reproduce(
     plan = with_data_found(plan, data_home)
     plan = made_quick(plan) if quick else plan
     jobs = JobRunner(CellCache(output / "cells", fresh), listener, deadline)
-    results = PaperResults(plan, quick, version("tercet"), budget=budget, cut=jobs.cut, failed=jobs.failed)
+    results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, cut=jobs.cut, failed=jobs.failed)
     loaded = _load(results, chosen, data_home, quick, listener)
     if not loaded:
         looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file

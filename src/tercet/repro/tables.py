@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from tercet.fitting.rankers import CLASSIFIERS
-from tercet.measure import PairedTest, holm, paired_test
 from tercet.report.table import Cell, Table
+from tercet.repro.claims import PairDecisions, claims_table, not_run, paired_table, standings_table
 from tercet.repro.cost_jobs import cost_table
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Claim, Method, PairedTests, PaperTable, Row, Statistics, TradeOff, Words
+from tercet.repro.plan import Method, PaperTable, Row, Statistics, TradeOff, Words
+from tercet.repro.printed import PrintedNumber, printed_in
 from tercet.repro.runner import short
-from tercet.repro.tasks import entries_of_megabytes
 from tercet.repro.verdicts import (
     NOT_COMPARED,
     Verdict,
     compare,
-    judge_claim,
-    judge_folds,
     judge_target,
     mean_and_half_range,
     shown,
@@ -29,6 +26,7 @@ from tercet.repro.verdicts import (
 )
 
 PAST_THE_PAPER = "Past the paper"
+UNFINISHED = " †"
 # What rankers find by themselves, and what it is called in a table.
 _FOUND = {
     "n_components_": "N",
@@ -44,8 +42,10 @@ def make_tables(results: PaperResults) -> list[Table]:
     plan = results.plan
     tables = [_statistics(results, printed, number) for number, printed in enumerate(plan.statistics, 1)]
     tables += [_table(results, table) for table in plan.tables if table.kind == "paper"]
-    tables += [_claims(results)] if plan.claims else []
-    tables += [_paired_tests(results, tests) for tests in plan.comparisons]
+    decisions = PairDecisions(results)
+    tables += [claims_table(results, decisions)] if plan.claims else []
+    tables += [standings_table(results, standings, decisions) for standings in plan.standings]
+    tables += [paired_table(results, tests, decisions) for tests in plan.comparisons]
     tables += [_words(results, words) for words in plan.words]
     tables += [cost_table(results, cost) for cost in plan.costs]
     ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
@@ -65,10 +65,6 @@ def _where_compared(results: PaperResults, dataset: str, verdict: Verdict) -> Ve
     if results.quick or not results.plan.datasets[dataset].compare:
         return Verdict(NOT_COMPARED, "plain")
     return verdict
-
-
-def _not_run(results: PaperResults, dataset: str) -> str:
-    return f"Not run: {results.missing.get(dataset, 'another data set was asked for')}."
 
 
 # -- facts about the data ---------------------------------------------------------------------------------------------
@@ -93,8 +89,7 @@ def _statistics(results: PaperResults, statistics: Statistics, number: int) -> T
                 verdict = Verdict("not run", "plain")
             elif ours != theirs:
                 verdict = _where_compared(results, dataset, Verdict("differs", "bad"))
-            place = f"{statistics.place}, {data.title}, {fact}"
-            cells.append(Cell(text, f"paper {theirs:,}, {verdict.text}", place, verdict.tone))
+            cells.append(Cell(text, f"paper {theirs:,}, {verdict.text}", tone=verdict.tone))
             table.records.append(
                 {"dataset": dataset, "fact": fact, "ours": ours, "paper": theirs, "verdict": verdict.text}
             )
@@ -118,34 +113,49 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     if by_dataset and absent:
         table.notes.append(f"Not run: {', '.join(plan.datasets[dataset].title for dataset in absent)}.")
     elif absent:
-        table.notes.append(_not_run(results, absent[0]))
+        table.notes.append(not_run(results, absent[0]))
     table.has_numbers = len(absent) < len(spec.datasets)
     for row in spec.rows:
         title, reason = _named(results, row)
-        cells = [Cell(f"{title}: {reason}" if reason else title)]
+        mark = UNFINISHED if any(results.is_unfinished(row.dataset or d, row.model) for d in spec.datasets) else ""
+        cells = [Cell(f"{title}{mark}: {reason}" if reason else f"{title}{mark}")]
         cells += [Cell(row.params or "–")] if with_params else []
         for dataset, measure in columns:
+            printed = printed_in(spec, row, dataset, measure)
             where = plan.datasets[dataset].title if by_dataset else plan.measures[measure].title
-            name = dataset if by_dataset else measure
-            printed, plus_minus = row.printed.get(name), row.plus_minus.get(name)
-            if measure == "density" and spec.dictionary_size and "memory" in row.printed:
-                size = spec.dictionary_size
-                printed = entries_of_megabytes(row.printed["memory"], size) / size**2
-                where += ", read off the memory"
             place = "" if printed is None else f"{spec.place}, {title}, {where}"
-            cell, numbers = _beside_printed(
-                results, row.dataset or dataset, row.model, measure, printed, plus_minus, place
-            )
+            own = row.dataset or dataset
+            cell, numbers = _beside_printed(results, own, row.model, measure, printed)
             cells.append(cell)
-            record = {"dataset": row.dataset or dataset, "model": title, "measure": measure} | numbers
+            record = {"dataset": own, "model": title, "measure": measure} | numbers | {"place": place}
             record |= {"params": row.params} if with_params else {}
+            record |= {"unfinished": results.is_unfinished(own, row.model)} if row.model else {}
             table.records.append(record | ({"reason": reason} if reason else {}))
         if spec.seconds:
             cells.append(_seconds(results, row.dataset or spec.datasets[0], row.model))
         if spec.chosen:
             cells.append(Cell(settings_chosen(results, row.dataset or spec.datasets[0], row.model) or "–"))
         table.rows.append(cells)
+    table.footnotes += _footnotes(results, spec, table)
     return table
+
+
+def _footnotes(results: PaperResults, spec: PaperTable, table: Table) -> list[str]:
+    """What marks mean, and how much of the table has run."""
+    notes = []
+    if any(record.get("unfinished") for record in table.records):
+        notes.append(f"{UNFINISHED.strip()} not trained to the end: the best validation was the last.")
+    if "density" in spec.measures and spec.dictionary_size:
+        notes.append("The paper's densities are read off its memory.")
+    n_run, n_all = fits_of(results, spec)
+    if n_all:
+        notes.append(f"{'All' if n_run == n_all else f'{n_run} of'} {n_all} fits have run.")
+    return notes
+
+
+def fits_of(results: PaperResults, spec: PaperTable) -> tuple[int, int]:
+    """How many of the fits behind a table have run, of those that the plan has."""
+    return results.n_fits((row.dataset or dataset, row.model) for row in spec.rows for dataset in spec.datasets)
 
 
 def _with_unit(results: PaperResults, measure: str) -> str:
@@ -162,13 +172,7 @@ def _named(results: PaperResults, row: Row) -> tuple[str, str]:
 
 
 def _beside_printed(
-    results: PaperResults,
-    dataset: str,
-    model: str,
-    name: str,
-    printed: float | None,
-    plus_minus: float | None,
-    place: str,
+    results: PaperResults, dataset: str, model: str, name: str, printed: PrintedNumber | None
 ) -> tuple[Cell, dict[str, Any]]:
     """Ours, one value for each seed, beside the paper's number; and the same for CSV and JSON."""
     measure = results.plan.measures[name]
@@ -179,28 +183,28 @@ def _beside_printed(
         "half_range": (max(values) - min(values)) / 2 if values else None,
         "standard_error": error,
         "seeds": len(values),
-        "paper": printed,
-        "paper_plus_minus": plus_minus,
-        "place": place,
+        "paper": None if printed is None else printed.value,
+        "paper_plus_minus": None if printed is None else printed.plus_minus,
         "difference": None,
-        "tolerance": None if printed is None else measure.tolerance_for(printed),
+        "tolerance": None if printed is None else measure.tolerance_for(printed.value),
         "verdict": "",
     }
-    theirs = "" if printed is None else f"paper {with_plus_minus(printed, plus_minus, measure)}"
+    theirs = "" if printed is None else f"paper {with_plus_minus(printed.value, printed.plus_minus, measure)}"
     if not values:
-        return Cell("–", theirs, place), record
+        return Cell("–", theirs), record
     mean = record["ours"]
     text = mean_and_half_range(values, measure)
     if measure.spread == "standard error" and error is not None:
         text = with_plus_minus(mean, error, measure)
     if printed is None:
         return Cell(text), record
-    verdict = _where_compared(results, dataset, compare(mean, printed, measure))
-    record |= {"difference": mean - printed, "verdict": verdict.text}
+    errors = np.hypot(error or 0.0, printed.plus_minus or 0.0)
+    verdict = _where_compared(results, dataset, compare(mean, printed.value, measure, float(errors)))
+    record |= {"difference": mean - printed.value, "verdict": verdict.text}
     detail = theirs
     if verdict.text != NOT_COMPARED:
-        detail += f", {signed(mean - printed, measure, like=printed)}, {verdict.text}"
-    return Cell(text, detail, place, verdict.tone), record
+        detail += f", {signed(mean - printed.value, measure, like=printed.value)}, {verdict.text}"
+    return Cell(text, detail, tone=verdict.tone), record
 
 
 def _seconds(results: PaperResults, dataset: str, model: str) -> Cell:
@@ -239,137 +243,6 @@ def settings_chosen(results: PaperResults, dataset: str, model: str) -> str:
     return ", ".join(parts)
 
 
-# -- orderings and paired tests ---------------------------------------------------------------------------------------
-
-
-def _claims(results: PaperResults) -> Table:
-    head = ["ordering", "data set", "measure", "difference", "verdict"]
-    table = Table("Orderings the paper states", head, key="orderings")
-    table.notes.append(
-        "Better minus worse with paired 95 % intervals (t) by query, seeds taken together; an ordering holds when the "
-        "whole interval is on its side. What is no measure of queries, such as memory, is compared by seed, and with "
-        "folds it holds when it does in every one. Where several are said to be worse, against the one of them that "
-        "does best here."
-    )
-    for claim in results.plan.claims:
-        for dataset in claim.datasets:
-            for measure in claim.measures:
-                if all(results.values(dataset, model, measure) for model in (claim.better, *claim.worse)):
-                    cells, record = _claim(results, claim, dataset, measure)
-                    table.rows.append(cells)
-                    table.records.append(record)
-    table.has_numbers = bool(table.rows)
-    return table
-
-
-def _claim(results: PaperResults, claim: Claim, dataset: str, name: str) -> tuple[list[Cell], dict[str, Any]]:
-    """What is said to be better against what is said to be worse, with the interval of their difference."""
-    plan, measure = results.plan, results.plan.measures[name]
-    seeds = results.common_seeds(dataset, (claim.better, *claim.worse))
-    means = {
-        model: float(np.mean(results.values(dataset, model, name)[:seeds])) for model in (claim.better, *claim.worse)
-    }
-    rival = (max if measure.higher_is_better else min)(claim.worse, key=lambda model: means[model])
-    better, worse = means[claim.better], means[rival]
-    titles = f"{plan.model(claim.better).title} against {plan.model(rival).title}"
-    titles += f", the best of {len(claim.worse)}" if len(claim.worse) > 1 else ""
-    digits = max(measure.digits, min(measure.digits + 1, 4))
-    difference = signed(better - worse, measure, digits)
-    detail = f"{shown(better, measure, digits)} against {shown(worse, measure, digits)}"
-    test, verdict = _claim_test(results, claim.better, rival, dataset, name)
-    if test is not None:
-        difference += f" ({signed(test.low, measure, digits)} to {signed(test.high, measure, digits)})"
-        detail += f", n = {test.n:,}"
-    gain = 100 * (better / worse - 1) if worse else None
-    if dataset in claim.printed and gain is not None:
-        detail += f"; {gain:+.2f} %, paper {claim.printed[dataset]:+.2f} %"
-    if results.quick:
-        verdict = Verdict(NOT_COMPARED, "plain")
-    cells = [Cell(claim.text, titles, claim.place), Cell(plan.datasets[dataset].title), Cell(measure.title)]
-    cells += [Cell(difference, detail), Cell(verdict.text, tone=verdict.tone)]
-    record = {
-        "ordering": claim.text,
-        "place": claim.place,
-        "dataset": dataset,
-        "measure": name,
-        "better": better,
-        "worse": worse,
-        "low": None if test is None else test.low,
-        "high": None if test is None else test.high,
-        "n": None if test is None else test.n,
-        "verdict": verdict.text,
-        "against": rival,
-        "gain_percent": gain,
-        "paper_percent": claim.printed.get(dataset),
-    }
-    return cells, record
-
-
-def _claim_test(
-    results: PaperResults, better: str, worse: str, dataset: str, name: str
-) -> tuple[PairedTest | None, Verdict]:
-    """By query; what has no value of each query by seed, or in every fold."""
-    measure = results.plan.measures[name]
-    if results.has_folds(dataset) and not results.is_by_query(dataset, better, name):
-        first, second = (results.by_fold(dataset, model, name).mean(axis=0) for model in (better, worse))
-        gains = (first - second) * (1 if measure.higher_is_better else -1)
-        return None, judge_folds(gains.tolist())
-    test = results.paired(dataset, better, worse, name)
-    if test is None:
-        return None, Verdict("one seed: no interval", "plain")
-    return test, judge_claim(test, measure)
-
-
-def _paired_tests(results: PaperResults, tests: PairedTests) -> Table:
-    plan, dataset = results.plan, tests.dataset
-    head = ["models", "measure", "difference", "95 % interval", "p", "p, Holm"]
-    table = Table(f"{tests.title}, {plan.datasets[dataset].title}", head, key=tests.key)
-    if dataset not in results.data:
-        table.has_numbers = False
-        table.notes.append(_not_run(results, dataset))
-        return table
-    pairs = list(combinations(tests.models, 2))
-    if tests.against:
-        pairs = [(model, tests.against) for model in tests.models if model != tests.against]
-    pairs = [pair for pair in pairs if all(results.runs(dataset, model) for model in pair)]
-    done: list[tuple[str, str, str, PairedTest]] = []
-    for name in tests.measures:
-        for a, b in pairs:
-            first, second = (results.by_query(dataset, model, name) for model in (a, b))
-            done.append((a, b, name, paired_test(first, second, tests.test)))
-    corrected = holm([test.p_value for *_, test in done]).tolist() if done else []
-    table.notes += _notes_on_tests(results, tests, len(done))
-    for (a, b, name, test), p in zip(done, corrected, strict=True):
-        measure = plan.measures[name]
-        difference, low, high = (signed(value, measure, 4) for value in (test.difference, test.low, test.high))
-        is_better = (test.difference > 0) == measure.higher_is_better
-        verdict = Verdict(f"{p:.3g}", "plain" if p >= 0.05 else "good" if is_better else "bad")
-        titles = f"{plan.model(a).title} − {plan.model(b).title}"
-        cells = [Cell(titles), Cell(measure.title), Cell(difference), Cell(f"{low} to {high}")]
-        table.rows.append([*cells, Cell(f"{test.p_value:.3g}"), Cell(verdict.text, tone=verdict.tone)])
-        table.records.append(
-            {"first": a, "second": b, "measure": name, "difference": test.difference, "low": test.low}
-            | {"high": test.high, "p": test.p_value, "p_holm": p, "n": test.n, "test": test.method}
-        )
-    table.has_numbers = bool(table.rows)
-    return table
-
-
-def _notes_on_tests(results: PaperResults, tests: PairedTests, n_tests: int) -> list[str]:
-    plan, dataset = results.plan, tests.dataset
-    interval = {"permutation": "bootstrap", "wilcoxon": "Student's"}[tests.test]
-    notes = [
-        f"The first minus the second over the {len(results.data[dataset]['queries'])} test queries of all folds, with "
-        f"paired {interval} intervals; p of a two-sided paired {tests.test} test, and with Holm's correction for "
-        f"the {n_tests} tests of this table."
-    ]
-    if tests.against and results.runs(dataset, tests.against):
-        errors = [(plan.measures[m].title, results.standard_error(dataset, tests.against, m)) for m in tests.measures]
-        listed = ", ".join(f"{title} {error:.4f}" for title, error in errors if error is not None)
-        notes.append(f"Standard errors of {plan.model(tests.against).title} alone: {listed}.")
-    return notes
-
-
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -381,7 +254,7 @@ def _words(results: PaperResults, words: Words) -> Table:
     table.notes.append(f"{source}, the first seed." if words.of == "weights" else f"The word map of {source}.")
     runs = results.runs(words.dataset, words.model)
     if not runs:
-        table.notes.append(_not_run(results, words.dataset))
+        table.notes.append(not_run(results, words.dataset))
         table.has_numbers = False
     related = runs[0][0]["related"].get(words.model, {}) if runs else {}
     for word, printed in words.printed.items():
@@ -389,8 +262,7 @@ def _words(results: PaperResults, words: Words) -> Table:
         shared = [other for other in ours if other in printed]
         line = " ".join(ours) or ("not among our words" if runs else "–")
         count = Cell(f"{len(shared)} of {len(printed)}" if runs else "–", " ".join(shared))
-        place = f"{words.place}, {word}"
-        table.rows.append([Cell(word), Cell(line), Cell(" ".join(printed), source=place), count])
+        table.rows.append([Cell(word), Cell(line), Cell(" ".join(printed)), count])
         table.records.append({"word": word, "ours": " ".join(ours), "paper": " ".join(printed), "shared": len(shared)})
     return table
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tercet.choose import ThreeWay, verdict_of
-from tercet.measure import PairedTest
+from tercet.choose import ThreeWay
 from tercet.report.table import Tone
 from tercet.repro.plan import PaperMeasure, Target
 
 NOT_COMPARED = "not compared"
+SHORT = "short by"
+WITHIN_ERROR = "within the standard error"
 
 
 @dataclass(frozen=True)
@@ -21,28 +22,33 @@ class Verdict:
     tone: Tone
 
 
-_CLAIMS: dict[ThreeWay, Verdict] = {
-    "better": Verdict("holds", "good"),
-    "no difference seen": Verdict("not decided", "plain"),
-    "worse": Verdict("the opposite holds", "bad"),
+TONES: dict[ThreeWay, Tone] = {"better": "good", "no difference seen": "plain", "worse": "bad"}
+_CLAIMS: dict[ThreeWay, str] = {
+    "better": "holds",
+    "no difference seen": "not decided",
+    "worse": "the opposite holds",
 }
+SIGNIFICANT = 0.05  # what a corrected p has to be below
 
 
-def compare(ours: float, printed: float, measure: PaperMeasure) -> Verdict:
-    """Within tolerance, better, or short by how much.
+def compare(ours: float, printed: float, measure: PaperMeasure, error: float = 0.0) -> Verdict:
+    """Within tolerance, better, or short by how much; a difference within the standard error says so.
 
     Examples
     --------
     >>> measure = PaperMeasure("MAP", higher_is_better=True, tolerance=0.02)
     >>> [compare(ours, 0.4, measure).text for ours in (0.41, 0.45, 0.35)]
     ['within tolerance', 'better', 'short by 0.050']
+    >>> compare(0.35, 0.4, measure, error=0.06).text
+    'short by 0.050, within the standard error'
     """
     gain = (ours - printed) * (1 if measure.higher_is_better else -1)
     if abs(gain) <= measure.tolerance_for(printed):
         return Verdict("within tolerance", "good")
     if gain > 0:
         return Verdict("better", "good")
-    return Verdict(f"short by {shown(-gain, measure)}", "bad")
+    text = f"{SHORT} {shown(-gain, measure)}"
+    return Verdict(f"{text}, {WITHIN_ERROR}", "plain") if -gain <= error else Verdict(text, "bad")
 
 
 def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure) -> Verdict:
@@ -55,9 +61,23 @@ def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure)
     return Verdict("met", "good") if missed <= 0 else Verdict(f"missed by {shown(missed, measure, 4)}", "bad")
 
 
-def judge_claim(test: PairedTest, measure: PaperMeasure) -> Verdict:
-    """It holds when the whole interval is on its side."""
-    return _CLAIMS[verdict_of(test.low, test.high, higher_is_better=measure.higher_is_better)]
+def judge_claim(outcome: ThreeWay) -> Verdict:
+    """An ordering holds when what is said to be better is."""
+    return Verdict(_CLAIMS[outcome], TONES[outcome])
+
+
+def verdict_of_p(difference: float, p: float, measure: PaperMeasure) -> ThreeWay:
+    """Of a difference with its corrected p.
+
+    Examples
+    --------
+    >>> error = PaperMeasure("Error", higher_is_better=False, tolerance=0.01)
+    >>> [verdict_of_p(-0.1, p, error) for p in (0.01, 0.05)]
+    ['better', 'no difference seen']
+    """
+    if p >= SIGNIFICANT or difference == 0:
+        return "no difference seen"
+    return "better" if (difference > 0) == measure.higher_is_better else "worse"
 
 
 def judge_folds(gains: Sequence[float]) -> Verdict:
