@@ -46,7 +46,7 @@ class TestedPair:
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecidedPair:
     """Whether one model is better than another; None where nothing can be said.
 
     ``pair`` is the plan's own test of them, where it has one, else ``test`` is what gave the interval.
@@ -93,19 +93,19 @@ class PairDecisions:
         a, b = (self._results.by_query(tests.dataset, model, measure) for model in (first, second))
         return paired_test(a, b, tests.test)
 
-    def decide(self, dataset: str, better: str, worse: str, name: str) -> Decision:
+    def decide(self, dataset: str, better: str, worse: str, name: str) -> DecidedPair:
         """The plan's own test of the pair, corrected; else by query the interval of the difference."""
         results, measure = self._results, self._results.plan.measures[name]
         pair = self.tested.get((dataset, frozenset((better, worse)), name))
         if pair is not None:
             difference = pair.test.difference * (1 if pair.first == better else -1)
-            return Decision(verdict_of_p(difference, pair.p_holm, measure), pair=pair)
+            return DecidedPair(verdict_of_p(difference, pair.p_holm, measure), pair=pair)
         if results.has_folds(dataset) and not results.is_by_query(dataset, better, name):
-            return Decision(None)
+            return DecidedPair(None)
         test = results.paired(dataset, better, worse, name)
         if test is None:
-            return Decision(None)
-        return Decision(verdict_of(test.low, test.high, higher_is_better=measure.higher_is_better), test)
+            return DecidedPair(None)
+        return DecidedPair(verdict_of(test.low, test.high, higher_is_better=measure.higher_is_better), test)
 
 
 # -- orderings --------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def _claim(
 
 
 def _claim_verdict(
-    results: PaperResults, decision: Decision, dataset: str, models: tuple[str, str], name: str
+    results: PaperResults, decision: DecidedPair, dataset: str, models: tuple[str, str], name: str
 ) -> Verdict:
     """What was decided; what has no value of each query holds where it does in every fold."""
     if decision.outcome is not None:
