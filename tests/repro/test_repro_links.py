@@ -452,6 +452,21 @@ def test_printed_numbers_are_those_of_the_paper(key):
     assert [pytest.approx((100 * row["error"], row["map"], row["p10"])) for row in rows] == typed
 
 
+# The ± of MAP and P@10 across languages, in thousandths.
+PRINTED_ERRORS = {
+    "table-9": "9 8|5 5|8 8|7 7|8 8|7 7|9 8|9 9|9 9|9 9|9 9",
+    "table-10": "9 9|9 8|9 9|9 9|9 9|9 9",
+}
+
+
+@pytest.mark.parametrize("key", PRINTED_ERRORS)
+def test_printed_standard_errors_are_those_of_the_paper(key):
+    [table] = [table for table in find_plan("ssi").tables if table.key == key]
+    rows = [row.plus_minus for row in table.rows if row.printed]
+    typed = [tuple(map(float, row.split())) for row in PRINTED_ERRORS[key].split("|")]
+    assert [pytest.approx((1000 * row["map"], 1000 * row["p10"])) for row in rows] == typed
+
+
 def test_every_table_and_figure_of_the_paper_is_there():
     plan = find_plan("ssi")
     places = " ".join([t.place for t in plan.tables] + [w.place for w in plan.words])
@@ -460,7 +475,30 @@ def test_every_table_and_figure_of_the_paper_is_there():
     figures = {c.place for c in plan.curves} | {p.place for p in plan.precisions}
     assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
     [eleven] = [table for table in plan.tables if table.key == "table-11"]
-    assert [row.printed["error"] for row in eleven.rows] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
+    printed = [row for row in eleven.rows if row.printed]
+    assert [row.printed["error"] for row in printed] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
+    sizes = ["50 × 10k = 0.5M", "50 × 20k = 1M", "50 × 30k = 1.5M"]
+    assert [row.params for row in printed] == ["0", "1M", "10M", *sizes]
+
+
+def test_mates_are_compared_at_every_width_and_learned_from_the_same():
+    plan = find_plan("ssi")
+    [table] = [table for table in plan.tables if table.key == "mates"]
+    rows = [row.model for row in table.rows]
+    assert rows[:2] == ["cl-lsi", "mates"]
+    assert [row.printed["error"] for row in table.rows[:2]] == [0.0081, 0.0053]
+    assert plan.method_of("cl-lsi").choose_on == "validation"
+    assert {50, 100, 200, 500} <= set(plan.method_of("cl-lsi").choose["n_components"])
+    chosen = plan.method_of("mates").chosen_by
+    assert chosen is not None
+    assert chosen.method == "cl-lsi"
+    for n in (50, 100, 200):
+        lsi, ssi = plan.method_of(f"cl-lsi-{n}"), plan.method_of(f"mates-{n}")
+        assert lsi.parallel
+        assert ssi.parallel
+        assert lsi.parameters["n_components"] == ssi.parameters["n_components"] == n
+        assert ssi.negatives == "hard"
+        assert ssi.early_stop
 
 
 # -- standard errors -----------------------------------------------------------------------------------------------

@@ -192,6 +192,34 @@ def test_two_languages(home):
     assert ja.stop == en.start
 
 
+def test_a_plan_starts_from_mates_and_draws_hard_negatives(home):
+    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), home)
+    block = Map(block="ja")
+    lsi = learn(Method("lsi", "LSI", "LSIRanker", parallel=True, map=block), task, {"n_components": 4}, 0)
+    method = Method(
+        "x", "x", "LowRankRanker", preferences=20_000, parallel=True, negatives="hard", early_stop=True, map=block
+    )
+    parameters = {"n_components": 4, "diagonal": "none", "start": "lsi", "normalise": "latent", "margin": 0.3}
+    still = learn(method, task, parameters | {"rate": 1e-30}, 0)
+    assert still.ranker.n_steps_ == 0, "nothing was better than the start, which is cross-language LSI"
+    ours, theirs = (fitted.match(method.all_models()[0]).weights.rank(task.Q, task.D, N) for fitted in (still, lsi))
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    fitted = learn(method, task, parameters | {"rate": 0.01}, 0)
+    assert len(fitted.ranker.history_) > 1
+    assert task.validation(fitted.match(method.all_models()[0]).weights) >= task.validation(
+        lsi.match(method.all_models()[0]).weights
+    )
+
+
+def test_a_plan_learns_three_tasks_at_once(home):
+    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), home)
+    method = Method("x", "x", "MultiTaskRanker", preferences=500, second="en", third=True, map=Map(block="ja"))
+    fitted = learn(method, task, {"n_components": 3}, 0)
+    assert fitted.ranker.n_steps_ == 1500
+    words = task.query_blocks["ja"]
+    assert fitted.ranker.third_weights_.shape == (words.stop - words.start,) * 2
+
+
 def test_a_blend_is_the_best_amount_on_validation(home):
     task = load_task(wiki(), home)
     width = task.D.shape[1]
