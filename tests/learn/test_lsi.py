@@ -25,22 +25,18 @@ def made_texts(seed, n_docs=30, n_terms=15):
     return random_texts(rng, 8, n_terms), random_texts(rng, n_docs, n_terms)
 
 
-def query_lengths(Q, directions):
-    return np.linalg.norm(Q.toarray().astype(float) @ directions, axis=1)
-
-
 # -- what it computes ---------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=30)
 @given(seed=seeds, n=st.integers(1, 14))
-def test_it_is_the_cosine_in_latent_space_times_the_length_of_the_query(seed, n):
+def test_it_is_the_cosine_in_latent_space(seed, n):
     Q, D = made_texts(seed)
     q, d = Q.toarray().astype(float), D.toarray().astype(float)
     directions = oracles.leading_directions(d, n)
     cosine = oracles.lsi_cosine(q, d, directions, directions)
     scores = tc.LSIRanker(n_components=n).fit(D).score_matrix(Q, D)
-    np.testing.assert_allclose(scores, cosine * query_lengths(Q, directions)[:, None], atol=5e-5)
+    np.testing.assert_allclose(scores, cosine, atol=5e-5)
 
 
 @pytest.mark.parametrize("n_docs", [30, 60])  # fewer than words, or more
@@ -48,7 +44,7 @@ def test_it_is_what_scikit_learn_finds(n_docs):
     Q, D = made_texts(3, n_docs=n_docs, n_terms=40)
     svd = TruncatedSVD(n_components=6, algorithm="arpack", random_state=0).fit(D.astype(float))
     latent_q, latent_d = svd.transform(Q.astype(float)), svd.transform(D.astype(float))
-    expected = latent_q @ latent_d.T / np.linalg.norm(latent_d, axis=1)
+    expected = latent_q @ latent_d.T / np.outer(np.linalg.norm(latent_q, axis=1), np.linalg.norm(latent_d, axis=1))
     np.testing.assert_allclose(tc.LSIRanker(n_components=6).fit(D).score_matrix(Q, D), expected, atol=1e-5)
 
 
@@ -87,12 +83,34 @@ def test_a_blend_is_alpha_lsi_and_the_rest_tfidf(seed, alpha):
     assert blend.weights_.identity == pytest.approx(1 - alpha)
 
 
+def test_the_same_texts_are_decomposed_once_where_that_is_remembered(monkeypatch):
+    Q, D = made_texts(6)
+    alone = {n: tc.LSIRanker(n_components=n).fit(D).score_matrix(Q, D) for n in (3, 8)}
+    known = {}
+    with lsi.remembering_directions(known):
+        tc.LSIRanker(n_components=8).fit(D)
+        monkeypatch.setattr(lsi, "_find_directions", None)
+        for n, scores in alone.items():
+            np.testing.assert_allclose(tc.LSIRanker(n_components=n).fit(D).score_matrix(Q, D), scores, atol=1e-5)
+        monkeypatch.undo()
+        for seed in (7, 8, 9):
+            tc.LSIRanker(n_components=2).fit(made_texts(seed)[1])
+    assert len(known) == 2
+
+
+def test_words_of_an_lsi_are_related_by_w_and_not_by_a_query_of_one_word():
+    _, D = made_texts(2)
+    ranker = tc.LSIRanker(n_components=4, alpha=0.5).fit(D)
+    B = ranker.weights_.parts[0].query_factors.astype(float)
+    np.testing.assert_allclose(ranker.weights_.rows(np.arange(15)), 0.5 * B @ B.T + 0.5 * np.eye(15), atol=1e-5)
+
+
 def test_it_relates_words_that_never_meet():
     # car and automobile both occur with road, and never together.
     D = sparse.csr_array(np.array([[1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1.0]]))
     ranker = tc.LSIRanker(n_components=1).fit(D)  # the direction (1, 1, 2, 0) / sqrt(6)
     scores = ranker.score_matrix(sparse.csr_array([[1.0, 0, 0, 0]]), D)[0]
-    np.testing.assert_allclose(scores[:4], 1 / np.sqrt(6), rtol=1e-5)
+    np.testing.assert_allclose(scores[:4], 1, rtol=1e-5)
     assert scores[4] == pytest.approx(0, abs=1e-5)
 
 
@@ -114,7 +132,7 @@ def test_no_more_directions_than_the_documents_have(seed):
     assert ranker.n_components_ == rank == ranker.weights_.query_factors.shape[1]
     # In the space of all directions of the documents nothing is lost.
     expected = D.toarray() / np.maximum(np.linalg.norm(D.toarray(), axis=1, keepdims=True), 1e-12)
-    np.testing.assert_allclose(ranker.score_matrix(D, D), D.toarray() @ expected.T, atol=1e-4)
+    np.testing.assert_allclose(ranker.score_matrix(D, D), expected @ expected.T, atol=1e-4)
 
 
 def test_same_seed_same_bits(monkeypatch):
@@ -159,7 +177,7 @@ def test_the_choice_is_the_first_of_the_best_tried_one_by_one(seed, weighted, al
     losses = {}
     for width in (2, 4, widest.shape[1]) if auto else (3,):
         B = widest[:, :width]
-        alone = tc.Weights([tc.weights.LowRank(query_factors=B, doc_factors=B, typical_length=1.0)])
+        alone = tc.Weights([tc.weights.LowRank(query_factors=B, doc_factors=B, typical_length=1.0, unit_queries=True)])
         for a in lsi.ALPHAS if alpha == "auto" else (1.0 if alpha is None else alpha,):
             scores = a * alone.score(Q, D) + (1 - a) * (Q.astype(float) @ D.astype(float).T).toarray()
             wrong = scores[prefs.query, prefs.better] - scores[prefs.query, prefs.worse] <= 1e-12
@@ -212,7 +230,7 @@ def test_mates_are_decomposed_side_by_side(seed, n):
     directions = oracles.leading_directions(np.hstack([q, d]), n)
     ranker = tc.LSIRanker(n_components=n).fit_parallel(Q, D)
     cosine = oracles.lsi_cosine(q, d, directions[:9], directions[9:])
-    np.testing.assert_allclose(ranker.score_matrix(Q, D), cosine * query_lengths(Q, directions[:9])[:, None], atol=5e-4)
+    np.testing.assert_allclose(ranker.score_matrix(Q, D), cosine, atol=5e-4)
     assert (ranker.n_features_in_, ranker.n_doc_features_) == (9, 13)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -50,6 +51,7 @@ from tercet.learn.linear import (
     RankSVMRanker,
     RSRanker,
 )
+from tercet.learn.lsi import remembering_directions
 from tercet.learn.rls import RLS_RANKERS, RankRLS
 from tercet.text import CorrelatedWords
 
@@ -440,6 +442,11 @@ def warm_up(name: str) -> None:
     prefs = Preferences([0], [1], [2])
     more = {"second": (X, prefs)} if RANKERS[name] is MultiTaskRanker else {}
     make_ranker(name, {}).fit(X, prefs, X, **more)
+
+
+def decomposing_once(known: dict[Any, Any]) -> AbstractContextManager[None]:
+    """Within it the same texts are decomposed once for all rankers that find latent directions in them."""
+    return remembering_directions(known)
 
 
 def hard_negatives(

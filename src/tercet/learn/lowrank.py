@@ -130,7 +130,8 @@ class LowRankState(State):
         U = self._mean(self.U, 0)
         V = U if self.tied else self._mean(self.V, 1)
         self._measure_length()
-        parts: list[Part] = [LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length)]
+        latent = LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length, unit_queries=self.cosine)
+        parts: list[Part] = [latent]
         if self.learn_diagonal:
             parts.append(Diagonal(weights=self._mean(self.diagonal, 2)))
         elif self.diagonal.size and self.diagonal[0]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, Literal, Self
@@ -21,6 +24,7 @@ from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import Count, SavedRanker, Seed, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
+from tercet.learn.matrices import fingerprint
 from tercet.learn.stored import leading_directions
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
@@ -33,15 +37,19 @@ _EXACT_UP_TO = 6000  # texts or words, whichever are fewer
 _PREFERENCES_AT_ONCE = 1024
 _LATENT_BYTES = 512 * 2**20  # of latent vectors that are kept at a time
 
+_MOST_KNOWN = 2  # decompositions
+_known_directions: ContextVar[dict[tuple[str, int], tuple[int, NDArray[np.float32]]] | None] = ContextVar(
+    "known_directions", default=None
+)
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LSIRanker(TermPairRanker):
     """Cosine of query and document in the space of the documents' leading directions; alone, or blended with tf-idf.
 
     With B the leading right singular vectors of the documents D, one row per word, a document scores
-    ``(B'q)·(B'd) / |B'd|``. This is ``|B'q|`` times the cosine: the length of the query's latent vector is the same for
-    all its documents, so it never changes a ranking. In a blend ``alpha LSI + (1 - alpha) TFIDF`` it does: LSI then
-    counts in proportion to how much of the query the space holds.
+    ``(B'q)·(B'd) / (|B'q| |B'd|)``. The length of the query's latent vector is the same for all its documents, so it
+    counts only in a blend ``alpha LSI + (1 - alpha) TFIDF``, where both are cosines.
 
     Nothing is learned from preferences but ``n_components`` and ``alpha``, and those only when they are ``"auto"``.
 
@@ -168,7 +176,8 @@ class LSIRanker(TermPairRanker):
         U = np.ascontiguousarray(U[:, :width])
         V = U if tied else np.ascontiguousarray(V[:, :width])
         share = 1.0 if alpha is None else float(alpha)
-        parts: list[Part] = [LowRank(query_factors=U, doc_factors=V, typical_length=1.0, scale=share)]
+        cosine = LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True, scale=share)
+        parts: list[Part] = [cosine]
         if share < 1:
             parts.append(Identity(n_terms=V.shape[0], scale=1 - share))
         self._keep(Weights(parts), None if alpha is None else share)
@@ -217,6 +226,30 @@ class SavedLSI:
 
 def directions_of(texts: Texts, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
     """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
+    known = _known_directions.get()
+    if known is None:
+        return _find_directions(texts, name, n_components, seed)
+    key = fingerprint(texts), 0 if min(texts.shape) <= _EXACT_UP_TO else seed
+    wide, directions = known.get(key, (0, None))
+    if directions is None or wide < n_components:
+        directions = _find_directions(texts, name, n_components, seed)
+        known[key] = n_components, directions
+        while len(known) > _MOST_KNOWN:
+            del known[next(iter(known))]
+    return np.ascontiguousarray(directions[:, :n_components])
+
+
+@contextmanager
+def remembering_directions(known: dict[tuple[str, int], tuple[int, NDArray[np.float32]]]) -> Iterator[None]:
+    """Decompose the same texts once for all that is fitted within: ``known`` keeps the last two decompositions."""
+    token = _known_directions.set(known)
+    try:
+        yield
+    finally:
+        _known_directions.reset(token)
+
+
+def _find_directions(texts: Texts, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
     n = min(n_components, *texts.shape)
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
     if min(texts.shape) <= _EXACT_UP_TO:
@@ -294,13 +327,14 @@ def _losses(
         used, doc = np.unique(np.stack([piece.better, piece.worse]), return_inverse=True)
         better, worse = doc.reshape(2, -1)
         uq, vd = take(Q, queries_met).astype(np.float64) @ U, take(D, used).astype(np.float64) @ V
-        length = np.sqrt(_by_width(vd * vd, starts))  # (n_used, n_widths)
+        length, query_length = (np.sqrt(_by_width(latent * latent, starts)) for latent in (vd, uq))  # (n, n_widths)
         for first in range(0, len(piece), _PREFERENCES_AT_ONCE):
             part = slice(first, first + _PREFERENCES_AT_ONCE)
             cosine = [
-                np.divide(inner, length[rows], out=np.zeros_like(inner), where=length[rows] > 0)
+                np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
                 for rows in (better[part], worse[part])
                 for inner in (_by_width(uq[query[part]] * vd[rows], starts),)
+                for lengths in (length[rows] * query_length[query[part]],)
             ]
             latent[:, start + first : start + first + len(cosine[0])] = (cosine[0] - cosine[1]).T
     matching = matching_margins(Q, D, prefs) if min(alphas) < 1 else np.zeros(len(prefs))

@@ -14,7 +14,7 @@ from tercet.choose import settings_of
 from tercet.data import Preferences
 from tercet.errors import InputError
 from tercet.fitting.halving import PausableFit, compared, halved
-from tercet.fitting.rankers import CLASSIFIERS, hard_negatives, make_ranker, refitted, warm_up
+from tercet.fitting.rankers import CLASSIFIERS, decomposing_once, hard_negatives, make_ranker, refitted, warm_up
 from tercet.measure import blend
 from tercet.repro.cache import RunDeadline
 from tercet.repro.plan import Method, Model
@@ -31,6 +31,7 @@ from tercet.weights import Weights
 CHOOSING_SEED = 2000  # added to the seed for the training preferences a parameter is chosen on
 _CHOOSING_PREFERENCES = 10_000
 _N_RELATED = 5
+_DIRECTIONS: dict[Any, Any] = {}  # of the texts that were decomposed last
 _REFRESH_EVERY = 16_384  # steps between rankings that hard negatives are taken from
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
 
@@ -192,7 +193,11 @@ class _Lesson:
     deadline: RunDeadline
 
     def teach(self, ranker: Any, prefs: Preferences | None, *callbacks: Callable[[Any], Any]) -> None:
-        """Fit the ranker with what its kind learns from."""
+        """Fit the ranker with what its kind learns from; the same texts are decomposed once for all of them."""
+        with decomposing_once(_DIRECTIONS):
+            self._teach(ranker, prefs, *callbacks)
+
+    def _teach(self, ranker: Any, prefs: Preferences | None, *callbacks: Callable[[Any], Any]) -> None:
         Q, D = self.view.Q, self.view.D
         if self.method.parallel and prefs is None:
             rows = self.task.parallel()

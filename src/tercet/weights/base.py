@@ -54,7 +54,7 @@ class Part(ABC):
 
     @abstractmethod
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
-        """``W[query_terms][:, doc_terms]``, dense, without a per-document scale."""
+        """``W[query_terms][:, doc_terms]``, dense, without a scale of the query or the document."""
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         """All scores (n_q, n_d), dense, in double precision."""
@@ -75,13 +75,17 @@ class Part(ABC):
         """What each document's scores are multiplied by (n_d,); None where W is all there is to a score."""
         return None
 
+    def query_scale(self, Q: Matrix) -> NDArray[np.float64] | None:
+        """What each query's scores are multiplied by (n_q,); None where W is all there is to a score."""
+        return None
+
     def pairs(self, q: Matrix, d: Matrix) -> Pairs:
         """The pairs behind the score of the one-row matrices q and d; zeros are left out."""
         block = self.block(q.indices, d.indices)
         contribution = q.data[:, None].astype(np.float64) * block * d.data[None, :].astype(np.float64)
-        doc_scale = self.doc_scale(d)
-        if doc_scale is not None:
-            contribution *= doc_scale
+        for scale in (self.query_scale(q), self.doc_scale(d)):
+            if scale is not None:
+                contribution *= scale
         a, b = np.nonzero(contribution)
         return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
 

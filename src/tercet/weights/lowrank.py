@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
-from tercet.store.schema import SameAs, Shape
+from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
 from tercet.weights.base import Part, check_finite, frozen
 from tercet.weights.scoring import Matrix, product
 
@@ -20,7 +20,8 @@ class LowRank(Part):
 
     With ``typical_length`` the score of a document is divided by the length of its latent vector V'd and multiplied
     by that constant, so that a document of typical length keeps its score: a per-document scale that costs nothing
-    at search time.
+    at search time. With ``unit_queries`` a query's latent vector U'q has length 1 as well: with a ``typical_length`` of
+    1 the score is the cosine of the two. That changes no ranking, but does in a sum with other parts.
 
     Examples
     --------
@@ -33,6 +34,7 @@ class LowRank(Part):
     query_factors: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_components")]
     doc_factors: Annotated[NDArray[np.float32], Shape("n_doc_terms", "n_components"), SameAs("query_factors")]
     typical_length: float | None = None
+    unit_queries: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
         if self.query_factors.shape[1] != self.doc_factors.shape[1]:
@@ -66,7 +68,8 @@ class LowRank(Part):
         return self.query_factors.size + (0 if self.tied else self.doc_factors.size)
 
     def latent_queries(self, Q: Matrix) -> NDArray[np.float64]:
-        return np.asarray(product(Q, self.query_factors))  # (n_q, n_components)
+        latent = np.asarray(product(Q, self.query_factors))  # (n_q, n_components)
+        return latent * _over_lengths(1.0, latent)[:, None] if self.unit_queries else latent
 
     def latent_docs(self, D: Matrix) -> NDArray[np.float64]:
         return np.asarray(product(D, self.doc_factors))  # (n_d, n_components)
@@ -81,8 +84,10 @@ class LowRank(Part):
     def _scale_of(self, latent: NDArray[np.float64]) -> NDArray[np.float64] | None:
         if self.typical_length is None:
             return None
-        length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
-        return np.divide(self.typical_length, length, out=np.zeros_like(length), where=length > 0)
+        return _over_lengths(self.typical_length, latent)
+
+    def query_scale(self, Q: Matrix) -> NDArray[np.float64] | None:
+        return _over_lengths(1.0, np.asarray(product(Q, self.query_factors))) if self.unit_queries else None
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
         latent = self.latent_docs(D)
@@ -108,4 +113,16 @@ class LowRank(Part):
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> LowRank:
         U = (A @ self.query_factors).astype(np.float32)
         V = U if tied and self.tied else (B.T @ self.doc_factors).astype(np.float32)
-        return LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length, scale=scale)
+        return LowRank(
+            query_factors=U,
+            doc_factors=V,
+            typical_length=self.typical_length,
+            unit_queries=self.unit_queries,
+            scale=scale,
+        )
+
+
+def _over_lengths(number: float, latent: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The number over the length of each row; 0 where it has none."""
+    length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
+    return np.divide(number, length, out=np.zeros_like(length), where=length > 0)

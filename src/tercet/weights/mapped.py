@@ -115,6 +115,9 @@ class Mapped(Part):
     def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
         return self.part.doc_scale(self.map_docs(D))
 
+    def query_scale(self, Q: Matrix) -> NDArray[np.float64] | None:
+        return self.part.query_scale(self.map_queries(Q))
+
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         # Only the part's words that one of the terms is replaced by are looked at.
         a, b = self._query_words[query_terms].tocoo(), self._doc_words[doc_terms].tocoo()

@@ -135,7 +135,11 @@ class Weights:
         total = np.zeros((row.size, self.shape[1]))
         for part in self.parts:
             expanded = part.expand(unit)
-            total += expanded.toarray() if sparse.issparse(expanded) else expanded
+            rows = expanded.toarray() if sparse.issparse(expanded) else expanded
+            scale = part.query_scale(unit)  # a word alone is no query here
+            if scale is not None:
+                rows = np.divide(rows, scale[:, None], out=np.zeros_like(rows), where=scale[:, None] > 0)
+            total += rows
         return total
 
     def explain(self, q: Any, d: Any) -> Explanation:
