@@ -569,6 +569,30 @@ def sparse_rank_rls(K, R, L, Ly, l2):
     return solved(K[R] @ L @ K[:, R] + l2 * K[np.ix_(R, R)], K[R] @ Ly)
 
 
+def walk_kernel(first, second, decay, max_length):
+    """Σ over pairs of labels of what the walks between them weigh in each graph.
+
+    A graph has the labels of each node, and edges (i, j) with their weights.
+
+    Every walk of 1 to max_length edges is listed; it weighs the product of its edges, each times decay.
+    """
+
+    def weights(labels, edges):
+        total = {}
+        walks = [((i, j), decay * w) for (i, j), w in edges.items()]
+        while walks:
+            (*walk, end), weight = walks.pop()
+            for a in labels[walk[0]]:
+                for b in labels[end]:
+                    total[a, b] = total.get((a, b), 0.0) + weight
+            if len(walk) < max_length:
+                walks += [((*walk, end, j), weight * decay * w) for (i, j), w in edges.items() if i == end]
+        return total
+
+    of_first, of_second = weights(*first), weights(*second)
+    return sum(weight * of_second.get(pair, 0.0) for pair, weight in of_first.items())
+
+
 def disagreement_error(scores, y):
     """Equation 1 for one query, over pairs i ≠ j."""
     n = len(y)
