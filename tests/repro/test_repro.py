@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from support.reproducing import run, run_whole
 from tercet._installed import install_command
 from tercet.choose import verdict_of
 from tercet.errors import FormatError, InputError
+from tercet.fitting.rankers import make_ranker
 from tercet.repro import find_plan, read_plan, reproduce
+from tercet.repro.check import faults
 from tercet.repro.plan import PaperMeasure, Target
 from tercet.repro.tasks import entries_of_megabytes, megabytes, n_nonzero
 from tercet.repro.verdicts import compare, judge_claim, judge_target
@@ -650,3 +653,17 @@ def test_the_settings_are_those_of_chen_et_al():
         printed = entries_of_megabytes(memory, n_words) / n_words**2
         for key in ("sparse-fit", "sparse-identity-fit"):
             assert methods[key].parameters_for(dataset)["density"] == pytest.approx(printed, abs=0.0005)
+
+
+def test_a_parameter_may_be_a_ranker():
+    plan = find_plan("chen2010")
+    [method] = [method for method in plan.methods if method.key == "on-low-rank-fit"]
+    first = make_ranker(method.ranker, method.parameters, seed=3).low_rank
+    assert (type(first).__name__, first.epochs, first.random_state, first.verbose) == ("LowRankRanker", 5, 3, False)
+    for wrong, message in (
+        ({"ranker": "LowerRanker"}, "parameters.low_rank.ranker: 'LowerRanker' is unknown; known: Cosine"),
+        ({"ranker": "LowRankRanker", "epoch": 5}, "parameters.low_rank: 'epoch' is unknown; known: ranker, rate"),
+    ):
+        changed = replace(method, parameters=method.parameters | {"low_rank": wrong})
+        found = "\n".join(faults(replace(plan, methods=tuple(changed if m is method else m for m in plan.methods))))
+        assert message in found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from tercet.errors import FormatError, InputError
 from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters, learns_by_steps
@@ -166,11 +167,22 @@ def _method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
         accepted = accepted_parameters(known[method.ranker])
         for dataset in plan.datasets_of(method):
             yield from unknown(f"{where}.parameters", method.parameters_for(dataset), accepted)
+            yield from _nested_faults(f"{where}.parameters", method.parameters_for(dataset), known)
         yield from unknown(f"{where}.quick", method.quick, accepted)
         yield from unknown(f"{where}.choose", method.choose, accepted)
         yield from unknown(f"{where}.reuse", [*method.reuse, *method.reuse.values()], accepted)
         if (method.seeds or 1) > 1 and "rows" in kinds and "random_state" not in accepted and not method.per_query:
             yield f"{where}.seeds: {method.ranker} draws nothing at random"
+
+
+def _nested_faults(where: str, parameters: dict[str, Any], known: Mapping[str, type[Any]]) -> Iterator[str]:
+    """Of parameters that are rankers themselves."""
+    for name, value in parameters.items():
+        if isinstance(value, dict) and "ranker" in value:
+            yield from unknown(f"{where}.{name}.ranker", [value["ranker"]], known)
+            if value["ranker"] in known:
+                accepted = ["ranker", *accepted_parameters(known[value["ranker"]])]
+                yield from unknown(f"{where}.{name}", value, accepted)
 
 
 def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
