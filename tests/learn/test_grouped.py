@@ -31,7 +31,8 @@ def made_data(seed: int, n: int = 80, n_doc_terms: int = N_TERMS):
 
 
 def make(by: str, **changes) -> tc.learn.GroupSparseRanker:
-    return tc.learn.GroupSparseRanker(by=by, **{"l1": 0.06, "shrink_every": 7, "rate": 1.3, "refit": False} | changes)
+    usual = {"l1": 0.06, "shrink_every": 7, "rate": 1.3, "refit": False, "refit_start": "identity"}
+    return tc.GroupSparseRanker(by=by, **usual | changes)
 
 
 def etas(n: int, schedule: str = "inverse-sqrt") -> np.ndarray:

@@ -52,8 +52,8 @@ def chosen_rankers(*, ranker: tuple[str, ...], settings: tuple[str, ...], **give
     return chosen
 
 
-def _value(text: str) -> bool | int | float | str | None:
-    """What a text is as a parameter: none, true, false, a number, or itself."""
+def _value(text: str) -> bool | int | float | str | tuple[int, ...] | None:
+    """What a text is as a parameter: none, true, false, a number, whole numbers with commas between, or itself."""
     plain: dict[str, bool | None] = {"none": None, "true": True, "false": False}
     if text.lower() in plain:
         return plain[text.lower()]
@@ -62,4 +62,5 @@ def _value(text: str) -> bool | int | float | str | None:
             return number(text)
         except ValueError:
             continue
-    return text
+    parts = [part.strip() for part in text.split(",")]
+    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else text

@@ -65,7 +65,7 @@ class Prior:
             sides = []
             for word in (pair.query_word, pair.doc_word):
                 if word not in columns:
-                    columns[word] = _column(words, word)
+                    columns[word] = column_of(words, word)
                 if columns[word] is None:
                     unknown[word] = None
                 sides.append(columns[word])
@@ -141,7 +141,7 @@ class KnownWords:
         return replace(facts, data=data, notes=(*facts.notes, note))
 
 
-def _column(words: Vectoriser, word: str) -> int | None:
+def column_of(words: Vectoriser, word: str) -> int | None:
     """The column of a word as texts are cut; None for one that is not there, or is none or several words then."""
     [cut] = words.analysed([word])
     return words.index_.get(cut[0]) if len(cut) == 1 else None

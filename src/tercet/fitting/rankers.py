@@ -132,7 +132,11 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
     "diagonal": NamedRanker(DiagonalRanker, _rates(0.1, 1.0, 10.0), usual=_FALLING),
     "pruned": NamedRanker(PrunedRanker, _rates(0.3, 1.0), usual={"n_rounds": 2, **_FALLING}),
     "hashed": NamedRanker(HashedRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
-    "grouped": NamedRanker(GroupSparseRanker, ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.3, "l1": 1e-5}), usual=_FALLING),
+    "grouped": NamedRanker(
+        GroupSparseRanker,
+        ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.3, "l1": 1e-5}),
+        usual={"refit_start": "identity", **_FALLING},
+    ),
     "correlated": NamedRanker(CorrelatedRanker, ({"identity_weight": 5.0}, {"identity_weight": 10.0})),
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),

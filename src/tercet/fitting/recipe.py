@@ -25,6 +25,7 @@ from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights,
 from tercet.fitting.task import WEIGHTINGS, Space, Task, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements
+from tercet.fitting.topics import topics_of, unknown_words_note, with_columns
 from tercet.learn import CorrelatedRanker, LSIRanker, SampledSource, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.measure.names import parse_measure
@@ -238,7 +239,8 @@ class _Settings:
             raise InputError("a prior is between words alone; leave out fields and features")
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
-        candidates_of(ranker, self.seed)  # what cannot be is said before texts are read
+        for candidate in candidates_of(ranker, self.seed):  # what cannot be is said before texts are read
+            topics_of(candidate)
 
 
 def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
@@ -248,7 +250,10 @@ def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     if known is not None:
         task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]
-    learned = _learn(space, task, how, known)
+    candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
+    unknown = unknown_words_note(candidates, space.vectoriser)
+    task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, *unknown)))
+    learned = _learn(space, task, how, known, [with_columns(one, space.vectoriser) for one in candidates])
     before, after = space.validation.values(space.start), space.validation.values(learned.weights)
     decision = decide(
         space.gain(before, after), before, after, start=space.name, measure=measure, n_models=how.n_models
@@ -301,7 +306,9 @@ class BestCandidate:
     curves: CurveRecorder
 
 
-def _learn(space: Space, task: Task, how: _Settings, known: KnownWords | None) -> BestCandidate:
+def _learn(
+    space: Space, task: Task, how: _Settings, known: KnownWords | None, candidates: list[Candidate]
+) -> BestCandidate:
     """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
     n_steps = how.n_steps or n_steps_for(task.n_judgements)
     curves = CurveRecorder(space, n_steps)
@@ -316,7 +323,6 @@ def _learn(space: Space, task: Task, how: _Settings, known: KnownWords | None) -
         return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks).weights_, ranker
 
     trials = []
-    candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
     if known is not None:
         known.check(candidates)
     if how.columns is not None:

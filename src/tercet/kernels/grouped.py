@@ -11,6 +11,10 @@ weights are zero whatever V_g still holds, and V_g is cleared when an update bri
     groups  float64 (n_groups, 3)            scale, stamp, norm of V_g; a group never written is (0, 0, 1)
     marks   int64 (n_groups, n_inner / 1024) a bit for each cache line of V_g that may hold something: clearing a group
                                              visits no others
+
+**Groups of groups.** Lines may stand in groups of lines: one within another, or overlapping (`GroupTrees`). Shrinkages
+do not add up then, but every one of them multiplies whole lines: it is found from the norms of lines alone and changes
+their scales. So all lines are swept over whenever shrinkage is handed out, no weight is, and nothing is owed.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from tercet.kernels.sparse_rows import CUM, hand_out
 SCALE, STAMP, NORM = 0, 1, 2
 LINES_A_WORD = 64  # lines whose marks share an int64
 FOLD_BELOW = 1e-3  # V grows as the scale falls; below this the scale is multiplied into V
+MOST_PASSES, CLOSE = 200, 1e-8  # over forests, until norms change by less than this share of the largest
 
 
 class GroupScratch(NamedTuple):
@@ -40,6 +45,96 @@ class GroupScratch(NamedTuple):
     living: NDArray[Any]  # int32, likewise
     factors: NDArray[Any]  # float32, likewise
     touched: NDArray[Any]  # int64, the marks of one group
+
+
+class GroupTrees(NamedTuple):
+    """Groups of lines as forests, and room to shrink them.
+
+    The nodes of a forest are all lines of V, then its groups, parents after their children. Groups of one forest are
+    disjoint or lie within each other; overlapping ones stand in different forests. Without a forest lines are groups
+    of their own.
+    """
+
+    first: NDArray[Any]  # int64 (n_forests + 1,), the first node of each forest
+    parent: NDArray[Any]  # int32 (n_nodes,), number within the forest; -1 for a root
+    weight: NDArray[Any]  # float64 (n_nodes,), times the shrinkage
+    factor: NDArray[Any]  # float64, for the nodes of the largest forest
+    size: NDArray[Any]  # float64 (n_lines,)
+    before: NDArray[Any]  # float64 (n_lines,)
+    correction: NDArray[Any]  # float64 (n_forests, n_lines), where there are several
+
+
+@helper
+def shrink_forest(size, parent, weight, amount, factor):
+    """What remains of each line, as a factor: group soft-thresholds from the leaves to the roots (Jenatton et al.
+    2011), which is the exact proximal step of ``amount Σ weight ||W_g||`` over the nodes."""
+    n = size.size
+    factor[n : parent.size] = 0  # squared norms of groups, until their turn comes
+    for v in range(parent.size):
+        norm = size[v] if v < n else np.sqrt(factor[v])
+        left = norm - amount * weight[v]
+        factor[v] = 0.0 if left <= 0 else left / norm
+        if parent[v] >= 0 and not left <= 0:
+            factor[parent[v]] += left * left
+    for v in range(parent.size - 1, -1, -1):
+        if parent[v] >= 0:
+            factor[v] *= factor[parent[v]]
+
+
+@kernel
+def shrink_sizes(trees, amount):
+    """The proximal step of ``amount Σ weight ||W_g||`` over all groups, for lines of norm ``trees.size``, in place.
+
+    One forest takes one pass. Several are taken in turn, each after what it took last is given back, until norms stay:
+    Dykstra's algorithm, which is block coordinate descent on the dual. A line is zero where one of them says so.
+    """
+    size, before, factor, correction = trees.size, trees.before, trees.factor, trees.correction
+    n, n_forests = size.size, trees.first.size - 1
+    if n_forests == 1:
+        shrink_forest(size, trees.parent, trees.weight, amount, factor)
+        for i in range(n):
+            size[i] *= factor[i]
+        return
+    correction[:] = 0
+    largest = size.max()
+    for _ in range(MOST_PASSES):
+        before[:] = size
+        for f in range(n_forests):
+            nodes = slice(trees.first[f], trees.first[f + 1])
+            size += correction[f]
+            shrink_forest(size, trees.parent[nodes], trees.weight[nodes], amount, factor)
+            for i in range(n):
+                kept = size[i] * factor[i]
+                correction[f, i] = size[i] - kept
+                size[i] = kept
+        change = 0.0
+        for i in range(n):
+            change = max(change, abs(size[i] - before[i]))
+        if not change > CLOSE * largest:
+            break
+    # In the last pass a forest took all of a line where its correction is all that the line had.
+    for f in range(n_forests):
+        before[:] = size
+        nodes = slice(trees.first[f], trees.first[f + 1])
+        before += correction[f]
+        shrink_forest(before, trees.parent[nodes], trees.weight[nodes], amount, factor)
+        for i in range(n):
+            if factor[i] == 0:
+                size[i] = 0.0
+
+
+@helper
+def shrink_lines(groups, trees, amount):
+    """Shrink all groups of lines by scaling the lines."""
+    size = trees.size
+    for g in range(size.size):
+        size[g] = groups[g, SCALE] * groups[g, NORM]
+    shrink_sizes(trees, amount)
+    for g in range(size.size):
+        if size[g] == 0:
+            groups[g, SCALE], groups[g, NORM] = 0.0, 1.0
+        else:
+            groups[g, SCALE] = size[g] / groups[g, NORM]
 
 
 @helper
@@ -137,7 +232,7 @@ def refresh(V, marks, groups, cum):
 
 
 @kernel
-def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, first_step, by_columns, frozen, scratch, tally):
+def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, trees, first_step, by_columns, frozen, scratch, tally):
     """One pass over the preferences; changes ``V``, ``marks``, ``groups`` and ``shrinkage`` in place.
 
     With ``frozen`` nothing shrinks and dead groups stay dead. The inner side's words are in the order of V's columns.
@@ -184,3 +279,6 @@ def grouped_advance(V, marks, groups, Q, D, chunk, shrinkage, first_step, by_col
                     settle(groups, g, scale, cum, square)
         if not frozen:
             hand_out(shrinkage, chunk.rate[s], first_step + s + 1)
+            if trees.first.size > 1 and shrinkage[CUM] > 0:
+                shrink_lines(groups, trees, shrinkage[CUM])
+                shrinkage[CUM] = 0

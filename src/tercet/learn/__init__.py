@@ -16,6 +16,7 @@ from tercet.learn.pruned import PrunedRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
 from tercet.learn.sparse import SparseRanker
 from tercet.learn.streams import StreamSource
+from tercet.learn.word_groups import WordGroups
 
 RANKERS: dict[str, type[TermPairRanker]] = {
     cls.__name__: cls
@@ -58,4 +59,5 @@ __all__ = [
     "SparseRanker",
     "StreamSource",
     "TermPairRanker",
+    "WordGroups",
 ]

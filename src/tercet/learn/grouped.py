@@ -1,41 +1,57 @@
-"""W with whole rows or whole columns shrunk to zero: words that drop out of one side altogether.
+"""W with whole rows or whole columns shrunk to zero: words, or groups of them, that drop out of one side altogether.
 
-Chen et al. 2010 name group lasso on W as future work; this is their Algorithm 1 with that penalty.
+Chen et al. 2010 name group lasso and a hierarchy of words as future work; this is their Algorithm 1 with those
+penalties.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.kernels.grouped import LINE, LINES_A_WORD, NORM, SCALE, GroupScratch, grouped_advance, mark_written, refresh
+from tercet.kernels.grouped import (
+    LINE,
+    LINES_A_WORD,
+    NORM,
+    SCALE,
+    GroupScratch,
+    GroupTrees,
+    grouped_advance,
+    mark_written,
+    refresh,
+)
 from tercet.kernels.rows import Chunk
 from tercet.kernels.sparse_rows import CUM, L1, PENDING, SHRINK_EVERY
-from tercet.learn.base import NotNegative
+from tercet.learn.base import COUNT, Count, NotNegative, SavedRanker
 from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
-from tercet.learn.penalised import PenalisedRanker, steps_of_refit
+from tercet.learn.penalised import PenalisedRanker, RefitStart, steps_of_refit
 from tercet.learn.sources import Source, as_source
 from tercet.learn.state import State, Steps, check_order, physical_memory
+from tercet.learn.word_groups import WordGroups, as_word_groups
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Shape
+from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.weights import Sparse, Weights
 
 REFRESH_EVERY = 1 << 17  # steps between exact computations of all norms
 _BLOCK = 256  # groups turned to CSR at a time
+_IN_STATE = "in the state"  # where a saved ranker has the tree it was given
 _NEVER_WRITTEN, _UNIT = (0.0, 0.0, 1.0), (1.0, 0.0, 1.0)  # scale, stamp, norm
 
 
 Grouping = Literal["rows", "columns"]
+Share = Annotated[float, Interval(Real, 0, 1, closed="both")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +69,8 @@ class StoredGroups:
     cum: float
     pending: float
     step: Steps
+    tree: Annotated[WordGroups | None, OMIT_DEFAULT] = None
+    word_share: Annotated[float, OMIT_DEFAULT, Bounds(least=0, most=1)] = 0.5
 
     def __post_init__(self) -> None:
         check_order(self.order)
@@ -60,6 +78,8 @@ class StoredGroups:
             raise InputError(f"the living groups are not rising numbers below {self.n_groups}")
         if np.any(self.groups[:, [SCALE, NORM]] <= 0):
             raise InputError("a living group has a scale or a norm that is not positive")
+        if self.tree is not None and self.tree.n_words != self.n_groups:
+            raise InputError(f"its tree has groups of {self.tree.n_words} words, and there are {self.n_groups}")
 
 
 class GroupedState(State):
@@ -80,6 +100,8 @@ class GroupedState(State):
         cum: float = 0.0,
         pending: float = 0.0,
         step: int = 0,
+        tree: WordGroups | None = None,
+        word_share: float = 0.5,
     ) -> None:
         self.V = V
         self.groups = groups
@@ -88,19 +110,22 @@ class GroupedState(State):
         self.shrinkage = np.array([cum, pending, l1, shrink_every], dtype=np.float64)
         self.frozen = False
         self.step = step
+        self.tree = tree
+        self.word_share = word_share
+        self.trees = _NO_TREES if tree is None else tree.trees(word_share)
         self.marks = np.zeros((V.shape[0], _mark_words(V.shape[1])), dtype=np.int64)
         mark_written(V, self.marks)
         self._scratch = _scratch(0, 0, 0)
 
     @classmethod
-    def start(cls, n_groups: int, order: NDArray[np.int32], *, by: Grouping, l1: float, shrink_every: int) -> Self:
+    def start(cls, n_groups: int, order: NDArray[np.int32], **how: Any) -> Self:
         """The identity where both sides share a vocabulary, zeros where they do not."""
         V = np.zeros((n_groups, order.size), dtype=np.float32)
         groups = np.tile(_NEVER_WRITTEN, (n_groups, 1))
         if n_groups == order.size:
             V[order, np.arange(order.size)] = 1
             groups[:] = _UNIT
-        return cls(V, groups, order, by=by, l1=l1, shrink_every=shrink_every)
+        return cls(V, groups, order, **how)
 
     @property
     def cum(self) -> float:
@@ -133,6 +158,7 @@ class GroupedState(State):
                 inputs.D,
                 chunk.part(done, stop),
                 self.shrinkage,
+                self.trees,
                 step,
                 self.by == "columns",
                 self.frozen,
@@ -172,9 +198,15 @@ class GroupedState(State):
     def snapshot(self) -> Weights:
         return Weights([Sparse(weights=self.weights())])
 
-    def begin_refit(self) -> None:
-        """Start over, in place, with the identity on the living groups; the dead stay dead from now on."""
+    def begin_refit(self, start: RefitStart) -> None:
+        """Start over, in place, on the living groups, from the weights or the identity; the dead stay dead."""
         alive = self.scales() > 0
+        self.frozen = True
+        self.step = 0
+        if start == "sparse":
+            self.refresh()
+            self.shrinkage[PENDING] = 0.0
+            return
         self.V[:] = 0
         self.marks[:] = 0
         if self.V.shape[0] == self.V.shape[1]:
@@ -183,8 +215,6 @@ class GroupedState(State):
             mark_written(self.V, self.marks)
         self.groups[:] = np.where(alive[:, None], _UNIT, _NEVER_WRITTEN)
         self.shrinkage[CUM] = self.shrinkage[PENDING] = 0.0
-        self.frozen = True
-        self.step = 0
 
     def end_refit(self, step: int) -> None:
         """Let groups shrink and come back again, from the weights as they are."""
@@ -207,6 +237,8 @@ class GroupedState(State):
             cum=self.cum,
             pending=float(self.shrinkage[PENDING]),
             step=self.step,
+            tree=self.tree,
+            word_share=self.word_share,
         )
         return encode(stored)
 
@@ -227,12 +259,14 @@ class GroupedState(State):
             cum=stored.cum,
             pending=stored.pending,
             step=stored.step,
+            tree=stored.tree,
+            word_share=stored.word_share,
         )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupSparseRanker(PenalisedRanker):
-    """Every pair of words may have a weight, and a group penalty removes whole words from one side of W.
+    """Every pair of words may have a weight, and a group penalty removes whole words, or topics, from one side of W.
 
     Learns the mean margin rank loss plus ``l1`` times the sum of the norms of W's rows, or of its columns. A row that
     reaches zero is a query word that asks for nothing; a column, a document word that no query asks for and that an
@@ -241,15 +275,30 @@ class GroupSparseRanker(PenalisedRanker):
     over all of W. An update can bring a group back. Then, with ``refit``, the groups that are left are learned again
     without penalty, on the same preferences in the same order.
 
-    Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words.
+    With a ``tree`` words stand in groups of words, which may lie within each other or overlap, and the penalty is
+    ``l1`` times ``word_share Σ ||W_i|| + (1 - word_share) Σ weight_g ||W_g||`` over words i and groups g: a topic
+    vanishes as a whole, and single words of those that stay. Every ``shrink_every`` steps the proximal step of this
+    penalty is taken, from the norms of rows alone.
+
+    Cost of a step: words of the query times words of the two documents; with a tree, every ``shrink_every`` steps, one
+    pass over words and groups, or several where groups overlap. Memory: 4 bytes for each pair of words.
 
     Parameters
     ----------
     l1 : strength of the penalty
     by : {"rows", "columns"}
         What vanishes together: all weights of a query word, or all of a document word.
+    tree : "clusters", WordGroups, or a path of groups such as "sport/hockey" for each word
+        Groups of the words of that side. "clusters" finds them by the documents the words occur in; a word of several
+        groups has a list of paths. Where texts are fitted (``tc.fit``), words may be named:
+        ``{"puck": "sport/hockey"}``, or the path of a table of words and their groups.
+    n_clusters : how many "clusters" has; several numbers are levels of a tree
+    clusters_of_word : how many of the finest clusters a word is in
+    word_share : the words' own share of the penalty, from 0 to 1; only with a tree
     shrink_every : T, steps between shrinkages
     refit : learn the groups that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does it by hand
+    refit_start : {"sparse", "identity"}
+        What the refit starts from: the weights that are left, or the identity on them.
     max_memory : bytes W may take while training; default half the machine's memory
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
@@ -257,6 +306,7 @@ class GroupSparseRanker(PenalisedRanker):
     ----------
     groups_ : rows, or columns, of W that are not zero
     n_groups_ : their number
+    tree_ : the groups of words; None without a tree
     weights_before_refit_ : the weights that chose the groups
 
     Examples
@@ -275,8 +325,20 @@ class GroupSparseRanker(PenalisedRanker):
 
     l1: NotNegative = 1e-5
     by: Grouping = "rows"
+    tree: Annotated[Any, WordGroups, Mapping, str, list, tuple, None] = None
+    n_clusters: Annotated[int | Sequence[int], COUNT, list, tuple] = (20, 200)
+    clusters_of_word: Count = 1
+    word_share: Share = 0.5
+    refit_start: RefitStart = "sparse"
 
     _state_class = GroupedState
+    _added_parameters: ClassVar[dict[str, Any]] = {
+        "tree": None,
+        "n_clusters": (20, 200),
+        "clusters_of_word": 1,
+        "word_share": 0.5,
+        "refit_start": "identity",
+    }
 
     @property
     def groups_(self) -> NDArray[np.intp]:
@@ -292,6 +354,13 @@ class GroupSparseRanker(PenalisedRanker):
     @property
     def n_groups_(self) -> int:
         return self.groups_.size
+
+    @property
+    def tree_(self) -> WordGroups | None:
+        """The groups of words; None without a tree."""
+        check_is_fitted(self)
+        assert isinstance(self._state, GroupedState)
+        return self._state.tree
 
     def fit(
         self,
@@ -329,8 +398,24 @@ class GroupSparseRanker(PenalisedRanker):
                 f"{allowed:,} are allowed. Use fewer words, or SparseRanker"
             )
         return GroupedState.start(
-            n_groups, by_document_frequency(inner), by=self.by, l1=float(self.l1), shrink_every=self.shrink_every
+            n_groups,
+            by_document_frequency(inner),
+            by=self.by,
+            l1=float(self.l1),
+            shrink_every=self.shrink_every,
+            tree=self._tree(Q if self.by == "rows" and n != m else D),
+            word_share=float(self.word_share),
         )
+
+    def _tree(self, texts: Texts) -> WordGroups | None:
+        """The groups of the words of these texts."""
+        if self.tree is None:
+            return None
+        if isinstance(self.tree, str) and self.tree == "clusters":
+            return WordGroups.from_clusters(
+                texts, self.n_clusters, clusters_of_word=self.clusters_of_word, random_state=self.random_state
+            )
+        return as_word_groups(self.tree, texts.shape[1])
 
     def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
         check_is_fitted(self)
@@ -343,12 +428,40 @@ class GroupSparseRanker(PenalisedRanker):
         # W is learned again where it lies; should it diverge, the ranker counts as not fitted.
         self._forget()
         steps = state.step
-        state.begin_refit()
+        state.begin_refit(self.refit_start)
         run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
         run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
         state.end_refit(steps)
         self._keep(state, queries, docs)
         return self
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = super()._saved_params()
+        if "n_clusters" in params and not isinstance(params["n_clusters"], int):
+            params["n_clusters"] = [int(n) for n in params["n_clusters"]]
+        if "tree" in params and not isinstance(self.tree, str):
+            params["tree"] = _IN_STATE
+        return params
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        if isinstance(params["n_clusters"], list):
+            params = {**params, "n_clusters": tuple(params["n_clusters"])}
+        ranker = super()._from_bundle(params, saved)
+        if isinstance(ranker.tree, str) and ranker.tree == _IN_STATE:
+            ranker.tree = ranker.tree_
+        return ranker
+
+
+_NO_TREES = GroupTrees(
+    first=np.zeros(1, dtype=np.int64),
+    parent=np.empty(0, dtype=np.int32),
+    weight=np.empty(0),
+    factor=np.empty(0),
+    size=np.empty(0),
+    before=np.empty(0),
+    correction=np.empty((0, 0)),
+)
 
 
 def _mark_words(n_inner: int) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from tercet.data.preferences import Preferences
 from tercet.errors import ParameterError
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.sources import Source
 from tercet.learn.state import Schedule
+
+RefitStart = Literal["identity", "sparse"]
 
 
 class Refit:
