@@ -96,6 +96,11 @@ LEARNERS: dict[str, Learner] = {
     "LowRankRanker of cosines": Learner(
         lambda **_: LowRankRanker(n_components=4, diagonal=None, normalise="latent", margin=0.5, rate=0.05)
     ),
+    "GroupSparseRanker with overlapping clusters": Learner(
+        lambda **_: GroupSparseRanker(
+            rate=3.0, l1=1e-4, shrink_every=7, tree="clusters", n_clusters=(2, 5), clusters_of_word=2, refit=False
+        )
+    ),
     "LowRankRanker": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3)),
     "LowRankRanker scaled": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, scale_documents=True)),
     "LowRankRanker with a diagonal": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, diagonal="learned")),

@@ -329,7 +329,6 @@ class GroupSparseRanker(PenalisedRanker):
     n_clusters: Annotated[int | Sequence[int], COUNT, list, tuple] = (20, 200)
     clusters_of_word: Count = 1
     word_share: Share = 0.5
-    refit_start: RefitStart = "sparse"
 
     _state_class = GroupedState
     _added_parameters: ClassVar[dict[str, Any]] = {

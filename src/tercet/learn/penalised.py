@@ -12,7 +12,7 @@ from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.sources import Source
 from tercet.learn.state import Schedule
 
-RefitStart = Literal["identity", "sparse"]
+RefitStart = Literal["sparse", "identity"]  # what a refit starts from on its support
 
 
 class Refit:
@@ -48,6 +48,7 @@ class PenalisedRanker(SgdRanker):
 
     shrink_every: Count = 100
     refit: Annotated[Any, "boolean"] = _RefitParameter()  # a descriptor, shared by all
+    refit_start: RefitStart = "sparse"
     rate: Positive = 200.0
     schedule: Schedule = "inverse-sqrt"
     max_memory: Count | None = None

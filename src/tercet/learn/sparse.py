@@ -96,7 +96,6 @@ class SparseRanker(PenalisedRanker):
     sparsify: Literal["shrink", "thin", "low-rank"] = "shrink"
     low_rank: LowRankRanker | None = None
     shrink_towards: Literal["zero", "identity"] = "zero"
-    refit_start: Literal["sparse", "identity"] = "sparse"
     refit_rate: Positive = 2.0
 
     _state_class = SparseState
