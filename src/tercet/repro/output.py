@@ -31,7 +31,7 @@ def write_results(results: PaperResults, output: Path) -> tuple[list[Table], Mis
         missing = error
     for table in tables:
         write_file_atomically(output / f"{table.key}.csv", table.as_csv().encode())
-    for drawing in drawings:
+    for drawing in (drawing for drawing in drawings if drawing.rows):
         write_file_atomically(output / f"{drawing.key}.csv", records_as_csv(drawing.rows).encode())
         if drawing.png is not None:
             write_file_atomically(output / f"{drawing.key}.png", drawing.png)
@@ -39,7 +39,7 @@ def write_results(results: PaperResults, output: Path) -> tuple[list[Table], Mis
     write_file_atomically(output / "table.txt", text.encode())
     numbers = results.as_json()
     numbers["tables"] = {table.key: table.records for table in tables}
-    numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings}
+    numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings if drawing.rows}
     write_file_atomically(output / "results.json", canonical_bytes(numbers))
     lack = "" if missing is None else missing.lack
     write_file_atomically(output / "index.html", _page(results, tables, drawings, lack).encode())
@@ -68,7 +68,7 @@ def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], l
             lead = "Nothing printed to compare with: what else the package can do here."
             body += [element("h2", section), element("p", lead)]
         body += [table.as_section() for table in tables if table.section == section]
-        body += [_figure(drawing, lack) for drawing in drawings if drawing.section == section]
+        body += [_figure(drawing, lack) for drawing in drawings if drawing.rows and drawing.section == section]
     body.append(_settings(results))
     return page(f"{paper.key}, reproduced", element("main", join(body, "\n")), images=True)
 
@@ -103,7 +103,8 @@ def _figure(drawing: Drawing, lack: str) -> Html:
         shown = element("p", f"Not drawn: {lack}. The numbers are in {drawing.key}.csv.", class_="soft")
     else:
         source = f"data:image/png;base64,{base64.b64encode(drawing.png).decode()}"
-        shown = element("figure", element("img", alt=drawing.title, src=source))
+        caption = element("figcaption", drawing.caption) if drawing.caption else None
+        shown = element("figure", element("div", element("img", alt=drawing.title, src=source)), caption)
     return element("section", element("h3", drawing.title, id=drawing.key), shown)
 
 
