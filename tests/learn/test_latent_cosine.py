@@ -32,6 +32,11 @@ def two_languages(seed=0, n=40):
     return random_texts(rng, n, 14), random_texts(rng, n, 9), random_preferences(rng, 60, n, n)
 
 
+def unit_rows(latent):
+    length = np.linalg.norm(latent, axis=1, keepdims=True)
+    return np.divide(latent, length, out=np.zeros_like(latent), where=length > 1e-6)
+
+
 # -- the step ---------------------------------------------------------------------------------------------------------
 
 
