@@ -1,6 +1,7 @@
 """RankRLS at the paper's size, 10,000 rows and 2,500 basis vectors with a Gaussian kernel on 50 features, beside the
 one matrix product that it cannot avoid; what a path of 50 penalties adds; memory; and the direct solution of equation 7
-that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Made-up data, one thread on all sides.
+that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Last, a million rows: kernel widths and
+penalties chosen by leave-query-out, with the rows in blocks. Made-up data, one thread on all sides.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from common import (
     verdict,
     write_json,
 )
-from tercet.learn.rls import RankRLS
+from tercet.learn.rls import RankRLS, choose_rls
 from tercet.learn.rls.columns import KernelColumns
 from tercet.learn.rls.comparisons import PairsByQuery
 from tercet.learn.rls.kernel import Kernel
@@ -45,6 +46,7 @@ PRODUCT_TARGET, MEMORY_TARGET = 1.5, 600 * 2**20
 PATH_TARGET, N_PATH = 1.3, 50
 BASIC_TARGET, SPARSE_TARGET = 3.0, 20.0
 ROUNDS = 5
+WIDTHS, PENALTIES = (0.25 * GAMMA, 0.5 * GAMMA, GAMMA), np.geomspace(0.1, 1000.0, 9)
 
 
 @dataclass(frozen=True)
@@ -201,18 +203,76 @@ def against_direct(n: int, n_basis: int, seed: int) -> dict[str, Any]:
     return {"seconds": seconds, "difference": apart}
 
 
+# -- a million rows -----------------------------------------------------------------------------------------------
+
+
+def one_grid(n: int, n_basis: int, seed: int, way: str) -> None:
+    """Choose among all widths and penalties, and print what it took as JSON."""
+    rows = made_rows(n, seed)
+    # What is compiled, or imported late, is there before it is measured.
+    few = made_rows(1000, seed)
+    pattern = RankRLS(kernel="gaussian", n_basis=20, basis=way)
+    choose_rls(few.X, few.y, few.qid, l2s=PENALTIES, parameters={"gamma": WIDTHS[:1]}, ranker=pattern)
+    before = peak_memory()
+    grid, clock = timed(
+        lambda: choose_rls(
+            rows.X,
+            rows.y,
+            rows.qid,
+            l2s=PENALTIES,
+            parameters={"gamma": WIDTHS},
+            ranker=RankRLS(kernel="gaussian", n_basis=n_basis, basis=way),
+        )
+    )
+    found = {"gamma": grid.ranker.gamma, "l2": grid.ranker.l2, "error": float(grid.means[grid.best])}
+    print(json.dumps({"wall": clock.wall, "cpu": clock.processor, "before": before, "peak": peak_memory(), **found}))
+
+
+def million(n: int, n_basis: int, seed: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for way in ("random", "leverage"):
+        options = {"rows": n, "basis": n_basis, "seed": seed, "grid": way}
+        command = [sys.executable, __file__]
+        command += [part for key, value in options.items() for part in (f"--{key}", str(value))]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        found[way] = json.loads(run.stdout.splitlines()[-1])
+    print_table(
+        f"Leave-query-out over {len(WIDTHS)} widths and {len(PENALTIES)} penalties, and the fit that is chosen: {n:,} "
+        f"rows, {N_FEATURES} features, {n_basis:,} basis vectors; K would have {8 * n * n_basis / 2**30:.1f} GiB",
+        ["basis", "s", "s of the processor", "MiB before", "MiB at most", "chosen", "error"],
+        [
+            [
+                way,
+                f"{each['wall']:.0f}",
+                f"{each['cpu']:.0f}",
+                f"{each['before'] / 2**20:.0f}",
+                f"{each['peak'] / 2**20:.0f}",
+                f"gamma {each['gamma']:g}, l2 {each['l2']:.3g}",
+                f"{each['error']:.4f}",
+            ]
+            for way, each in found.items()
+        ],
+    )
+    return found
+
+
 def main() -> None:
-    arguments = parse_arguments(__doc__, needs_data=False, rows=int, basis=int, path=int)
+    arguments = parse_arguments(__doc__, needs_data=False, rows=int, basis=int, path=int, grid=str)
+    if arguments.rows and arguments.grid:
+        one_grid(arguments.rows, arguments.basis, arguments.seed, arguments.grid)
+        return
     if arguments.rows:
         one_fit(arguments.rows, arguments.basis, arguments.seed, bool(arguments.path))
         return
     facts = machine_facts("scikit-learn")
     print_facts(facts)
     n, n_basis, n_direct, few = (1_000, 250, 600, 60) if arguments.quick else (10_000, 2_500, 3_000, 300)
+    n_many, n_few = (5_000, 50) if arguments.quick else (1_000_000, 500)
     results = {
         "paper_size": paper_size(n, n_basis, arguments.seed),
         "memory": memory(n, n_basis, arguments.seed),
         "against_direct": against_direct(n_direct, few, arguments.seed),
+        "million": million(n_many, n_few, arguments.seed),
     }
     write_json(arguments.output, {"machine": facts, **results})
 
