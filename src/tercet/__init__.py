@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from tercet.learn import SparseRanker as SparseRanker
     from tercet.learn.linear import FenchelRanker as FenchelRanker
     from tercet.learn.linear import FTRLRanker as FTRLRanker
+    from tercet.learn.linear import MeanRanker as MeanRanker
     from tercet.learn.linear import ProximalRanker as ProximalRanker
+    from tercet.learn.linear import StableRanker as StableRanker
     from tercet.learn.rls import RankRLS as RankRLS
     from tercet.learn.rls import RLSRegressor as RLSRegressor
     from tercet.loading import load as load
@@ -76,7 +78,7 @@ else:
                 "PrunedRanker",
                 "SparseRanker",
             ),
-            "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "ProximalRanker"),
+            "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "MeanRanker", "ProximalRanker", "StableRanker"),
             "tercet.learn.rls": ("RLSRegressor", "RankRLS"),
             "tercet.loading": ("load",),
             "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate", "measure_rows", "scorer"),

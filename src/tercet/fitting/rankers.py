@@ -46,10 +46,12 @@ from tercet.learn.linear import (
     FenchelRanker,
     FTRLRanker,
     ListNetRanker,
+    MeanRanker,
     NonconvexRanker,
     ProximalRanker,
     RankSVMRanker,
     RSRanker,
+    StableRanker,
 )
 from tercet.learn.lsi import remembering_directions
 from tercet.learn.rls import RLS_RANKERS, RankRLS
@@ -388,6 +390,8 @@ FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
     "ranksvm": RankSVMRanker,
     "rsrank": RSRanker,
     "nonconvex": NonconvexRanker,
+    "mean": MeanRanker,
+    "stable": StableRanker,
     "rankrls": RankRLS,
     "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
 }

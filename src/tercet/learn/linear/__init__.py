@@ -8,6 +8,7 @@ from tercet.learn.linear.listnet import ListNetRanker
 from tercet.learn.linear.nonconvex import NonconvexRanker
 from tercet.learn.linear.path import L1Path, l1_path
 from tercet.learn.linear.proximal import ProximalRanker
+from tercet.learn.linear.resampled import MeanRanker, StableRanker
 from tercet.learn.linear.rsrank import RSRanker
 from tercet.learn.linear.svm import RankSVMRanker
 
@@ -22,6 +23,8 @@ LINEAR_RANKERS: dict[str, type[LinearRanker]] = {
         ListNetRanker,
         AdaRankRanker,
         RankSVMRanker,
+        MeanRanker,
+        StableRanker,
     )
 }
 
@@ -33,9 +36,11 @@ __all__ = [
     "L1Path",
     "LinearRanker",
     "ListNetRanker",
+    "MeanRanker",
     "NonconvexRanker",
     "ProximalRanker",
     "RSRanker",
     "RankSVMRanker",
+    "StableRanker",
     "l1_path",
 ]

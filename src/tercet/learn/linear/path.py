@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from tercet.choose import Trial, choose
 from tercet.errors import InputError
 from tercet.learn.linear.base import SparseLinearRanker, scores
 from tercet.learn.linear.ftrl import FTRLRanker
+from tercet.learn.linear.queries import Queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,28 +162,46 @@ def l1_path(
     pattern._check_params()
     features, queries = pattern._rows_to_learn(X, y, qid)
     if l1s is None:
-        if n_l1s < 1 or not 0 < ratio <= 1:
-            raise InputError(f"n_l1s must be at least 1 and ratio in (0, 1]; got {n_l1s} and {ratio}")
-        first = pattern._sparse_end(features, queries, ratio)
-        values = first * np.geomspace(1.0, ratio if pattern._fewer_when_larger else 1 / ratio, n_l1s)
-        # What a report prints is what was used: typed in again, it gives the same ranker.
-        values = np.array([_five_digits(value) for value in values])
-        if values[0] < first and pattern._fewer_when_larger:
-            values[0] = _five_digits(first * 1.0001)
+        values = penalties_from(pattern, features, queries, n_l1s, ratio)
     else:
         values = np.sort(np.asarray(l1s, dtype=np.float64).ravel())
         if not values.size or not np.isfinite(values).all() or values[0] < 0:
             raise InputError("l1s must be one or more finite numbers, none below 0")
         values = values[::-1] if pattern._fewer_when_larger else values
-    rankers: list[SparseLinearRanker] = []
+    rankers = tuple(rankers_along(pattern, features, queries, values, warm_start=warm_start))
+    return L1Path(values, np.stack([fitted.coef_ for fitted in rankers]), rankers)
+
+
+def penalties_from(
+    pattern: SparseLinearRanker, X: Any, queries: Queries, n_l1s: int, ratio: float
+) -> NDArray[np.float64]:
+    """Penalties of a path, from the weakest that leaves no feature to ``ratio`` times that, each of five digits."""
+    if n_l1s < 1 or not 0 < ratio <= 1:
+        raise InputError(f"n_l1s must be at least 1 and ratio in (0, 1]; got {n_l1s} and {ratio}")
+    first = pattern._sparse_end(X, queries, ratio)
+    values = first * np.geomspace(1.0, ratio if pattern._fewer_when_larger else 1 / ratio, n_l1s)
+    # What a report prints is what was used: typed in again, it gives the same ranker.
+    values = np.array([five_digits(value) for value in values])
+    if values[0] < first and pattern._fewer_when_larger:
+        values[0] = five_digits(first * 1.0001)
+    return values
+
+
+def rankers_along(
+    pattern: SparseLinearRanker, X: Any, queries: Queries, values: NDArray[np.float64], *, warm_start: bool = True
+) -> Iterator[SparseLinearRanker]:
+    """A ranker at each of these penalties, one after another; rows are checked and scaled already."""
+    before, fresh = None, clone(pattern)
     for value in values.tolist():
-        fitted = clone(pattern).set_params(**{pattern._penalty_name: value})
+        fitted = copy(fresh)  # far cheaper than a clone
+        setattr(fitted, pattern._penalty_name, value)
         fitted._check_params()
         fitted._note_features(pattern)
-        fitted._learn_after(rankers[-1] if warm_start and rankers else None, features, queries)
-        rankers.append(fitted)
-    return L1Path(values, np.stack([fitted.coef_ for fitted in rankers]), tuple(rankers))
+        fitted._learn_after(before if warm_start else None, X, queries)
+        yield fitted
+        before = fitted
 
 
-def _five_digits(value: float) -> float:
+def five_digits(value: float) -> float:
+    """What is printed of a penalty, as a number."""
     return float(f"{value:.5g}")

@@ -1,0 +1,429 @@
+"""Linear rankers that learn by another one from some of the queries at a time: the mean of what cross-validation finds
+best, and the features that survive resampling."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils._param_validation import Interval
+
+from tercet.choose import settings_of
+from tercet.data import query_folds
+from tercet.errors import DamagedBundleError, DivergedError, ParameterError
+from tercet.learn.base import Count, Positive, SavedRanker, Seed
+from tercet.learn.linear.base import LinearRanker, SparseLinearRanker, scores
+from tercet.learn.linear.ftrl import FTRLRanker
+from tercet.learn.linear.path import five_digits, penalties_from, rankers_along
+from tercet.learn.linear.queries import Queries
+from tercet.store.codec import decode, encode
+from tercet.store.schema import Bounds, Shape
+
+Matrix = NDArray[np.float64]
+
+_CELLS_AT_ONCE = 2**22
+_N_L1S, _RATIO = 30, 1e-3  # of a path
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ResampledRanker(LinearRanker):
+    """A linear ranker that learns by another one, ``ranker``, from some of the queries at a time."""
+
+    ranker: LinearRanker | None = None
+    random_state: Seed = 0
+
+    def _pattern(self, X: Any) -> LinearRanker:
+        """What learns, from rows that are scaled already."""
+        pattern = clone(FTRLRanker() if self.ranker is None else self.ranker).set_params(scale_features=False)
+        pattern._check_params()
+        pattern.n_features_in_ = X.shape[1]
+        return pattern
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _saved(self) -> Any:
+        """What was learned beside the weights, as a frozen value."""
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = super()._saved_params()
+        if self.ranker is not None:
+            params["ranker"] = {"class": type(self.ranker).__name__, "params": self.ranker._saved_params()}
+        return params
+
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        if params["ranker"] is not None:
+            params = {**params, "ranker": _inner_ranker(params["ranker"], saved)}
+        return super()._from_bundle(params, saved)
+
+    def _state_meta(self) -> dict[str, Any]:
+        return encode(self._saved())[0]
+
+    def _state_arrays(self) -> dict[str, NDArray[Any]]:
+        return encode(self._saved())[1]
+
+
+def _inner_ranker(stated: Any, saved: SavedRanker) -> LinearRanker:
+    """The ranker that learns, from a file."""
+    known = saved.classes.get(stated.get("class")) if isinstance(stated, dict) else None
+    if known is None or not issubclass(known, LinearRanker) or not isinstance(stated.get("params"), dict):
+        raise DamagedBundleError(f"{saved.where}: its ranker is not a linear ranker with parameters")
+    params = {**known._added_parameters, **stated["params"]}
+    if set(params) != set(known._get_param_names()):
+        raise DamagedBundleError(f"{saved.where}: the parameters of its ranker do not fit a {known.__name__}")
+    return known._with_params(params, saved.where)
+
+
+# -- the mean of the best ---------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MeanRanker(ResampledRanker):
+    """The mean of the settings that are best by cross-validation, cut to its largest weights where that is wanted.
+
+    With few queries the best setting of a grid is nearly a draw; the mean of many good ones depends far less on which
+    queries were left out. Queries are dealt into folds and left out in turn. Of every setting of the grid the measure
+    over the queries left out is taken; the ``n_best`` settings learn once more from all queries, and their weights are
+    averaged, each divided by the standard deviation of its scores within queries, so that all have the same say
+    whatever the size of their weights.
+
+    Parameters
+    ----------
+    ranker : what learns; ``FTRLRanker()`` by default
+    grid : parameter -> values, every combination of which is tried. By default of an FTRLRanker five rates, ten
+        penalties and 1, 2, 3 and 5 passes; of another sparse ranker 30 penalties
+    n_best : how many settings are averaged
+    largest : keep only so many weights, the largest for features of the same scale
+    folds : of the cross-validation, one a query where there are fewer; a single query is measured on itself
+    measure : what the settings are compared by
+    random_state : seed of the folds; another one shows how much hangs on them
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
+
+    Attributes
+    ----------
+    coef_ : weights (n_features,)
+    settings_ : the settings that were averaged, the best first
+    held_out_ : the mean measure of each over the queries left out (n_best,)
+
+    Notes
+    -----
+    Costs ``folds`` fits of every setting. All numbers of passes of an FTRLRanker come from one run, and a fold of the
+    cross-validation takes the share of its penalty that its queries are of all, as that is a total.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.random((120, 6)), np.repeat(np.arange(12), 10)
+    >>> y = (X[:, 1] + X[:, 4] > 1).astype(int)
+    >>> ranker = MeanRanker(largest=2).fit(X, y, qid=qid)
+    >>> np.flatnonzero(ranker.coef_).tolist(), len(ranker.settings_)
+    ([1, 4], 20)
+    """
+
+    grid: Annotated[dict[str, Any], dict] | None = None
+    n_best: Count = 20
+    largest: Count | None = None
+    folds: Annotated[int, Interval(Real, 2, None, closed="left")] = 5
+    measure: Annotated[str, str] = "nDCG(dcg='exp-log2')@10"
+
+    settings_: list[dict[str, Any]] = field(init=False)
+    held_out_: Matrix = field(init=False)
+
+    def _learn(self, X: Any, queries: Queries) -> None:
+        from tercet.measure import parse_measure  # not before it is needed: it loads much
+
+        measure = parse_measure(self.measure)
+        pattern = self._pattern(X)
+        settings = settings_of(self._whole_grid(pattern, X, queries))
+        runs = _runs(pattern, settings)
+        values, sizes = [], []
+        for learned, left in self._parts(len(queries)):
+            weights = _learned(runs, X, queries.some(learned), len(learned) / len(queries))
+            values.append(_measured(weights, X, queries.some(left), str(measure)))
+            sizes.append(np.count_nonzero(weights, axis=1))
+        means = np.concatenate(values, axis=1).mean(axis=1)
+        means = np.where(np.isnan(means), -np.inf, means if measure.higher_is_better else -means)
+        # Of equals the sparser, then the earlier.
+        best = np.lexsort((np.mean(sizes, axis=0), -means))[: self.n_best]
+        weights = _learned(_runs(pattern, [settings[place] for place in best]), X, queries)
+        kept = np.isfinite(means[best]) & np.isfinite(weights).all(axis=1)
+        if not kept.any():
+            raise self._diverged(f"none of {len(settings)} settings gave finite weights")
+        best, weights = best[kept], weights[kept]
+        spreads = _score_spreads(weights, X, queries)
+        mean = (weights / np.where(spreads > 0, spreads, 1.0)[:, None]).mean(axis=0)
+        if self.largest is not None:
+            mean[np.argsort(-np.abs(mean), kind="stable")[self.largest :]] = 0.0
+        self._keep(mean)
+        self.settings_ = [settings[place] for place in best]
+        self.held_out_ = means[best] if measure.higher_is_better else -means[best]
+
+    def _parts(self, n_queries: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Numbers of queries to learn from, and of those left out, for each fold."""
+        every = np.arange(n_queries)
+        if n_queries < 2:
+            return [(every, every)]
+        return query_folds(every, min(int(self.folds), n_queries), self.random_state)
+
+    def _whole_grid(self, pattern: LinearRanker, X: Any, queries: Queries) -> dict[str, Sequence[Any]]:
+        if self.grid is not None:
+            known = pattern.get_params()
+            for name, values in self.grid.items():
+                if name not in known:
+                    raise ParameterError(
+                        f"grid: {type(pattern).__name__} has no parameter {name!r}; known: {', '.join(known)}"
+                    )
+                if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
+                    raise ParameterError(f"grid: {name} needs a list of one or more values; got {values!r}")
+            return {name: [_plain(value) for value in values] for name, values in self.grid.items()}
+        if isinstance(pattern, FTRLRanker):
+            one_pass = clone(pattern).set_params(epochs=1)
+            end = one_pass._sparse_end(X, queries, 1.0)
+            return {
+                "rate": [2.0**power for power in (1, -1, -3, -5, -7)],
+                "l1": [five_digits(end * 2.0**power) for power in range(2, -8, -1)],
+                "epochs": [1, 2, 3, 5],
+            }
+        if isinstance(pattern, SparseLinearRanker):
+            return {pattern._penalty_name: penalties_from(pattern, X, queries, _N_L1S, _RATIO).tolist()}
+        raise ParameterError(f"{type(pattern).__name__} has no penalty to choose; give a grid of its parameters")
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = super()._saved_params()
+        if self.grid is not None:
+            params["grid"] = {name: [_plain(value) for value in values] for name, values in self.grid.items()}
+        return params
+
+    def _saved(self) -> SavedMean:
+        return SavedMean(self.settings_, self.held_out_)
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
+        stored = decode(SavedMean, meta, arrays, where=where, copy=True)
+        self.settings_, self.held_out_ = stored.settings, stored.held_out
+
+
+@dataclass(frozen=True, eq=False)
+class SavedMean:
+    """What a saved MeanRanker has learned beside its weights."""
+
+    settings: list[dict[str, Any]]
+    held_out: Annotated[Matrix, Shape(None)]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class _Run(NamedTuple):
+    """A ranker that is not fitted, and where the weights belong that it has after so many passes, or at its end."""
+
+    ranker: LinearRanker
+    places: dict[int, int]  # passes -> place; 0 for the end of ``fit``
+
+
+def _runs(pattern: LinearRanker, settings: Sequence[dict[str, Any]]) -> list[_Run]:
+    """Every setting in a run; those of FTRL that differ in their number of passes are in one."""
+    runs: dict[str, _Run] = {}
+    usual = pattern.get_params()
+    for place, setting in enumerate(settings):
+        whole = {**usual, **setting}
+        goes_on = isinstance(pattern, FTRLRanker) and not whole["shuffle"] and whole["l1"] is not None
+        passes = whole.pop("epochs") if goes_on else 0
+        key = repr(whole)
+        if key not in runs:
+            ranker = clone(pattern).set_params(**setting)
+            ranker._check_params()
+            ranker.n_features_in_ = pattern.n_features_in_
+            runs[key] = _Run(ranker, {})
+        runs[key].places[passes] = place
+    return list(runs.values())
+
+
+def _learned(runs: Sequence[_Run], X: Any, queries: Queries, share: float = 1.0) -> Matrix:
+    """The weights of every setting (n_settings, n_features); NaN where they diverged.
+
+    ``share`` says how many of all queries these are: the penalty of FTRL is a total over them.
+    """
+    weights = np.full((sum(len(run.places) for run in runs), X.shape[1]), np.nan)
+    for run in runs:
+        ranker = copy(run.ranker)
+        if isinstance(ranker, FTRLRanker) and ranker.l1 is not None:
+            ranker.l1 *= share
+        try:
+            if 0 in run.places:
+                ranker._learn(X, queries)
+                weights[run.places[0]] = ranker.coef_
+            for number in range(1, max(run.places) + 1):
+                assert isinstance(ranker, FTRLRanker)
+                ranker._go_on(X, queries)
+                if number in run.places:
+                    weights[run.places[number]] = ranker.coef_
+        except DivergedError:
+            continue
+    return weights
+
+
+def _measured(weights: Matrix, X: Any, queries: Queries, measure: str) -> Matrix:
+    """The measure of each query's ranking by each of the weights (n_settings, n_queries); NaN where these are."""
+    from tercet.measure import measure_rows
+
+    grades = queries.by_gain().grades
+    lengths = np.diff(queries.starts)
+    query = np.repeat(np.arange(len(queries)), lengths)
+    rows = X[queries.rows]
+    blocks = []
+    at_once = max(1, _CELLS_AT_ONCE // len(query))
+    for start in range(0, len(weights), at_once):
+        block = np.nan_to_num(weights[start : start + at_once])
+        # As queries of their own, so that one call measures all.
+        own = (query + len(queries) * np.arange(len(block))[:, None]).ravel()
+        block_scores = np.ascontiguousarray(scores(rows, block.T).T).ravel()
+        values = measure_rows(np.tile(grades, len(block)), block_scores, own, measure).values
+        blocks.append(values.reshape(len(block), len(queries)))
+    table = np.concatenate(blocks)
+    table[~np.isfinite(weights).all(axis=1)] = np.nan
+    return table
+
+
+def _score_spreads(weights: Matrix, X: Any, queries: Queries) -> Matrix:
+    """The standard deviation of the scores within queries, over all rows (n_settings,)."""
+    values = scores(X[queries.rows], weights.T)  # (n_rows, n_settings)
+    lengths = np.diff(queries.starts)
+    means = np.add.reduceat(values, queries.starts[:-1], axis=0) / lengths[:, None]
+    return np.sqrt(np.square(values - np.repeat(means, lengths, axis=0)).mean(axis=0))
+
+
+# -- stability selection ----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class StableRanker(ResampledRanker):
+    """Stability selection: a ranker of the features that survive resampling of the queries.
+
+    The queries are cut at random into two halves, many times. Each half learns along a path from the strongest penalty
+    to weaker ones and selects the first q features that enter it. A feature is stable when a share of ``threshold`` of
+    all halves selects it; the ranker then learns from the stable features alone. (Meinshausen and Bühlmann 2010; both
+    halves of each cut as in Shah and Samworth 2013.)
+
+    Parameters
+    ----------
+    ranker : what learns, one with a path; ``FTRLRanker()`` by default. It also learns at the end, with the penalty it
+        has
+    threshold : the share of halves that have to select a feature, above one half
+    max_false : how many features that are worth nothing may be expected among the stable ones, at most. It says how
+        many features a half selects: by theorem 1 of the first paper, with p features, the number expected is at most
+        q² / ((2 threshold - 1) p), if worthless features are all alike to the ranker and no better than chance for it
+    n_cuts : how often the queries are cut in two
+    random_state : seed of the cuts
+    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
+        depends on their units; ``coef_`` is for features as they are given
+
+    Attributes
+    ----------
+    coef_ : weights (n_features,), 0 for all features that are not stable
+    frequencies_ : the share of halves that selected each feature (n_features,)
+    support_ : whether each feature is stable (n_features,)
+    n_entering_ : q, how many features each half selects
+
+    Notes
+    -----
+    Costs ``2 n_cuts`` paths of half of the queries, each only as far as q features are there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.random((200, 10)), np.repeat(np.arange(20), 10)
+    >>> y = (X[:, 1] + X[:, 4] > 1).astype(int)
+    >>> ranker = StableRanker().fit(X, y, qid=qid)
+    >>> np.flatnonzero(ranker.support_).tolist()
+    [1, 4]
+    """
+
+    threshold: Annotated[float, Interval(Real, 0.5, 1, closed="right")] = 0.75
+    max_false: Positive = 1.0
+    n_cuts: Count = 25
+
+    frequencies_: Matrix = field(init=False)
+    n_entering_: int = field(init=False)
+
+    @property
+    def support_(self) -> NDArray[np.bool_]:
+        """Whether each feature is stable (n_features,)."""
+        return self.frequencies_ >= self.threshold
+
+    def _learn(self, X: Any, queries: Queries) -> None:
+        pattern = self._pattern(X)
+        if not isinstance(pattern, SparseLinearRanker):
+            raise ParameterError(
+                f"{type(pattern).__name__} has no path; expected an FTRLRanker, ProximalRanker, NonconvexRanker or "
+                "FenchelRanker"
+            )
+        n_features = X.shape[1]
+        most = int(np.sqrt(float(self.max_false) * (2 * float(self.threshold) - 1) * n_features))
+        self.n_entering_ = min(max(most, 1), n_features)
+        counts = np.zeros(n_features)
+        for half in self._halves(len(queries)):
+            counts += first_to_enter(pattern, X, queries.some(half), self.n_entering_)
+        self.frequencies_ = counts / (2 * self.n_cuts)
+        weights, stable = np.zeros(n_features), np.flatnonzero(self.support_)
+        if stable.size:
+            last = clone(pattern)
+            last.n_features_in_ = stable.size
+            last._learn(X[:, stable], queries)
+            weights[stable] = last.coef_
+        self._keep(weights)
+
+    def _halves(self, n_queries: int) -> Iterator[NDArray[np.int64]]:
+        """Numbers of queries, rising: the two halves of each cut, one query left out where their number is odd."""
+        random = np.random.default_rng(self.random_state)
+        half = max(n_queries // 2, 1)
+        for _ in range(self.n_cuts):
+            order = random.permutation(n_queries)
+            yield np.sort(order[:half])
+            yield np.sort(order[n_queries - half :])
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def _saved(self) -> SavedStable:
+        return SavedStable(self.n_entering_, self.frequencies_)
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
+        lengths = {"n_features": self.n_features_in_}
+        stored = decode(SavedStable, meta, arrays, where=where, lengths=lengths, copy=True)
+        self.n_entering_, self.frequencies_ = stored.n_entering, stored.frequencies
+
+
+@dataclass(frozen=True, eq=False)
+class SavedStable:
+    """What a saved StableRanker has learned beside its weights."""
+
+    n_entering: Annotated[int, Bounds(least=1)]
+    frequencies: Annotated[Matrix, Shape("n_features", bounds=Bounds(least=0))]
+
+
+def first_to_enter(pattern: SparseLinearRanker, X: Any, queries: Queries, most: int) -> NDArray[np.bool_]:
+    """The first features that have a weight as the penalty falls, at most so many; of those that enter together the
+    ones with the largest weights."""
+    selected = np.zeros(X.shape[1], dtype=bool)
+    penalties = penalties_from(pattern, X, queries, _N_L1S, _RATIO)
+    for ranker in rankers_along(pattern, X, queries, penalties):
+        sizes = np.where(selected, 0.0, np.abs(ranker.coef_))
+        room = most - np.count_nonzero(selected)
+        entering = np.argsort(-sizes, kind="stable")[:room]
+        selected[entering[sizes[entering] > 0]] = True
+        if np.count_nonzero(selected) == most:
+            break
+    return selected
