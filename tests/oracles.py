@@ -514,6 +514,49 @@ def ndcg_pair_loss(scores, grades, margin=1.0, power=2, ideal=False):
     return value, slopes
 
 
+def mean_of_best(X, y, qid, rankers, folds, n_best, largest=None):
+    """The mean of the rankers with the best nDCG@10 over queries left out, each by the deviation of its scores.
+
+    A ranker is a function ``(X, y, qid, share) -> w``; ``folds`` has the queries left out each time.
+    """
+    queries = np.unique(qid)
+    values, used = np.zeros((len(rankers), len(queries))), np.zeros(len(rankers))
+    for left in folds:
+        kept = ~np.isin(qid, left)
+        for number, learn in enumerate(rankers):
+            w = learn(X[kept], y[kept], qid[kept], 1 - len(left) / len(queries))
+            used[number] += np.count_nonzero(w) / len(folds)
+            for q in left:
+                scores = X[qid == q] @ w
+                values[number, queries == q] = ndcg(ranking(scores), y[qid == q], at=10)
+    order = sorted(range(len(rankers)), key=lambda number: (-values[number].mean(), used[number], number))
+    mean = np.zeros(X.shape[1])
+    for number in order[:n_best]:
+        w = rankers[number](X, y, qid, 1.0)
+        centred = np.concatenate([X[qid == q] @ w - np.mean(X[qid == q] @ w) for q in queries])
+        deviation = np.sqrt(np.mean(centred**2))
+        mean += w / (deviation if deviation > 0 else 1.0) / n_best
+    if largest is not None:
+        mean[[j for j in range(len(mean)) if j not in np.argsort(-np.abs(mean), kind="stable")[:largest]]] = 0
+    return mean, order[:n_best]
+
+
+def stability(X, y, qid, halves, path, most):
+    """How often each feature is among the first ``most`` that enter a path, over halves of the queries.
+
+    Meinshausen and Bühlmann (2010); ``path(X, y, qid)`` gives weights from the strongest penalty to the weakest.
+    """
+    counts = np.zeros(X.shape[1])
+    for half in halves:
+        entered: list[int] = []
+        kept = np.isin(qid, half)
+        for w in path(X[kept], y[kept], qid[kept]):
+            new = [j for j in np.flatnonzero(w) if j not in entered]
+            entered += sorted(new, key=lambda j: -abs(w[j]))
+        counts[entered[:most]] += 1
+    return counts / len(halves)
+
+
 def adarank(X, y, qid, rounds, at=10, both_ways=True, repeat=True):
     """Xu and Li 2007, for scores without ties. Returns the weights of each round and the NDCG they reach."""
     groups = [[row for row in range(len(y)) if qid[row] == query] for query in dict.fromkeys(qid)]

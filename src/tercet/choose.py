@@ -138,6 +138,23 @@ def choose(
     return min(near, key=lambda number: (trials[number].size, -means[number], number))
 
 
+def pareto_front(sizes: ArrayLike, values: ArrayLike, *, higher_is_better: bool = True) -> list[int]:
+    """Places that no other one is both as small as and better than, by rising size; of equals the earlier.
+
+    Examples
+    --------
+    >>> pareto_front([0, 5, 9, 5], [0.1, 0.4, 0.3, 0.2])
+    [0, 1]
+    """
+    size, value = np.asarray(sizes, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    value = value if higher_is_better else -value
+    front: list[int] = []
+    for place in np.lexsort((-value, size)).tolist():
+        if not front or value[place] > value[front[-1]]:
+            front.append(place)
+    return front
+
+
 class Gain(NamedTuple):
     """How much better one system is than another over the same queries.
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import tercet as tc
 from support.bundles import arrays_file, reseal
 from support.letor_data import made_up
+from tercet.choose import pareto_front
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
 from tercet.fitting.feature_model import FeatureModel, as_run, document_ids
@@ -20,7 +21,7 @@ from tercet.fitting.rows import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
 )
-from tercet.pictures.path import draw_path, pareto_front
+from tercet.pictures.path import draw_path
 from tercet.report.details import PathPoint
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
@@ -226,7 +227,8 @@ def test_documents_are_named_by_comments_only_when_all_have_one():
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1, max_size=15), st.booleans())
 def test_no_point_is_as_sparse_and_better_than_one_of_the_front(points, higher):
     path = tuple(PathPoint(1.0, n_used, value / 20, None) for n_used, value in points)
-    front = pareto_front(path, higher_is_better=higher)
+    sizes, values = [point.n_used for point in path], [point.value for point in path]
+    front = pareto_front(sizes, values, higher_is_better=higher)
     sign = 1 if higher else -1
     for place in range(len(path)):
         beaten = any(

@@ -123,6 +123,14 @@ ranker = "LambdaMART"
 parameters = { n_estimators = 5, num_leaves = 3 }
 choose = { min_child_samples = [5, 10] }
 
+[[methods]]
+key = "averaged"
+title = "Averaged"
+ranker = "MeanRanker"
+parameters = { n_best = 2, largest = 2, folds = 2, grid = { rate = [0.5], l1 = [4.0, 0.25], epochs = [1, 2] } }
+choose_on = "cross-validation"
+seeds = 2
+
 [[statistics]]
 title = "Facts"
 place = "Table 1"
@@ -169,6 +177,7 @@ datasets = ["here"]
 measures = ["ndcg10", "used", "seconds"]
 rows = [
   { model = "ftrl" }, { model = "proximal" }, { model = "rs" }, { model = "crossed" }, { model = "trees" },
+  { model = "averaged" },
 ]
 
 [[claims]]
@@ -223,6 +232,14 @@ dataset = "here"
 measure = "ndcg10"
 models = ["ftrl", "proximal"]
 points = ["crossed", "trees"]
+
+[[fronts]]
+key = "front"
+title = "Front"
+dataset = "here"
+measure = "ndcg10"
+models = ["ftrl", "crossed"]
+budgets = [2, 7]
 """
 
 
@@ -237,7 +254,7 @@ def trees_can_be_grown() -> bool:
 
 needs_trees = pytest.mark.skipif(not trees_can_be_grown(), reason="LightGBM cannot be imported; its method is left out")
 
-N_CELLS = 3 * (1 + 1 + 2 + 1 + 1)
+N_CELLS = 3 * (1 + 1 + 2 + 1 + 1 + 2)
 
 
 def letor(rng: np.random.Generator, queries: range) -> LetorData:
@@ -280,7 +297,7 @@ def test_everything_is_written(whole):
     output, result = whole
     names = {path.name for path in output.iterdir()}
     tables = ["statistics", "accuracy", "away-accuracy", "sparsity", "everything", "orderings", "paired", "pairs"]
-    figures = ["figure-1-here", "trade"]
+    figures = ["figure-1-here", "trade", "front"]
     assert names >= {"results.json", "table.txt", "index.html"} | {f"{name}.csv" for name in [*tables, "targets"]}
     assert names >= {f"{name}.{end}" for name in figures for end in ("csv", "png")}
     assert not any("away" in name for name in names if name.endswith(".png"))
@@ -335,7 +352,7 @@ def test_the_row_says_how_it_was_chosen(whole):
     assert "Crossed, by cross-validation" in page
     assert "then learned from both; at most 50.0% of the features" in page
     assert {cell["seed"] for cell in cells if cell["method"] == "rs"} == {0, 1}
-    assert {cell["seed"] for cell in cells if cell["method"] != "rs"} == {0}
+    assert {cell["seed"] for cell in cells if cell["method"] not in ("rs", "averaged")} == {0}
     assert "fits stopped at their limit of rounds" in page  # two rounds are too few for Proximal
 
 
@@ -433,7 +450,7 @@ def test_a_quick_run_is_small_and_compares_nothing(home, plan_file, tmp_path):
 def test_seeds_are_for_what_draws_at_random(home, plan_file, tmp_path):
     listener = Quiet()
     reproduce(read_plan(plan_file), home, tmp_path, listener=listener, seeds=1)
-    assert listener.total == N_CELLS - 3
+    assert listener.total == N_CELLS - 6
 
 
 def test_missing_data_is_named_with_every_place(whole, home):
@@ -455,7 +472,7 @@ def test_a_method_that_cannot_run_is_shown_with_its_reason(home, plan_file, tmp_
     assert result.exit_code == 0, result.output
     reason = "LambdaMART needs lightgbm (extra bench)"
     assert f"Trees is left out: LambdaMART needs lightgbm: {install_command('bench')}" in result.output
-    record = results_in(tmp_path)["tables"]["everything"][-1]
+    record = next(r for r in results_in(tmp_path)["tables"]["everything"] if r["model"] == "Trees")
     assert (record["ours"], record["reason"]) == (None, reason)
     assert "Trees: LambdaMART needs lightgbm" in (tmp_path / "index.html").read_text()
 
@@ -475,6 +492,40 @@ def test_test_parts_choose_nothing(home):
         assert [trial.values.tolist() for trial in one] == [trial.values.tolist() for trial in two]
     assert len(one[0].values) == split.train.n_queries + split.validation.n_queries  # each is left out once
     assert [trial.setting for trial in one] == [{"l1": 64.0}, {"l1": 4.0}]
+
+
+@pytest.mark.parametrize("how", ["validation", "cross-validation"])
+def test_passes_of_one_run_are_those_of_runs_of_their_own(home, how):
+    split = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[0]
+    grid = {"batch_size": ("none", 3), "l1": (4.0, 0.5), "epochs": (1, 3)}
+    method = Method("m", "M", "FTRLRanker", choose=grid, choose_on=how, cv_folds=2)
+    trials = try_grid(method, split, N10, 0, {"rate": 0.5}, RunDeadline()).trials
+    assert [trial.setting["epochs"] for trial in trials] == [1, 3] * 4
+    for trial in trials:
+        alone = replace(method, choose={name: (value,) for name, value in trial.setting.items() if name != "epochs"})
+        [other] = try_grid(alone, split, N10, 0, {"rate": 0.5, "epochs": trial.setting["epochs"]}, RunDeadline()).trials
+        np.testing.assert_array_equal(other.values, trial.values)
+        assert other.size == trial.size
+        if how == "validation":
+            np.testing.assert_array_equal(other.result.coef_, trial.result.coef_)
+            assert trial.result.epochs == trial.setting["epochs"]
+
+
+@needs_trees
+def test_the_front_is_chosen_without_the_test_parts(whole):
+    rows, table = results_in(whole[0])["figures"]["front"], results_in(whole[0])["tables"]["front"]
+    assert [row["budget"] for row in rows] == [2, 7]
+    assert all(row["used"] > 0 and row["standard_error"] > 0 for row in rows)
+    assert rows[0]["chosen_by"] <= rows[1]["chosen_by"]  # more may be taken
+    assert [record["value"] for record in table] == [row["value"] for row in rows]
+    assert all(len(row["taken"]) == 3 for row in rows)
+
+
+def test_a_row_with_seeds_shows_how_far_they_reach(whole):
+    values = [cell for cell in results_in(whole[0])["methods"] if cell["method"] == "averaged"]
+    assert {cell["seed"] for cell in values} == {0, 1}
+    assert {cell["facts"]["n_used"] for cell in values} == {2}
+    assert "seeds 0." in (whole[0] / "index.html").read_text()
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -569,17 +620,28 @@ def test_the_papers_tables_are_typed_right(paper):
 
 def test_the_papers_protocol_is_that_of_the_plan(paper):
     method = paper.method_of("minbatsrank")
+    gammas, lambdas = tuple(2.0**k for k in range(1, -11, -1)), tuple(2.0**k for k in range(17, -3, -1))
     assert method.choose == {
-        "rate": tuple(2.0**k for k in range(1, -11, -1)),
-        "l1": tuple(2.0**k for k in range(15, -3, -1)),
+        "batch_size": ("none", 1000, 100),
+        "rate": gammas,
+        "l1": lambdas,
+        "epochs": (1, 2, 3, 5),
     }
-    assert method.parameters == {"rho": 1.0, "epochs": 1}
+    assert method.parameters == {"rho": 1.0}
     assert method.choose_on == "validation"
+    for passes in (1, 2, 3, 5):
+        fixed = paper.method_of(f"minbatsrank-t{passes}")
+        assert (fixed.choose, fixed.parameters["epochs"]) == ({"rate": gammas, "l1": lambdas}, passes)
     assert paper.measures[paper.choose_by].name == N10
     assert paper.measures["map2"].name == "AP(rel=2)"
     assert dict(paper.claims[0].printed) == {"hp2004": 20.0, "np2004": 4.77, "td2004": 18.73, "ohsumed": 3.42}
     printed = dict(zip(("ndcg1", "ndcg3", "ndcg5", "ndcg10", "map"), TABLE_2["ohsumed"][-1][1:], strict=True))
-    for key in ("minbatsrank", "ours"):
+    for key in ("minbatsrank", "ours", "ours-sparse"):
         targets = [target for target in paper.targets if target.model == key]
         assert {target.measure: target.at_least for target in targets if target.at_least is not None} == printed
-        assert {target.measure: target.at_most for target in targets if target.at_most is not None} == {"used": 0.2311}
+        assert {target.errors for target in targets if target.at_least is not None} == {1.0}
+    assert [(t.model, t.measure, t.at_most) for t in paper.targets if t.at_most is not None] == [
+        ("ours-sparse", "used", 0.2311)
+    ]
+    assert paper.n_seeds(paper.method_of("ours")) >= 3
+    assert paper.method_of("ours-sparse").parameters["largest"] / 45 <= 0.2311

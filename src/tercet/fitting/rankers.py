@@ -407,6 +407,7 @@ OF_WORDS: dict[str, type[Any]] = {
 }
 OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, "LambdaMART": LambdaMART}
 WITH_BASIS = tuple(RLS_RANKERS)  # of the rows some can be basis vectors, and all l2 come from one decomposition
+IN_PASSES = (FTRLRanker.__name__,)  # the ranker of so many epochs is the one of fewer that went on
 
 
 def accepted_parameters(cls: type[Any]) -> list[str]:

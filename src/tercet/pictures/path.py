@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.choose import pareto_front
 from tercet.errors import InputError
 from tercet.fitting.feature_model import FeatureModel, weights_of
 from tercet.measure import parse_measure
@@ -22,7 +23,7 @@ from tercet.pictures.drawing import (
     say_instead,
     shortened,
 )
-from tercet.report.details import FeatureDetails, PathPoint
+from tercet.report.details import FeatureDetails
 
 _LONGEST_NAME = 28
 
@@ -51,31 +52,15 @@ def draw_path(model: FeatureModel, *, n_features: int = 20) -> Any:
     return figure
 
 
-def pareto_front(path: tuple[PathPoint, ...], *, higher_is_better: bool = True) -> list[int]:
-    """Places of the points that no other is both as sparse and better than, by rising number of features.
-
-    Examples
-    --------
-    >>> points = [PathPoint(3, 0, 0.1, None), PathPoint(2, 5, 0.4, None), PathPoint(1, 9, 0.3, None)]
-    >>> pareto_front(tuple(points))
-    [0, 1]
-    """
-    sign = 1 if higher_is_better else -1
-    front: list[int] = []
-    for number in sorted(range(len(path)), key=lambda i: (path[i].n_used, -sign * path[i].value, i)):
-        if not front or sign * path[number].value > sign * path[front[-1]].value:
-            front.append(number)
-    return front
-
-
 def _draw_front(axes: Any, report: FeatureDetails, measure: str) -> None:
     axes.set_title("What sparsity costs", loc="left", fontsize=TITLE_SIZE)
     if report.chosen is None:
         say_instead(axes, "no penalty was chosen: there is no path")
         return
     higher = parse_measure(measure).higher_is_better
-    path, front = report.path, pareto_front(report.path, higher_is_better=higher)
+    path = report.path
     used, value = np.array([point.n_used for point in path]), np.array([point.value for point in path])
+    front = pareto_front(used, value, higher_is_better=higher)
     best = value[front[-1]]
     if all(point.error is not None for point in path):
         errors = np.array([path[number].error for number in front], dtype=float)

@@ -108,7 +108,8 @@ def _key_faults(plan: Plan) -> Iterator[str]:
     models = [model.key for method in plan.methods for model in method.all_models()]
     shown = [item.key for group in (plan.tables, plan.comparisons, plan.words, plan.curves) for item in group]
     shown += [item.key for group in (plan.scatters, plan.precisions, plan.cutoffs) for item in group]
-    shown += [item.key for group in (plan.tradeoffs, plan.growths, plan.costs, plan.standings) for item in group]
+    shown += [item.key for group in (plan.tradeoffs, plan.fronts, plan.growths) for item in group]
+    shown += [item.key for group in (plan.costs, plan.standings) for item in group]
     for what, names in (("methods", methods), ("models", models), ("tables, words and figures", shown)):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -289,6 +290,8 @@ def _mentioned(plan: Plan) -> Iterator[tuple[str, Iterable[str], Iterable[str], 
     for number, tradeoff in enumerate(plan.tradeoffs):
         models = [*tradeoff.models, *tradeoff.points]
         yield f"tradeoffs[{number}]", models, [tradeoff.dataset], [tradeoff.measure]
+    for number, front in enumerate(plan.fronts):
+        yield f"fronts[{number}]", front.models, [front.dataset], [front.measure]
     for number, growth in enumerate(plan.growths):
         for series in growth.series:
             yield f"growths[{number}].series", series.models, [growth.dataset], [growth.measure]
@@ -334,10 +337,11 @@ def _figure_faults(plan: Plan) -> Iterator[str]:
         for key in cutoffs.measures:
             if plan.measures[key].cutoff is None:
                 yield f"cutoffs[{number}].measures: {key!r} has no cutoff, so it has no place on the axis"
-    for number, tradeoff in enumerate(plan.tradeoffs):
-        chosen_by = {plan.chooses_by(plan.method_of(model)) for model in tradeoff.models}
-        if chosen_by - {tradeoff.measure}:
-            yield f"tradeoffs[{number}]: its models must be chosen by its measure, {tradeoff.measure!r}"
+    for what, drawn in (("tradeoffs", plan.tradeoffs), ("fronts", plan.fronts)):
+        for number, item in enumerate(drawn):
+            chosen_by = {plan.chooses_by(plan.method_of(model)) for model in item.models}
+            if chosen_by - {item.measure}:
+                yield f"{what}[{number}]: its models must be chosen by its measure, {item.measure!r}"
     for number, cost in enumerate(plan.costs):
         yield from _cost_faults(f"costs[{number}] ({cost.key})", cost)
 

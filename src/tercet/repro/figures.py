@@ -10,8 +10,9 @@ import numpy as np
 
 from tercet.errors import MissingExtraError
 from tercet.repro.cost_jobs import power
+from tercet.repro.fronts import front_points
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Cost, Curves, Cutoffs, Growth, Method, Model, Precisions, Scatter, TradeOff
+from tercet.repro.plan import Cost, Curves, Cutoffs, Front, Growth, Method, Model, Precisions, Scatter, TradeOff
 from tercet.repro.plotting import (
     COLOURS,
     MARKERS,
@@ -59,6 +60,7 @@ def _drawings(results: PaperResults) -> Iterator[Drawing]:
         yield from (_cutoffs(results, cutoffs, dataset) for dataset in cutoffs.datasets)
     yield from (_scatter(results, scatter) for scatter in plan.scatters)
     yield from (_tradeoff(results, tradeoff) for tradeoff in plan.tradeoffs)
+    yield from (_pareto(results, front) for front in plan.fronts)
     yield from (_growth(results, growth) for growth in plan.growths)
     yield from (_cost(results, cost) for cost in plan.costs)
 
@@ -375,6 +377,27 @@ def _front(cells: Rows, n_features: int) -> list[dict[str, float]]:
             if not front or front[-1] != {"used": used, "value": value}:
                 front.append({"used": used, "value": value})
     return front
+
+
+def _pareto(results: PaperResults, front: Front) -> Drawing:
+    """The front where it was chosen, and on the test parts with its standard error over queries."""
+    plan, rows = results.plan, front_points(results, front)
+
+    def draw() -> bytes:
+        figure, (axes,) = empty_figure(1)
+        figure.set_size_inches(7.4, 4.4)
+        used, chosen, value, errors = (
+            [row[name] for row in rows] for name in ("used", "chosen_by", "value", "standard_error")
+        )
+        axes.plot(used, chosen, "--", color=COLOURS[1], linewidth=1.2, label="where it was chosen")
+        axes.errorbar(used, value, errors, color=COLOURS[0], marker="o", capsize=3, label="on the test parts, ± s.e.")
+        axes.set_xlim(left=0)
+        axes.set_xlabel("features used, mean over folds")
+        axes.set_ylabel(plan.measures[front.measure].title)
+        return finished(figure, fontsize=9, loc="lower right")
+
+    title = f"{front.title}, {plan.datasets[front.dataset].title}"
+    return Drawing(front.key, title, rows, draw, PAST_THE_PAPER)
 
 
 def _growth(results: PaperResults, growth: Growth) -> Drawing:

@@ -374,6 +374,7 @@ class Target:
     at_least: float | None = None
     at_most: float | None = None
     times: str = ""  # the bound is a multiple of this model's value
+    errors: float = 0.0  # so many standard errors of ours beside the bound are near enough
 
 
 @dataclass(frozen=True)
@@ -464,6 +465,19 @@ class TradeOff:
 
 
 @dataclass(frozen=True)
+class Front:
+    """The Pareto front of features against a measure over the grids of several methods: in each fold the best where
+    these chose with at most so many features, shown on the test part."""
+
+    key: str
+    title: str
+    dataset: str
+    measure: str
+    models: tuple[str, ...]
+    budgets: tuple[int, ...]  # numbers of features
+
+
+@dataclass(frozen=True)
 class Growth:
     """A measure against the number of rows that were drawn, a line for each series of models."""
 
@@ -535,6 +549,7 @@ class Plan:
     precisions: tuple[Precisions, ...] = ()
     cutoffs: tuple[Cutoffs, ...] = ()
     tradeoffs: tuple[TradeOff, ...] = ()
+    fronts: tuple[Front, ...] = ()
     growths: tuple[Growth, ...] = ()
     costs: tuple[Cost, ...] = ()
 

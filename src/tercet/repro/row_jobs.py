@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from tercet.choose import Trial, choose, settings_of
+from tercet.choose import Trial, choose, pareto_front, settings_of
 from tercet.data import query_folds
 from tercet.errors import DivergedError
-from tercet.fitting.rankers import WITH_BASIS, make_ranker, n_used
+from tercet.fitting.rankers import IN_PASSES, WITH_BASIS, make_ranker, n_used
 from tercet.repro.cache import RunDeadline
 from tercet.repro.folds import (
     MEGABYTES,
@@ -33,6 +34,7 @@ from tercet.repro.plan import Method
 
 _FITS_TO_TIME = 5
 _SECONDS_TO_TIME = 3.0  # no further fit after so many
+_LONG_SECONDS = 10.0  # what takes so long is not done again to be timed
 
 
 # -- choosing ---------------------------------------------------------------------------------------------------------
@@ -54,9 +56,10 @@ def try_grid(
 ) -> TriedGrid:
     """Learn with every combination, and measure each where the method says.
 
-    All ``l2`` of a kernel ranker come from one decomposition for each setting of the rest.
+    All ``l2`` of a kernel ranker come from one decomposition for each setting of the rest, and all ``epochs`` of FTRL
+    from one run.
     """
-    tried = TriedGrid(crossed=method.choose_on != "validation" or fold.validation is None)
+    tried = TriedGrid(crossed=learns_from_both(method, fold))
     leaves_out = method.choose_on == "leave-query-out"
     if leaves_out:
         both = fold.both()
@@ -72,29 +75,63 @@ def try_grid(
     lessons = [prepared(method, train, seed) for train, _ in parts]
     l2s = method.choose.get("l2", ()) if method.ranker in WITH_BASIS else ()
     others = {name: values for name, values in method.choose.items() if not (l2s and name == "l2")}
-    for setting in settings_of(others):
+    for setting in settings_of(others | dict.fromkeys(["epochs"] * _goes_on(method, parameters), (1,))):
         if deadline.is_over:
             tried.cut = True
             break
         try:
-            fitted = [learn(method.ranker, parameters | more | setting, rows, seed, tried) for more, rows in lessons]
+            for tuned, fitted in _fits(method, parameters, setting, lessons, seed, tried):
+                if l2s:
+                    paths = [
+                        ranker.leave_query_out(l2s) if leaves_out else ranker.path(l2s).predict(test.X)
+                        for ranker, test in zip(fitted, tests, strict=True)
+                    ]
+                    for column, l2 in enumerate(l2s):
+                        values = _measured([scores[:, column] for scores in paths], tests, measure)
+                        tried.trials.append(Trial(tuned | {"l2": l2}, values))
+                    continue
+                scores = [ranker.predict(test.X) for ranker, test in zip(fitted, tests, strict=True)]
+                sizes = [size for size in map(n_used, fitted) if size is not None]
+                size = float(np.mean(sizes)) if sizes else np.inf
+                values = _measured(scores, tests, measure)
+                tried.trials.append(Trial(tuned, values, size, None if tried.crossed else fitted[0]))
         except DivergedError:
             tried.diverged += 1
-            continue
-        if l2s:
-            paths = [
-                ranker.leave_query_out(l2s) if leaves_out else ranker.path(l2s).predict(test.X)
-                for ranker, test in zip(fitted, tests, strict=True)
-            ]
-            for column, l2 in enumerate(l2s):
-                values = _measured([scores[:, column] for scores in paths], tests, measure)
-                tried.trials.append(Trial(setting | {"l2": l2}, values))
-            continue
-        values = _measured([ranker.predict(test.X) for ranker, test in zip(fitted, tests, strict=True)], tests, measure)
-        sizes = [size for size in map(n_used, fitted) if size is not None]
-        size = float(np.mean(sizes)) if sizes else np.inf
-        tried.trials.append(Trial(setting, values, size, None if tried.crossed else fitted[0]))
     return tried
+
+
+def learns_from_both(method: Method, fold: FoldTask) -> bool:
+    """Whether the ranker that is tested learns from the training and the validation part."""
+    return method.choose_on != "validation" or fold.validation is None
+
+
+def _goes_on(method: Method, parameters: dict[str, Any]) -> bool:
+    """Whether the ranker after each number of passes is that of one run: FTRL in the order of the rows."""
+    settled = parameters.get("l1") is not None or "l1" in method.choose
+    chosen = "epochs" in method.choose
+    return chosen and settled and method.ranker in IN_PASSES and not parameters.get("shuffle")
+
+
+def _fits(
+    method: Method,
+    parameters: dict[str, Any],
+    setting: dict[str, Any],
+    lessons: list[tuple[dict[str, Any], QueryRows]],
+    seed: int,
+    tried: TriedGrid,
+) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+    """The setting, and a ranker of each lesson; of a run that goes on one after each number of passes."""
+    fitted = [learn(method.ranker, parameters | more | setting, rows, seed, tried) for more, rows in lessons]
+    if not _goes_on(method, parameters):
+        yield setting, fitted
+        return
+    for epochs in range(1, max(method.choose["epochs"]) + 1):
+        if epochs > 1:
+            fitted = [deepcopy(ranker).set_params(epochs=epochs) for ranker in fitted]
+            for ranker, (_, rows) in zip(fitted, lessons, strict=True):
+                ranker.partial_fit(rows.X, rows.y, qid=rows.qid)
+        if epochs in method.choose["epochs"]:
+            yield setting | {"epochs": epochs}, fitted
 
 
 def _measured(scores: list[NDArray[np.float64]], tests: list[QueryRows], measure: str) -> NDArray[np.float64]:
@@ -169,7 +206,10 @@ class RowJob:
     def run(self, deadline: RunDeadline) -> dict[str, Any]:
         """Choose, learn, time and measure."""
         method, fold = self.method, self.fold
-        tried = try_grid(method, fold, self.choose_by, self.seed, self.parameters, deadline)
+        if method.choose:
+            tried = try_grid(method, fold, self.choose_by, self.seed, self.parameters, deadline)
+        else:  # what a ranker finds by itself, if anything
+            tried = TriedGrid(learns_from_both(method, fold), [Trial({}, np.zeros(1))], cut=deadline.is_over)
         if tried.cut:
             return {"cut": True, "left out": True}
         if not tried.trials:
@@ -184,12 +224,14 @@ class RowJob:
         ]
         more, rows = prepared(method, fold.both() if tried.crossed else fold.train, self.seed)
         parameters = self.parameters | more | trial.setting
+        began = time.perf_counter()
         ranker = trial.result or self._learn(parameters, rows)
+        learned_in = time.perf_counter() - began
         used, n_features = n_used(ranker), fold.test.n_features
         by_query = fold.measure(ranker, self.measures)
         means = {name: float(np.mean(values)) for name, values in by_query.items()}
         means |= {} if used is None else {USED: used / n_features}
-        means[SECONDS] = self._seconds(parameters, rows)
+        means[SECONDS] = learned_in if learned_in > _LONG_SECONDS else self._seconds(parameters, rows)
         if MEGABYTES in self.measures:
             means[MEGABYTES] = peak_bytes(lambda: self._learn(parameters, rows)) / 1e6
         return {
@@ -206,8 +248,22 @@ class RowJob:
                 method.key: {"means": means, "by_query": {name: own.tolist() for name, own in by_query.items()}}
             },
             "related": {},
-            "grid": [self._grid_point(other) for other in tried.trials],
+            "grid": self._grid_points(tried, more, rows) if method.choose else [],
         }
+
+    def _grid_points(self, tried: TriedGrid, more: dict[str, Any], rows: QueryRows) -> list[dict[str, Any]]:
+        """Every setting; those that no sparser one is better than also have their measure of each test query."""
+        points = [self._grid_point(trial) for trial in tried.trials]
+        counted = [place for place, trial in enumerate(tried.trials) if 1 <= trial.size < np.inf]
+        if not self.traced:
+            return points
+        sizes, means = ([getattr(tried.trials[place], name) for place in counted] for name in ("size", "mean"))
+        for number in pareto_front(sizes, means, higher_is_better=self.higher_is_better):
+            trial = tried.trials[counted[number]]
+            ranker = trial.result or self._learn(self.parameters | more | trial.setting, rows)
+            values = self.fold.measure(ranker, [self.choose_by])[self.choose_by]
+            points[counted[number]] |= {"by_query": values.tolist(), "n_used": n_used(ranker)}
+        return points
 
     def _grid_point(self, trial: Trial) -> dict[str, Any]:
         """A setting that was tried, for the tables and figures of what choosing costs."""

@@ -10,6 +10,7 @@ from tercet.fitting.rankers import CLASSIFIERS
 from tercet.report.table import Cell, Table
 from tercet.repro.claims import PairDecisions, claims_table, not_run, paired_table, standings_table
 from tercet.repro.cost_jobs import cost_table
+from tercet.repro.fronts import front_table
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Method, PaperTable, Row, Statistics, TradeOff, Words
 from tercet.repro.printed import PrintedNumber, printed_in
@@ -50,6 +51,7 @@ def make_tables(results: PaperResults) -> list[Table]:
     tables += [cost_table(results, cost) for cost in plan.costs]
     ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
     ours += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
+    ours += [front_table(results, front) for front in plan.fronts if front.dataset in results.data]
     ours += [_targets(results)] if plan.targets else []
     for table in ours:
         table.section = PAST_THE_PAPER
@@ -192,18 +194,21 @@ def _beside_printed(
     theirs = "" if printed is None else f"paper {with_plus_minus(printed.value, printed.plus_minus, measure)}"
     if not values:
         return Cell("–", theirs), record
-    mean = record["ours"]
+    mean, seeds = record["ours"], ""
     text = mean_and_half_range(values, measure)
     if measure.spread == "standard error" and error is not None:
         text = with_plus_minus(mean, error, measure)
+        if len(values) > 1:
+            seeds = f"seeds {shown(min(values), measure)} to {shown(max(values), measure)}"
     if printed is None:
-        return Cell(text), record
+        return Cell(text, seeds), record
     errors = np.hypot(error or 0.0, printed.plus_minus or 0.0)
     verdict = _where_compared(results, dataset, compare(mean, printed.value, measure, float(errors)))
     record |= {"difference": mean - printed.value, "verdict": verdict.text}
     detail = theirs
     if verdict.text != NOT_COMPARED:
         detail += f", {signed(mean - printed.value, measure, like=printed.value)}, {verdict.text}"
+    detail += f"; {seeds}" if seeds else ""
     return Cell(text, detail, tone=verdict.tone), record
 
 
@@ -325,8 +330,10 @@ def _targets(results: PaperResults) -> Table:
             times = f" times {plan.model(target.times).title}"
         if not values:
             continue
-        verdict = Verdict(NOT_COMPARED, "plain") if results.quick else judge_target(values, target, measure)
+        error = results.standard_error(target.dataset, target.model, target.measure) or 0.0
+        verdict = Verdict(NOT_COMPARED, "plain") if results.quick else judge_target(values, target, measure, error)
         bound = f"≥ {target.at_least:g}" if target.at_least is not None else f"≤ {target.at_most:g}"
+        bound += f", {target.errors:g} standard errors ({shown(error, measure)}) allowed" if target.errors else ""
         title = plan.model(target.model).title
         cells = [Cell(title), Cell(plan.datasets[target.dataset].title), Cell(measure.title)]
         cells += [Cell(mean_and_half_range(values, measure))]

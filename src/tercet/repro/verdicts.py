@@ -51,13 +51,14 @@ def compare(ours: float, printed: float, measure: PaperMeasure, error: float = 0
     return Verdict(f"{text}, {WITHIN_ERROR}", "plain") if -gain <= error else Verdict(text, "bad")
 
 
-def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure) -> Verdict:
-    """Met when the worst seed meets it."""
+def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure, error: float = 0.0) -> Verdict:
+    """Met when the worst seed meets it, or is as near as so many of its standard ``error`` as the target allows."""
     if target.at_least is not None:
         missed = target.at_least - min(values)
     else:
         assert target.at_most is not None
         missed = max(values) - target.at_most
+    missed -= target.errors * error
     return Verdict("met", "good") if missed <= 0 else Verdict(f"missed by {shown(missed, measure, 4)}", "bad")
 
 
