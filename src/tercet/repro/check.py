@@ -337,11 +337,10 @@ def _figure_faults(plan: Plan) -> Iterator[str]:
         for key in cutoffs.measures:
             if plan.measures[key].cutoff is None:
                 yield f"cutoffs[{number}].measures: {key!r} has no cutoff, so it has no place on the axis"
-    for what, drawn in (("tradeoffs", plan.tradeoffs), ("fronts", plan.fronts)):
-        for number, item in enumerate(drawn):
-            chosen_by = {plan.chooses_by(plan.method_of(model)) for model in item.models}
-            if chosen_by - {item.measure}:
-                yield f"{what}[{number}]: its models must be chosen by its measure, {item.measure!r}"
+    for drawn in plan.of_grids:
+        chosen_by = {plan.chooses_by(plan.method_of(model)) for model in drawn.models}
+        if chosen_by - {drawn.measure}:
+            yield f"{drawn.key}: its models must be chosen by its measure, {drawn.measure!r}"
     for number, cost in enumerate(plan.costs):
         yield from _cost_faults(f"costs[{number}] ({cost.key})", cost)
 

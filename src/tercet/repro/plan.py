@@ -453,27 +453,28 @@ class Cutoffs:
 
 
 @dataclass(frozen=True)
-class TradeOff:
-    """A measure on the test parts against the features used, over all that a method could choose from."""
+class OfGrids:
+    """What is shown of all settings that models could be chosen from, by features used."""
 
     key: str
     title: str
     dataset: str
     measure: str
     models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TradeOff(OfGrids):
+    """A measure on the test parts against the features used, over all that a method could choose from."""
+
     points: tuple[str, ...] = ()  # models that are shown as chosen only
 
 
 @dataclass(frozen=True)
-class Front:
+class Front(OfGrids):
     """The Pareto front of features against a measure over the grids of several methods: in each fold the best where
     these chose with at most so many features, shown on the test part."""
 
-    key: str
-    title: str
-    dataset: str
-    measure: str
-    models: tuple[str, ...]
     budgets: tuple[int, ...]  # numbers of features
 
 
@@ -552,6 +553,11 @@ class Plan:
     fronts: tuple[Front, ...] = ()
     growths: tuple[Growth, ...] = ()
     costs: tuple[Cost, ...] = ()
+
+    @property
+    def of_grids(self) -> tuple[OfGrids, ...]:
+        """All that shows what was not chosen."""
+        return (*self.tradeoffs, *self.fronts)
 
     def model(self, key: str) -> Model:
         return next(model for method in self.methods for model in method.all_models() if model.key == key)

@@ -206,7 +206,7 @@ class PlanRun:
             choose_by=plan.name_of(chooses_by),
             measures=tuple(plan.name_of(key) for key in plan.measures_of(dataset)),
             higher_is_better=plan.measures[chooses_by].higher_is_better,
-            traced=any(drawn.dataset == dataset and own & {*drawn.models} for drawn in (*plan.tradeoffs, *plan.fronts)),
+            traced=any(drawn.dataset == dataset and own & {*drawn.models} for drawn in plan.of_grids),
         )
         return job.setting(self._results.data[dataset]["digest"]), lambda: job.run(self._jobs.deadline)
 

@@ -73,7 +73,7 @@ class ResampledRanker(LinearRanker):
 
 def _inner_ranker(stated: Any, saved: SavedRanker) -> LinearRanker:
     """The ranker that learns, from a file."""
-    known = saved.classes.get(stated.get("class")) if isinstance(stated, dict) else None
+    known = saved.classes.get(str(stated.get("class"))) if isinstance(stated, dict) else None
     if known is None or not issubclass(known, LinearRanker) or not isinstance(stated.get("params"), dict):
         raise DamagedBundleError(f"{saved.where}: its ranker is not a linear ranker with parameters")
     params = {**known._added_parameters, **stated["params"]}
