@@ -386,18 +386,16 @@ def _pareto(results: PaperResults, front: Front) -> Drawing:
     def draw() -> bytes:
         figure, (axes,) = empty_figure(1)
         figure.set_size_inches(7.4, 4.4)
-        used, chosen, value, errors = (
-            [row[name] for row in rows] for name in ("used", "chosen_by", "value", "standard_error")
-        )
+        used, chosen = ([row[name] for row in rows] for name in ("used", "chosen_by"))
         axes.plot(used, chosen, "--", color=COLOURS[1], linewidth=1.2, label="where it was chosen")
-        axes.errorbar(used, value, errors, color=COLOURS[0], marker="o", capsize=3, label="on the test parts, ± s.e.")
+        with_bars(axes, rows, "used", "value", color=COLOURS[0], marker="o", label="on the test parts, ± s.e.")
         axes.set_xlim(left=0)
         axes.set_xlabel("features used, mean over folds")
         axes.set_ylabel(plan.measures[front.measure].title)
         return finished(figure, fontsize=9, loc="lower right")
 
     title = f"{front.title}, {plan.datasets[front.dataset].title}"
-    return Drawing(front.key, title, rows, draw, PAST_THE_PAPER)
+    return Drawing(front.key, title, rows, draw, PAST_THE_PAPER, dataset=front.dataset)
 
 
 def _growth(results: PaperResults, growth: Growth) -> Drawing:
