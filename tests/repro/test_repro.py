@@ -449,7 +449,7 @@ def test_the_same_seed_gives_the_same_numbers(whole, home, plan_file, tmp_path):
 def test_a_cell_of_another_setting_or_code_is_not_taken(home, plan_file, tmp_path, monkeypatch):
     plan = read_plan(plan_file)
     reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
-    monkeypatch.setattr(tercet.repro.cache, "code_digest", lambda: "other")
+    monkeypatch.setattr(tercet.repro.cache, "code_digest", lambda modules: "other")
     listener = Quiet()
     reproduce(plan, home, tmp_path, listener=listener, only=("rows",))
     assert all(": done" in line for line in listener.lines)

@@ -25,6 +25,7 @@ _TONES = {"good": "green", "bad": "red", "plain": ""}
 @click.option("--quick", is_flag=True, help="Little of everything: shows that everything works.")
 @click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds, instead of the paper file's number.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes, of one thread each.")
 @click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; what it cut is listed.")
 @click.option("--fresh", is_flag=True, help="Do again what an earlier run has finished.")
 def repro(
@@ -34,6 +35,7 @@ def repro(
     quick: bool,
     only: tuple[str, ...],
     seeds: int | None,
+    jobs: int,
     budget: float | None,
     fresh: bool,
 ) -> None:
@@ -55,6 +57,7 @@ def repro(
             seeds=seeds,
             fresh=fresh,
             budget=budget,
+            jobs=jobs,
         )
     tables, missing = write_results(results, folder)
     for table in tables:

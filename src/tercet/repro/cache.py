@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from tercet.errors import DivergedError, TercetError
-from tercet.store import write_file_atomically
+from tercet.errors import BundleError, TercetError
+from tercet.repro.code import code_digest
+from tercet.store import read_bundle, write_bundle, write_file_atomically
 from tercet.store.canonical import canonical_bytes, parse_json
+from tercet.store.kinds import WEIGHTS
+from tercet.weights import Weights
 
-FORMAT = 3  # of cells; a higher one leaves all older cells aside
-# Whose code the numbers come from.
-CODE = (
-    "kernels/*",
-    "data/*",
-    "text/*",
-    "weights/*",
-    "learn/**/*",
-    "measure/*",
-    "fitting/rankers",
-    "choose",
-    "repro/*_jobs",
-    "repro/datasets",
-    "repro/folds",
-    "repro/links",
-    "repro/readers/*",
-    "repro/tasks",
-)
+FORMAT = 4  # of cells; a higher one leaves all older cells aside
 
 
-@cache
-def code_digest() -> str:
-    """Of the code that makes the numbers, so that a cell is never taken for that of another learner."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for pattern in CODE:
-        for file in sorted(root.glob(f"{pattern}.py")):
-            digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
-    return digest.hexdigest()
+@dataclass(frozen=True)
+class CellSetting:
+    """All that a cell depends on: what files are called after, values, and the modules that its number comes from."""
+
+    name: str
+    values: dict[str, Any]
+    modules: tuple[str, ...]
+
+    def digested(self) -> tuple[dict[str, Any], str]:
+        """The setting with the version and the code, and a digest of both."""
+        setting = self.values | {"format": FORMAT, "version": version("tercet"), "code": code_digest(self.modules)}
+        return setting, hashlib.sha256(canonical_bytes(setting)).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -53,13 +43,10 @@ class CellCache:
     folder: Path
     fresh: bool = False
 
-    def get(
-        self, name: str, setting: dict[str, Any], work: Callable[[], dict[str, Any]]
-    ) -> tuple[dict[str, Any], bool]:
+    def get(self, cell: CellSetting, work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], bool]:
         """The result of this setting and whether it was there already; else the work is done and kept."""
-        setting = setting | {"format": FORMAT, "version": version("tercet"), "code": code_digest()}
-        digest = hashlib.sha256(canonical_bytes(setting)).hexdigest()
-        path = self.folder / f"{name}-{digest[:16]}.json"
+        setting, digest = cell.digested()
+        path = self.folder / f"{cell.name}-{digest}.json"
         if path.exists() and not self.fresh:
             try:
                 content = parse_json(path.read_bytes(), str(path))
@@ -75,6 +62,45 @@ class CellCache:
         write_file_atomically(path, data)
         # As a later run will read it, so that both give the same bytes.
         return parse_json(data, str(path))["result"], False
+
+
+@dataclass(frozen=True)
+class ComponentStore:
+    """A folder of weights that blends are made of, each named after its cell; gone when its blends are done."""
+
+    folder: Path
+
+    def read(self, cell: CellSetting, model: str) -> Weights | None:
+        """The weights of a model, where they are there and whole."""
+        try:
+            bundle = read_bundle(self._path(cell) / model, kind=WEIGHTS)
+            return Weights.from_state(bundle.meta, bundle.arrays)
+        except BundleError:
+            return None
+
+    def write(self, cell: CellSetting, weights: dict[str, Weights]) -> None:
+        """Keep the weights of models; those of older settings of the same cell are removed."""
+        for older in self._all(cell.name):
+            if older != self._path(cell):
+                shutil.rmtree(older, ignore_errors=True)
+        for model, value in weights.items():
+            meta, arrays = value.to_state()
+            write_bundle(self._path(cell) / model, kind=WEIGHTS, meta=meta, arrays=arrays)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Let go of the weights of these cells, and of the folder when it is empty."""
+        for name in names:
+            for path in self._all(name):
+                shutil.rmtree(path, ignore_errors=True)
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def _path(self, cell: CellSetting) -> Path:
+        return self.folder / f"{cell.name}-{cell.digested()[1]}"
+
+    def _all(self, name: str) -> list[Path]:
+        named = re.compile(re.escape(name) + "-[0-9a-f]{16}")
+        return [path for path in self.folder.glob(f"{name}-*") if named.fullmatch(path.name)]
 
 
 @dataclass(frozen=True)
@@ -104,54 +130,3 @@ class Listener(Protocol):
     def done(self, text: str) -> None: ...
     def say(self, text: str) -> None: ...
     def skip(self) -> None: ...
-
-
-@dataclass
-class JobRunner:
-    """Does a piece of work, finds it done, or leaves it out when the time is over; and says so."""
-
-    cells: CellCache
-    listener: Listener
-    deadline: RunDeadline
-    cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
-    failed: list[str] = field(default_factory=list)  # what diverged
-
-    def get(
-        self,
-        title: str,
-        key: str,
-        setting: dict[str, Any],
-        work: Callable[[], dict[str, Any]],
-        *,
-        summary: Callable[[dict[str, Any]], str],
-        how_far: Callable[[dict[str, Any]], str] = lambda result: "cut short",
-    ) -> dict[str, Any] | None:
-        """The result; None when it was left out or diverged."""
-        self.listener.now(title)
-        started = time.monotonic()
-
-        def unless_over() -> dict[str, Any]:
-            return {"cut": True, "left out": True} if self.deadline.is_over else work()
-
-        try:
-            result, kept = self.cells.get(key, setting, unless_over)
-        except DivergedError as error:  # of one setting; the others go on
-            self.fail(f"{title}: {error}")
-            return None
-        if result.get("left out"):
-            self.leave_out(title)
-            return None
-        how = "kept" if kept else f"done in {time.monotonic() - started:.0f} s"
-        if result.get("cut"):
-            how += ", cut short by the budget"
-            self.cut.append(f"{title}: {how_far(result)}")
-        self.listener.done(f"{title}: {how}{summary(result)}")
-        return result
-
-    def fail(self, line: str) -> None:
-        self.failed.append(line)
-        self.listener.done(line)
-
-    def leave_out(self, title: str) -> None:
-        self.cut.append(f"{title}: left out")
-        self.listener.done(f"{title}: left out, the budget is used up")

@@ -31,6 +31,8 @@ class PaperResults:
     unavailable: dict[str, str] = field(default_factory=dict)  # method -> why it could not run
     seeds: int | None = None  # how many were asked for, instead of the plan's
     budget: float | None = None  # minutes
+    jobs: int = 1  # pieces that were done at once
+    seconds: float = 0.0  # of the whole run; what was kept took longer when it was done
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
     failed: list[str] = field(default_factory=list)  # what diverged
     cells: dict[tuple[str, str, int], list[dict[str, Any]]] = field(default_factory=dict)

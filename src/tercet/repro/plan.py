@@ -562,6 +562,9 @@ class Plan:
     def model(self, key: str) -> Model:
         return next(model for method in self.methods for model in method.all_models() if model.key == key)
 
+    def method(self, key: str) -> Method:
+        return next(method for method in self.methods if method.key == key)
+
     def method_of(self, key: str) -> Method:
         """The method that gives this model."""
         return next(method for method in self.methods if any(model.key == key for model in method.all_models()))

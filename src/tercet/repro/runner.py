@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tercet.errors import InputError, MissingDataError, MissingExtraError
-from tercet.repro.cache import CellCache, JobRunner, Listener, RunDeadline
-from tercet.repro.cost_jobs import CostJob, cost_jobs
-from tercet.repro.datasets import DataSet, load_dataset, with_data_found
-from tercet.repro.folds import FoldTask
+from tercet.errors import InputError
+from tercet.repro.cache import ComponentStore, Listener, RunDeadline
+from tercet.repro.cost_jobs import cost_jobs
+from tercet.repro.datasets import with_data_found
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Curves, Method, Plan
+from tercet.repro.pieces import (
+    CostPiece,
+    CurvePiece,
+    Key,
+    MethodPiece,
+    Piece,
+    blends_of,
+    components,
+    needs,
+    papers_own,
+    pieces_of,
+    urgency,
+    waits_for,
+)
+from tercet.repro.piecework import Answer, Found, PieceWorker, Request
+from tercet.repro.plan import Method, Plan
+from tercet.repro.processes import Hand, OtherProcesses, ThisProcess, WorkForce
 from tercet.repro.quick import made_quick
-from tercet.repro.row_jobs import RowJob
-from tercet.repro.tasks import PaperTask, PreferenceTask
-from tercet.repro.term_jobs import CurveJob, FittedMethod, TermJob, curve_steps
-from tercet.weights import Weights
+
+_LARGE = 10**9  # bytes of a W that is held whole; no two of them at once
+_WHOLE_W = ("DenseRanker", "PrunedRanker")
 
 
 def reproduce(
@@ -36,6 +50,7 @@ def reproduce(
     seeds: int | None = None,
     fresh: bool = False,
     budget: float | None = None,
+    jobs: int = 1,
 ) -> PaperResults:
     """Run a plan, keeping every finished cell in ``output/cells``. Takes minutes to hours.
 
@@ -47,265 +62,288 @@ def reproduce(
     only : keys of data sets; all when empty
     seeds : instead of the plan's number; what draws nothing at random runs once
     fresh : do again what is kept
-    budget : minutes; every method runs with the first seed before any runs with the second, slow ones last. What is
-        learning when the time is over is cut short and shown so, what has not begun is left out; neither is kept.
+    budget : minutes; what is learning when the time is over is cut short and shown so, what has not begun is left
+        out; neither is kept
+    jobs : processes, each with one thread; the numbers are the same with any number of them. More than one need a
+        main module that can be imported without running.
+
+    Notes
+    -----
+    What is behind the paper's own tables and figures comes first, then what is behind ours, then cost studies, one by
+    one with nothing beside them. Within the first two, every method runs with the first seed before any runs with the
+    second, slow ones last.
     """
-    chosen = _check_request(plan, only, budget)
-    deadline = RunDeadline.after(budget)
+    chosen = _check_request(plan, only, budget, jobs)
+    started = time.monotonic()
     plan = with_data_found(plan, data_home)
     plan = made_quick(plan) if quick else plan
-    jobs = JobRunner(CellCache(output / "cells", fresh), listener, deadline)
-    results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, cut=jobs.cut, failed=jobs.failed)
-    loaded = _load(results, chosen, data_home, quick, listener)
-    if not loaded:
-        looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
-        raise InputError(f"none of the data sets is below {data_home}: {looked}")
-    run = PlanRun(plan, results, jobs)
-    # Made-up rows belong to no data set.
-    work: list[CostJob | _CurveItem | _MethodItem] = [] if only else [*cost_jobs(plan)]
-    for seed in range(max((plan.n_seeds(method, seeds) for method in plan.methods), default=0)):
-        work += _work(plan, loaded, seed, seeds)
-    listener.begin(len(work))
-    for item in work:
-        if isinstance(item, CostJob):
-            run.cost(item)
-        elif isinstance(item, _CurveItem):
-            run.curve(item)
-        else:
-            run.method(item)
+    worker = PieceWorker(plan, data_home, output, quick, fresh, RunDeadline.after(budget))
+    results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, jobs=jobs)
+    with ThisProcess(worker) if jobs == 1 else OtherProcesses(worker, jobs) as force:
+        _load(results, chosen, data_home, force, listener)
+        n_tasks = {name: len(known.get("splits", [""])) for name, known in results.data.items()}
+        pieces = pieces_of(plan, n_tasks, seeds, costs=not only)  # made-up rows belong to no data set
+        PlanRun(results, pieces, force, worker, listener).go()
+    results.seconds = time.monotonic() - started
     return results
 
 
-def _check_request(plan: Plan, only: tuple[str, ...], budget: float | None) -> list[str]:
+def _check_request(plan: Plan, only: tuple[str, ...], budget: float | None, jobs: int) -> list[str]:
     """The data sets to run on."""
     for name in only:
         if name not in plan.datasets:
             raise InputError(f"no data set {name!r} in {plan.paper.key}; known: {', '.join(plan.datasets)}")
     if budget is not None and not 0 < budget < float("inf"):
         raise InputError(f"the budget is {budget} minutes; a number above 0 is needed")
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}; at least 1 is needed")
     return [name for name in plan.datasets if name in only or not only]
 
 
-def _load(results: PaperResults, names: list[str], home: Path, quick: bool, listener: Listener) -> dict[str, DataSet]:
-    """The data sets that are there; the others are noted."""
-    loaded: dict[str, DataSet] = {}
+def _load(results: PaperResults, names: list[str], home: Path, force: WorkForce, listener: Listener) -> None:
+    """Have the data sets read that are there; the others are noted."""
+    plan = results.plan
+    left, known = list(names), {}
+    while left or force.busy:
+        for hand in force.idle:
+            # Data sets of the same files are read by the same hand, which has those at hand.
+            before = plan.datasets[hand.dataset].files if hand.dataset else ()
+            name = next((name for name in left if plan.datasets[name].files == before), left[0] if left else None)
+            if name is not None:
+                left.remove(name)
+                listener.now(f"reading {plan.datasets[name].title}")
+                force.begin(hand, Request(name))
+        request, answer = force.next()
+        known[request.dataset] = answer
     for name in names:
-        data = results.plan.datasets[name]
-        listener.now(f"reading {data.title}")
-        try:
-            loaded[name] = load_dataset(data, home, results.plan.quick if quick else None)
-        except MissingDataError as error:
-            results.missing[name] = str(error).replace(f"{home}{os.sep}", "")  # pages name no place of this machine
-            listener.say(f"{data.title} is skipped: {error}")
-            continue
-        results.data[name] = loaded[name].known()
-    return loaded
-
-
-# -- what there is to do ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _MethodItem:
-    dataset: str
-    task: PaperTask
-    method: Method
-    seed: int
-
-
-@dataclass(frozen=True)
-class _CurveItem:
-    dataset: str
-    task: PaperTask
-    curves: Curves
-    method: Method
-
-
-def _work(plan: Plan, loaded: dict[str, DataSet], seed: int, seeds: int | None) -> Iterator[_MethodItem | _CurveItem]:
-    """What is done with a seed, slow methods last; curves come with the first seed."""
-    for last in (False, True):
-        methods = [method for method in plan.methods if method.last == last]
-        for dataset, data in loaded.items():
-            for method in methods:
-                if dataset in plan.datasets_of(method) and seed < plan.n_seeds(method, seeds):
-                    for task in data.tasks:
-                        yield _MethodItem(dataset, task, method, seed)
-            for curves in plan.curves if seed == 0 else ():
-                for method in methods:
-                    if dataset in curves.datasets and method.key in curves.methods:
-                        yield _CurveItem(dataset, data.tasks[0], curves, method)
+        title, found = plan.datasets[name].title, known[name]
+        if found.known is not None:
+            results.data[name] = found.known
+        else:
+            results.missing[name] = found.missing.replace(f"{home}{os.sep}", "")  # pages name no place of this machine
+            listener.say(f"{title} is skipped: {found.missing}")
+    if not results.data:
+        looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
+        raise InputError(f"none of the data sets is below {home}: {looked}")
 
 
 # -- doing it ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Ending:
+    """How a piece ended: with a result, or cut short, left out or failed as the line says."""
+
+    result: dict[str, Any] | None = None
+    cut: str = ""
+    failed: str = ""
+
+
+@dataclass
 class PlanRun:
-    """Jobs made from the plan, done or found in the cells."""
+    """All pieces of a plan, each given to a hand when what it waits for has ended."""
 
-    def __init__(self, plan: Plan, results: PaperResults, jobs: JobRunner) -> None:
-        self._plan, self._results, self._jobs = plan, results, jobs
-        self._components = {key for method in plan.methods for key in method.blend}
-        self._fitted: dict[tuple[str, str, int], FittedMethod] = {}  # methods that are components of blends
+    results: PaperResults
+    pieces: list[Piece]
+    force: WorkForce
+    worker: PieceWorker
+    listener: Listener
+    endings: dict[Piece, _Ending] = field(default_factory=dict)
 
-    def method(self, item: _MethodItem) -> None:
-        """One method on one task with one seed."""
-        name, method, seed, task = item.dataset, item.method, item.seed, item.task
-        results = self._results
-        if method.key in results.unavailable:
-            self._jobs.listener.skip()
-            return
-        fold = f", {task.name}" if task.name else ""
-        numbered = f", seed {seed}" if not task.name or self._plan.n_seeds(method) > 1 else ""
-        title = f"{self._plan.datasets[name].title}, {method.title}{numbered}{fold}"
-        if not self._can_follow(name, method, seed):
-            # What it would have found for this one was left out.
-            if self._jobs.deadline.moment is None:
-                self._jobs.fail(f"{title}: left out, since what chooses for it failed or has not run")
-            else:
-                self._jobs.leave_out(title)
-            return
-        key = f"{name}-{method.key}-{seed}" + (f"-{task.name}" if task.name else "")
-        setting, work = self._row_work(item, task) if isinstance(task, FoldTask) else self._term_work(item, task)
-        try:
-            result = self._jobs.get(
-                title,
-                key,
-                setting,
-                work,
-                summary=lambda result: _summary(self._plan, method, result),
-                how_far=_how_far,
-            )
-        except MissingExtraError as error:
-            results.unavailable[method.key] = error.lack
-            self._jobs.listener.done(f"{method.title} is left out: {error}")
-            return
-        if result is not None:
-            results.cells.setdefault((name, method.key, seed), []).append(result)
+    def __post_init__(self) -> None:
+        self.plan: Plan = self.results.plan
+        self.costs = list(cost_jobs(self.plan))
+        papers = papers_own(self.plan)
+        self.urgency = {piece: urgency(self.plan, piece, papers) for piece in self.pieces}
+        self.parts: dict[Key, list[MethodPiece]] = {}  # the folds of a method with a seed
+        for piece in self.pieces:
+            if isinstance(piece, MethodPiece):
+                self.parts.setdefault(piece.key, []).append(piece)
+        self.waits = {piece: [key for key in waits_for(self.plan, piece) if key in self.parts] for piece in self.pieces}
 
-    def _can_follow(self, dataset: str, method: Method, seed: int) -> bool:
-        """Whether what others chose or found for it is there; with rows each chooses for itself."""
-        if self._plan.datasets[dataset].task == "rows":
+    def go(self) -> None:
+        """Do everything; results are put together in the order of the pieces, whoever was done first."""
+        self.listener.begin(len(self.pieces))
+        left = list(self.pieces)
+        while left or self.force.busy:
+            for hand in self.force.idle:
+                piece = self._next_for(hand, left)
+                while piece is not None and not self._may_begin(piece):
+                    left.remove(piece)
+                    piece = self._next_for(hand, left)
+                if piece is None:
+                    break
+                left.remove(piece)
+                self._begin(hand, piece)
+            if not self.force.busy:
+                assert not left, f"{left[0]} waits for what never ends"
+                break  # the last ones were left out
+            request, answer = self.force.next()
+            assert request.piece is not None
+            self._end(request.piece, answer)
+        self._put_together()
+
+    def _next_for(self, hand: Hand, left: list[Piece]) -> Piece | None:
+        """The most urgent piece that waits for nothing, on the data set the hand has been at if there is one."""
+        busy = [other.request.piece for other in self.force.busy if other.request is not None]
+        if any(isinstance(piece, CostPiece) for piece in busy):
+            return None
+        large_is_on = any(piece is not None and self._is_large(piece) for piece in busy)
+        ready = [
+            piece
+            for piece in left
+            if all(self._has_ended(key) for key in self.waits[piece])
+            and not (isinstance(piece, CostPiece) and (busy or self.urgency[left[0]] < self.urgency[piece]))
+            and not (large_is_on and self._is_large(piece))
+        ]
+        if not ready:
+            return None
+        most = min(self.urgency[piece] for piece in ready)
+        urgent = [piece for piece in ready if self.urgency[piece] == most]
+        return next((piece for piece in urgent if piece.dataset == hand.dataset), urgent[0])
+
+    def _has_ended(self, key: Key) -> bool:
+        return all(piece in self.endings for piece in self.parts[key])
+
+    def _result(self, key: Key) -> dict[str, Any] | None:
+        """The result of a piece that others wait for; there are no folds then."""
+        endings = [self.endings[piece] for piece in self.parts.get(key, [])]
+        return endings[0].result if endings else None
+
+    def _is_large(self, piece: Piece) -> bool:
+        """Whether all of a W is in memory that is too large to be there twice."""
+        if not isinstance(piece, MethodPiece) or self.plan.method(piece.method).ranker not in _WHOLE_W:
+            return False
+        known = self.results.data[piece.dataset]["statistics"]
+        return 4 * known.get("words of queries", 0) * known.get("words of documents", 0) > _LARGE
+
+    def _may_begin(self, piece: Piece) -> bool:
+        """Whether what it needs is there; what cannot begin is noted."""
+        if isinstance(piece, MethodPiece) and piece.method in self.results.unavailable:
+            self.endings[piece] = _Ending()
+            self.listener.skip()
+            return False
+        parts = [key for key in components(self.plan, piece) if key in self.parts]
+        missing = [key for key in needs(self.plan, piece) + parts if self._result(key) is None]
+        if not missing:
             return True
-        follows_itself = seed > 0 and bool(method.choose or method.reuse)
-        needed = [(dataset, method.key, 0)] if follows_itself else []
+        title = self._title(piece)
+        if self.results.budget is None:
+            other = self.plan.method(missing[0][1]).title
+            self._fail(piece, f"{title}: left out, since {other} on {missing[0][0]} failed or has not run")
+        else:
+            self._leave_out(piece, title)
+        return False
+
+    def _begin(self, hand: Hand, piece: Piece) -> None:
+        found: Found = {}
+        tested = False
+        if not isinstance(piece, CostPiece):
+            found = self._found_for(piece.dataset, self.plan.method(piece.method))
+        if isinstance(piece, MethodPiece) and self.plan.datasets[piece.dataset].task != "rows":
+            tested = (piece.dataset, piece.seed) not in self.results.tested
+        self.force.begin(hand, Request(piece.dataset, piece, found, tested))
+        busy = [other.request.piece for other in self.force.busy if other.request is not None]
+        more = f" and {len(busy) - 1} more" if len(busy) > 1 else ""
+        self.listener.now(self._title(piece) + more)
+
+    def _found_for(self, dataset: str, method: Method) -> Found:
+        """What first seeds found for a method and for what it is blended from."""
+        keys = [(dataset, method.key)]
         if method.chosen_by is not None:
-            needed.append((method.chosen_by.dataset or dataset, method.chosen_by.method, 0))
-        return all(key in self._results.cells for key in needed)
+            keys.append((method.chosen_by.dataset or dataset, method.chosen_by.method))
+        found: Found = {}
+        for key in keys:
+            if all(piece in self.endings for piece in self.parts.get((*key, 0), [])):
+                result = self._result((*key, 0))
+                found |= {} if result is None else {key: result["facts"]}
+        for model in method.blend:
+            found |= self._found_for(dataset, self.plan.method_of(model))
+        return found
 
-    # -- rows -------------------------------------------------------------------------------------------------------
+    # -- how pieces end -----------------------------------------------------------------------------------------------
 
-    def _row_work(self, item: _MethodItem, fold: FoldTask) -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
-        plan, method, dataset = self._plan, item.method, item.dataset
-        own = {model.key for model in method.all_models()}
-        chooses_by = plan.chooses_by(method)
-        job = RowJob(
-            method,
-            fold,
-            item.seed,
-            method.parameters_for(dataset),
-            choose_by=plan.name_of(chooses_by),
-            measures=tuple(plan.name_of(key) for key in plan.measures_of(dataset)),
-            higher_is_better=plan.measures[chooses_by].higher_is_better,
-            traced=any(drawn.dataset == dataset and own & {*drawn.models} for drawn in plan.of_grids),
-        )
-        return job.setting(self._results.data[dataset]["digest"]), lambda: job.run(self._jobs.deadline)
+    def _end(self, piece: Piece, answer: Answer) -> None:
+        title = self._title(piece)
+        if answer.unavailable is not None:
+            assert not isinstance(piece, CostPiece)
+            lack, message = answer.unavailable
+            self.results.unavailable[piece.method] = lack
+            self.endings[piece] = _Ending()
+            self.listener.done(f"{self.plan.method(piece.method).title} is left out: {message}")
+            return
+        if answer.result is None:
+            self._fail(piece, f"{title}: {answer.failed}")
+            return
+        result = answer.result
+        if result.get("left out"):
+            self._leave_out(piece, title)
+            return
+        if answer.tested is not None and isinstance(piece, MethodPiece):
+            self.results.tested[piece.dataset, piece.seed] = answer.tested
+        how = "kept" if answer.kept else f"done in {answer.seconds:.0f} s"
+        cut = ""
+        if result.get("cut"):
+            how += ", cut short by the budget"
+            cut = f"{title}: {_how_far(result)}"
+        self.endings[piece] = _Ending(result, cut)
+        self.listener.done(f"{title}: {how}{self._summary(piece, result)}")
+        self._let_go(piece)
 
-    def cost(self, job: CostJob) -> None:
-        result = self._jobs.get(
-            job.title,
-            job.key,
-            job.setting(),
-            job.run,
-            summary=lambda result: f"; {result['seconds']:.3f} s, {result['megabytes']:.1f} MB",
-        )
-        if result is not None:
-            sizes = {"n_rows": job.n_rows, "n_basis": job.n_rows if job.n_basis is None else job.n_basis}
-            self._results.costs.setdefault((job.cost.key, job.series), []).append(sizes | result)
+    def _fail(self, piece: Piece, line: str) -> None:
+        self.endings[piece] = _Ending(failed=line)
+        self.listener.done(line)
 
-    # -- classes and links --------------------------------------------------------------------------------------------
+    def _leave_out(self, piece: Piece, title: str) -> None:
+        self.endings[piece] = _Ending(cut=f"{title}: left out")
+        self.listener.done(f"{title}: left out, the budget is used up")
 
-    def _term_work(self, item: _MethodItem, task: PaperTask) -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
-        assert isinstance(task, PreferenceTask)
-        tested = self._results.tested
-        if (item.dataset, item.seed) not in tested:
-            tested[item.dataset, item.seed] = task.test(self._plan.test_preferences, item.seed).query
-        job = self._term_job(item.dataset, item.method, item.seed)
+    def _let_go(self, piece: Piece) -> None:
+        """Remove the weights of components all of whose blends are done."""
 
-        def work() -> dict[str, Any]:
-            return job.measure(task, self._fit(job, task))
+        def is_done(key: Key) -> bool:
+            ending = self.endings.get(self.parts[key][0]) if key in self.parts else None
+            return key not in self.parts or (ending is not None and ending.result is not None and not ending.cut)
 
-        return job.setting(self._results.data[item.dataset]["digest"]), work
+        keys = components(self.plan, piece) + ([piece.key] if isinstance(piece, MethodPiece) else [])
+        done = [key for key in keys if is_done(key) and all(is_done(blend) for blend in blends_of(self.plan, key))]
+        blended = [key for key in done if any(True for _ in blends_of(self.plan, key))]
+        if blended:
+            ComponentStore(self.worker.output / "components").remove("-".join(map(str, key)) for key in blended)
 
-    def _term_job(self, dataset: str, method: Method, seed: int) -> TermJob:
-        plan, own = self._plan, {model.key for model in method.all_models()}
-        lookups = [words for words in plan.words if words.dataset == dataset and words.model in own]
-        return TermJob(
-            method,
-            dataset,
-            seed,
-            plan.test_preferences,
-            self._parameters(method, dataset),
-            {words.model: tuple(words.printed) for words in lookups},
-            chooses=(dataset, method.key, 0) not in self._results.cells,
-            components=tuple(self._term_job(dataset, plan.method_of(key), seed) for key in method.blend),
-            from_map=tuple(words.model for words in lookups if words.of == "map"),
-        )
+    def _put_together(self) -> None:
+        results = self.results
+        for piece in self.pieces:
+            ending = self.endings[piece]
+            results.cut += [ending.cut] if ending.cut else []
+            results.failed += [ending.failed] if ending.failed else []
+            if ending.result is None:
+                continue
+            if isinstance(piece, MethodPiece):
+                results.cells.setdefault(piece.key, []).append(ending.result)
+            elif isinstance(piece, CurvePiece):
+                results.curves[piece.curves, piece.dataset, piece.method] = ending.result
+            else:
+                job = self.costs[piece.number]
+                sizes = {"n_rows": job.n_rows, "n_basis": job.n_rows if job.n_basis is None else job.n_basis}
+                results.costs.setdefault((job.cost.key, job.series), []).append(sizes | ending.result)
 
-    def _parameters(self, method: Method, dataset: str) -> dict[str, Any]:
-        """The parameters; what another method, or the first seed, chose or searched for is given to the others."""
-        parameters = method.parameters_for(dataset)
-        if method.chosen_by is not None:
-            [cell] = self._results.cells[method.chosen_by.dataset or dataset, method.chosen_by.method, 0]
-            parameters |= cell["facts"]["chosen"]
-        cells = self._results.cells.get((dataset, method.key, 0))
-        if cells is None:
-            return parameters
-        facts = cells[0]["facts"]
-        for searched, reused in method.reuse.items():
-            if searched in parameters:
-                del parameters[searched]
-                parameters[reused] = facts[f"{reused}_"]
-        return parameters | facts.get("chosen", {})
+    # -- in words -----------------------------------------------------------------------------------------------------
 
-    def _fit(self, job: TermJob, task: PreferenceTask) -> FittedMethod:
-        """Learn; a component of a blend is remembered, and learned again when its cell was only kept on disk."""
-        key = job.dataset, job.method.key, job.seed
-        if key in self._fitted:
-            return self._fitted[key]
-        component_jobs = dict(zip(job.method.blend, job.components, strict=True))
-        blended: list[FittedMethod] = []
+    def _title(self, piece: Piece) -> str:
+        if isinstance(piece, CostPiece):
+            return self.costs[piece.number].title
+        method, data = self.plan.method(piece.method), self.plan.datasets[piece.dataset]
+        if isinstance(piece, CurvePiece):
+            return f"{data.title}, {method.title}, {piece.curves}"
+        split = self.results.data[piece.dataset].get("splits", [""])[piece.fold]
+        numbered = f", seed {piece.seed}" if not split or self.plan.n_seeds(method) > 1 else ""
+        return f"{data.title}, {method.title}{numbered}" + (f", {split}" if split else "")
 
-        def component(model: str) -> Weights:
-            blended.append(self._fit(component_jobs[model], task))
-            return blended[-1].match(self._plan.model(model)).weights
-
-        fitted = job.learn(task, component, self._jobs.deadline)
-        fitted.cut |= any(part.cut for part in blended)
-        if self._components & {model.key for model in job.method.all_models()} and not fitted.cut:
-            # Blends are of one data set and one seed: what was learned of others is not needed any more.
-            same = {other: kept for other, kept in self._fitted.items() if other[::2] == key[::2]}
-            self._fitted = same | {key: fitted}
-        return fitted
-
-    def curve(self, item: _CurveItem) -> None:
-        name, method, curves, task = item.dataset, item.method, item.curves, item.task
-        assert isinstance(task, PreferenceTask)
-        steps = curve_steps(curves.first, method.preferences, curves.points)
-        parameters, deadline = self._parameters(method, name), self._jobs.deadline
-        job = CurveJob(method, name, 0, curves.test_preferences, parameters, steps, curves.beside, deadline)
-        result = self._jobs.get(
-            f"{self._plan.datasets[name].title}, {method.title}, {curves.key}",
-            f"{name}-{method.key}-{curves.key}",
-            job.setting(self._results.data[name]["digest"]),
-            lambda: job.run(task),
-            summary=lambda result: "",
-            how_far=_how_far,
-        )
-        if result is not None:
-            self._results.curves[curves.key, name, method.key] = result
-
-
-# -- in words ---------------------------------------------------------------------------------------------------------
+    def _summary(self, piece: Piece, result: dict[str, Any]) -> str:
+        if isinstance(piece, CostPiece):
+            return f"; {result['seconds']:.3f} s, {result['megabytes']:.1f} MB"
+        return _summary(self.plan, self.plan.method(piece.method), result) if isinstance(piece, MethodPiece) else ""
 
 
 def _how_far(result: dict[str, Any]) -> str:

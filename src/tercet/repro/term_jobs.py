@@ -280,6 +280,7 @@ class TermJob:
     chooses: bool = True  # false: what the first seed chose is among the parameters
     components: tuple[TermJob, ...] = ()  # of a blend
     from_map: tuple[str, ...] = ()  # models whose words are looked up in the map
+    known: dict[str, Any] | None = None  # what it chose when it was done before, where it is learned again
 
     def setting(self, data_digest: str) -> dict[str, Any]:
         """Everything the result depends on; titles are not among it."""
@@ -312,9 +313,9 @@ class TermJob:
         return learn(
             self.method,
             task,
-            self.parameters,
+            self.parameters | (self.known or {}),
             self.seed,
-            chooses=self.chooses,
+            chooses=self.chooses and self.known is None,
             component=component,
             deadline=deadline,
         )
@@ -322,7 +323,8 @@ class TermJob:
     def measure(self, task: PreferenceTask, fitted: FittedMethod) -> dict[str, Any]:
         """Measure every model, look up words."""
         test = task.test(self.test_preferences, self.seed)
-        models, related = {}, {}
+        models: dict[str, dict[str, Any]] = {}
+        related = {}
         for model in self.method.all_models():
             started = time.perf_counter()
             match = fitted.match(model)
@@ -343,7 +345,12 @@ class TermJob:
                 nearest = fitted.nearest if model.key in self.from_map else match.weights.related
                 related[model.key] = _look_up(nearest, task.words, self.lookups[model.key])
         facts = fitted.facts | {"preferences": self.method.preferences}
-        return {"facts": facts, "models": models, "related": related, "cut": fitted.cut}
+        took = {
+            "learning": fitted.seconds,
+            "choosing": fitted.facts.get("choosing_seconds", 0.0),
+            "measuring": sum(model["means"]["measuring_seconds"] for model in models.values()),
+        }
+        return {"facts": facts, "models": models, "related": related, "cut": fitted.cut, "took": took}
 
 
 def _look_up(
