@@ -98,6 +98,19 @@ def test_the_same_texts_are_decomposed_once_where_that_is_remembered(monkeypatch
     assert len(known) == 2
 
 
+@pytest.mark.parametrize("exact_up_to", [0, 1000])
+def test_what_is_remembered_does_not_depend_on_what_was_fitted_before(monkeypatch, exact_up_to):
+    monkeypatch.setattr(lsi, "_EXACT_UP_TO", exact_up_to)
+    _, D = made_texts(6)
+    found = []
+    for widths in ((2, 7), (7, 2)):
+        with lsi.remembering_directions({}):
+            fitted = {n: tc.LSIRanker(n_components=n).fit(D) for n in widths}
+        found.append({n: ranker.weights_.parts[0].query_factors for n, ranker in fitted.items()})
+    for n in (2, 7):
+        np.testing.assert_array_equal(found[0][n], found[1][n])
+
+
 def test_words_of_an_lsi_are_related_by_w_and_not_by_a_query_of_one_word():
     _, D = made_texts(2)
     ranker = tc.LSIRanker(n_components=4, alpha=0.5).fit(D)

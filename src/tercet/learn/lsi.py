@@ -38,7 +38,7 @@ _PREFERENCES_AT_ONCE = 1024
 _LATENT_BYTES = 512 * 2**20  # of latent vectors that are kept at a time
 
 _MOST_KNOWN = 2  # decompositions
-_known_directions: ContextVar[dict[tuple[str, int], tuple[int, NDArray[np.float32]]] | None] = ContextVar(
+_known_directions: ContextVar[dict[tuple[str, int, int], NDArray[np.float32]] | None] = ContextVar(
     "known_directions", default=None
 )
 
@@ -229,18 +229,18 @@ def directions_of(texts: Texts, name: str, n_components: int, seed: int) -> NDAr
     known = _known_directions.get()
     if known is None:
         return _find_directions(texts, name, n_components, seed)
-    key = fingerprint(texts), 0 if min(texts.shape) <= _EXACT_UP_TO else seed
-    wide, directions = known.get(key, (0, None))
-    if directions is None or wide < n_components:
-        directions = _find_directions(texts, name, n_components, seed)
-        known[key] = n_components, directions
+    # As wide as any that is chosen from, so that what was fitted before never changes the bits.
+    width = max(n_components, *N_COMPONENTS)
+    key = fingerprint(texts), 0 if min(texts.shape) <= _EXACT_UP_TO else seed, width
+    if key not in known:
+        known[key] = _find_directions(texts, name, width, seed)
         while len(known) > _MOST_KNOWN:
             del known[next(iter(known))]
-    return np.ascontiguousarray(directions[:, :n_components])
+    return np.ascontiguousarray(known[key][:, :n_components])
 
 
 @contextmanager
-def remembering_directions(known: dict[tuple[str, int], tuple[int, NDArray[np.float32]]]) -> Iterator[None]:
+def remembering_directions(known: dict[tuple[str, int, int], NDArray[np.float32]]) -> Iterator[None]:
     """Decompose the same texts once for all that is fitted within: ``known`` keeps the last two decompositions."""
     token = _known_directions.set(known)
     try:
