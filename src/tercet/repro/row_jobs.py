@@ -224,9 +224,9 @@ class RowJob:
         ]
         more, rows = prepared(method, fold.both() if tried.crossed else fold.train, self.seed)
         parameters = self.parameters | more | trial.setting
-        began = time.perf_counter()
+        began = time.process_time()
         ranker = trial.result or self._learn(parameters, rows)
-        learned_in = time.perf_counter() - began
+        learned_in = time.process_time() - began
         used, n_features = n_used(ranker), fold.test.n_features
         by_query = fold.measure(ranker, self.measures)
         means = {name: float(np.mean(values)) for name, values in by_query.items()}
