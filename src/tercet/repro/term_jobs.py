@@ -32,7 +32,7 @@ CHOOSING_SEED = 2000  # added to the seed for the training preferences a paramet
 _CHOOSING_PREFERENCES = 10_000
 _N_RELATED = 5
 _DIRECTIONS: dict[Any, Any] = {}  # of the texts that were decomposed last
-_REFRESH_EVERY = 16_384  # steps between rankings that hard negatives are taken from
+_REFRESH_EVERY = 32_768  # steps between rankings that hard negatives are taken from
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
 
 Nearest = Callable[[int, int], list[tuple[int, float]]]  # column, k -> columns and weights
