@@ -14,7 +14,7 @@ from tercet.data.lines import FilePath, open_lines, parse_float, parse_int, read
 from tercet.errors import FormatError, InputError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ScoredRows(QueryRows):
     """Rows with real scores; `LetorData` has whole grades.
 
