@@ -211,7 +211,8 @@ class KernelLeastSquares(FeatureRanker):
         """Scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
 
         The basis stays: its vectors are no examples. Costs O(n_rows n_basis²) once and then for each l2
-        O(Σ n_q² n_basis + n_q³) over queries of n_q rows. Two matrices of n_rows × n_basis are held meanwhile.
+        O(Σ n_q² n_basis + n_q³) over queries of n_q rows. With ``n_basis`` rows are taken a block at a time, and memory
+        is that of some n_basis × n_basis matrices and the scores.
         """
         training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
         return self._held_out(training, self._fold_of(training, None), penalties)
