@@ -93,7 +93,7 @@ def test_a_text_without_words_neither_moves_nor_breaks_anything():
     assert np.isfinite(weights.doc_factors).all()
 
 
-def test_saved_explained_and_indexed_it_gives_the_same_scores(tmp_path):
+def test_saved_and_explained_it_gives_the_same_scores(tmp_path):
     Q, D, prefs = two_languages()
     ranker = make().fit(Q, prefs, D)
     ranker.save(tmp_path / "model")
