@@ -412,6 +412,16 @@ def test_the_papers_own_rows_come_first_then_seeds_one_after_the_other_and_slow_
             "(ja).chosen_by: 'chosen' is not fitted on 'kyoto'",
         ),
         ("share = 0.5\nparameters", "share = 0.0\nparameters", "share is a number above 0"),
+        (
+            "share = 0.5\nparameters",
+            "third = true\nshare = 0.5\nparameters",
+            "(ja).third: a third objective comes beside a second",
+        ),
+        (
+            "share = 0.5\nparameters",
+            'negatives = "hard"\nhard_share = 2.0\nshare = 0.5\nparameters',
+            "(ja).negatives: hard ones need links",
+        ),
         ("choose = { rate = [1e-6, 0.1] }", "choose = { rate = [] }", "(chosen).choose: no values of rate"),
         ('reason = "needs what nobody has", ', "", "a row needs a model, or a title and the reason"),
         ('times = "tfidf"', 'times = "ja"', "targets[0]: 'ja' is not fitted on 'wiki'"),
