@@ -354,7 +354,7 @@ def test_the_page_has_every_row_and_needs_nothing_else(whole):
     assert "Table II: results" in page  # the place of printed numbers is told once, in the title
     assert "Table II, " not in page
     assert page.count("<tr>") == 1 + 2 + 1 + 4 + 1 + 1 + 1 + 6 + 1 + 2 + 1 + 3 + 1 + 1 + 1 + 5
-    assert "paper 0.990 ± 0.009, " in page
+    assert "paper 0.990\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.009, " in page
     assert page.count(">Params<") == 1
     if list(whole[0].glob("*.png")):
         assert page.count("data:image/png;base64,") == 2

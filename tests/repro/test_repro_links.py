@@ -258,7 +258,7 @@ def test_every_row_has_numbers_or_a_reason(whole):
     assert found["tables"]["targets"][0]["target"] == "≥ 0.1 times TFIDF"
     page = (whole[0] / "index.html").read_text()
     assert "needs what nobody has" in page
-    assert re.search(r"\d\.\d{3} ± 0\.\d{3}", page)
+    assert re.search(r"\d\.\d{3}\s±\s0\.\d{3}", page)
     assert {row["word"] for row in found["tables"]["near"]} == {"only3"}
     assert found["tables"]["near"][0]["ours"]
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from tercet.report.html import Html, element
 
 Tone = Literal["good", "bad", "plain"]
+_PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"  # a number and its ± stand on one line of a page
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,12 @@ class Table:
 
     def _cell(self, cell: Cell, column: int) -> Html:
         tone = None if cell.tone == "plain" else cell.tone
-        inside: list[object] = [cell.text if tone is None or cell.detail else element("span", cell.text, class_=tone)]
-        if cell.detail:
-            inside.append(element("small", cell.detail, class_=tone or "soft"))
+        text, detail = (
+            part.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") for part in (cell.text, cell.detail)
+        )
+        inside: list[object] = [text if tone is None or detail else element("span", text, class_=tone)]
+        if detail:
+            inside.append(element("small", detail, class_=tone or "soft"))
         if cell.source:
             inside.append(element("small", cell.source, class_="source"))
         if column == 0 and self.n_labels:

@@ -128,6 +128,10 @@ def claims_table(results: PaperResults, decisions: PairDecisions) -> Table:
             for measure in claim.measures:
                 if all(results.values(dataset, model, measure) for model in (claim.better, *claim.worse)):
                     cells, record = _claim(results, decisions, claim, dataset, measure)
+                    if table.records and table.records[-1]["ordering"] == claim.text:  # told once
+                        cells[0] = Cell(
+                            "", cells[0].detail if table.records[-1]["against"] != record["against"] else ""
+                        )
                     table.rows.append(cells)
                     table.records.append(record)
     table.has_numbers = bool(table.rows)
@@ -357,4 +361,4 @@ def _ordinal(place: int) -> str:
 
 def not_run(results: PaperResults, dataset: str) -> str:
     """Why a data set has no numbers, as a sentence."""
-    return f"Not run: {results.missing.get(dataset, 'another data set was asked for')}."
+    return f"Not run: {'the data are not here' if dataset in results.missing else 'another data set was asked for'}."

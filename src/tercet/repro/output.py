@@ -1,4 +1,5 @@
-"""What a reproduction leaves behind: results.json, table.txt, CSV and PNG files, and one page with everything on it."""
+"""What a reproduction leaves behind: results.json, summary.md, table.txt, CSV and PNG files, a page with everything on
+it, and an index over the papers beside it."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from tercet.errors import MissingExtraError
 from tercet.report.html import Html, element, join, page
 from tercet.report.table import Table, records_as_csv
 from tercet.repro.figures import Drawing, draw_all, make_drawings
+from tercet.repro.index_page import glance, ran_how, tiles, write_index
+from tercet.repro.overview import PaperOverview, make_overview
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Method, Plan
 from tercet.repro.runner import short
+from tercet.repro.summary import make_summary
 from tercet.repro.tables import PAST_THE_PAPER, make_tables
 from tercet.store import write_file_atomically
 from tercet.store.canonical import canonical_bytes
@@ -20,7 +24,8 @@ from tercet.store.canonical import canonical_bytes
 def write_results(results: PaperResults, output: Path) -> tuple[list[Table], MissingExtraError | None]:
     """Write tables, figures and the page; returns the tables, and what is missing to draw figures or None.
 
-    Without matplotlib all is written but PNG files.
+    Without matplotlib all is written but PNG files. Where the folder has the paper's name, the folder above it gets an
+    index over this paper and all others in it.
     """
     output.mkdir(parents=True, exist_ok=True)
     tables, drawings = make_tables(results), make_drawings(results)
@@ -35,41 +40,59 @@ def write_results(results: PaperResults, output: Path) -> tuple[list[Table], Mis
         write_file_atomically(output / f"{drawing.key}.csv", records_as_csv(drawing.rows).encode())
         if drawing.png is not None:
             write_file_atomically(output / f"{drawing.key}.png", drawing.png)
+    overview = make_overview(results, tables, drawings)
     text = "\n\n".join(table.as_text() for table in tables) + "\n"
     write_file_atomically(output / "table.txt", text.encode())
+    write_file_atomically(output / "summary.md", make_summary(results, tables, overview).encode())
     numbers = results.as_json()
+    numbers["overview"] = overview.as_json()
     numbers["tables"] = {table.key: table.records for table in tables}
     numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings if drawing.rows}
     write_file_atomically(output / "results.json", canonical_bytes(numbers))
+    folder, key = output.resolve(), results.plan.paper.key
+    is_among_papers = folder.name in (key, f"{key}-quick") and write_index(folder.parent) is not None
     lack = "" if missing is None else missing.lack
-    write_file_atomically(output / "index.html", _page(results, tables, drawings, lack).encode())
+    content = _page(results, tables, drawings, overview, lack, index="../index.html" if is_among_papers else None)
+    write_file_atomically(output / "index.html", content.encode())
     return tables, missing
 
 
-def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], lack: str) -> str:
+def _page(
+    results: PaperResults,
+    tables: list[Table],
+    drawings: list[Drawing],
+    overview: PaperOverview,
+    lack: str,
+    index: str | None,
+) -> str:
     """The page as HTML; pictures are inside it."""
     paper = results.plan.paper
+    all_papers = None if index is None else element("a", "All papers", href=index)
     body: list[object] = [
+        element("p", "Tercet reproduction", " · " if all_papers else None, all_papers, class_="kicker"),
         element("h1", paper.title),
         element("p", f"{paper.authors}. {paper.venue}."),
         element(
             "p",
-            f"Reproduced with Tercet {results.version}: {_what_ours_are(results.plan)}, beside the printed number, its "
-            "place in the paper, the difference and a verdict. Printed numbers come from the paper, all others from "
-            "this run.",
+            f"Ours, {_what_ours_are(results.plan)}, beside the printed number, the difference and a verdict. Printed "
+            f"numbers come from the paper, all others from this run: {ran_how(overview)}.",
             class_="soft",
         ),
         *_warnings(results),
+        tiles([overview]),
+        element("h2", "At a glance"),
+        glance(overview.items),
     ]
     if paper.notes:
         body += [element("h2", "What to know"), element("ul", *(element("li", note) for note in paper.notes))]
+    body.append(element("h2", "The paper"))
     for section in ("", PAST_THE_PAPER):
         if section and any(table.section == section for table in tables):
             lead = "Nothing printed to compare with: what else the package can do here."
             body += [element("h2", section), element("p", lead)]
         body += [table.as_section() for table in tables if table.section == section]
         body += [_figure(drawing, lack) for drawing in drawings if drawing.rows and drawing.section == section]
-    body.append(_settings(results))
+    body += [_settings(results), *_left_out(results)]
     return page(f"{paper.key}, reproduced", element("main", join(body, "\n")), images=True)
 
 
@@ -84,18 +107,41 @@ def _what_ours_are(plan: Plan) -> str:
 
 
 def _warnings(results: PaperResults) -> list[Html]:
-    """That it was quick, and what was missing, diverged or was cut."""
-    lines: list[object] = []
+    """That it was quick, and in a sentence each what was missing, diverged or was cut; lists are at the end."""
+    lines: list[tuple[str, bool]] = []
     if results.quick:
-        lines.append("A quick run: little of everything. It shows that everything works; its numbers mean little.")
-    for name, reason in results.missing.items():
-        lines.append(f"{results.plan.datasets[name].title} was skipped: {reason}.")
-    lines += [f"{line}." for line in results.failed]
-    warnings = [element("p", line, class_="warning") for line in lines]
+        text = "A quick run: little of everything. It shows that everything works; its numbers mean little."
+        lines.append((text, False))
+    if results.missing:
+        names = ", ".join(results.plan.datasets[name].title for name in results.missing)
+        lines.append((f"Not here, so not run: {names}; ", True))
+    if results.failed:
+        lines.append((f"{len(results.failed)} failed; ", True))
     if results.cut:
-        items = element("ul", *(element("li", line) for line in results.cut))
-        warnings.append(element("div", f"The budget of {results.budget:g} minutes cut: ", items, class_="warning"))
-    return warnings
+        n_left = sum(line.endswith("left out") for line in results.cut)
+        n_pieces = sum(map(len, results.cells.values())) + len(results.curves) + sum(map(len, results.costs.values()))
+        text = f"left out {n_left:,} of {n_pieces + n_left + len(results.failed):,} fits"
+        n_short = len(results.cut) - n_left
+        text += f" and cut {n_short:,} short" if n_short else ""
+        lines.append((f"The budget of {results.budget:g} minutes {text}; ", True))
+    the_list = element("a", "the list is at the end", href="#left-out")
+    return [element("p", line, join([the_list, "."]) if more else None, class_="warning") for line, more in lines]
+
+
+def _left_out(results: PaperResults) -> list[Html]:
+    """Folded lists of what was missing, failed, or was cut."""
+    missing = [f"{results.plan.datasets[name].title}: {reason}" for name, reason in results.missing.items()]
+    groups = {
+        f"Data sets that are not here ({len(missing)})": missing,
+        f"Failed ({len(results.failed)})": results.failed,
+        f"What the budget left out or cut short ({len(results.cut)})": results.cut,
+    }
+    lists = [
+        element("details", element("summary", title), element("ul", *(element("li", line) for line in lines)))
+        for title, lines in groups.items()
+        if lines
+    ]
+    return [element("section", element("h3", "What has not run", id="left-out"), *lists)] if lists else []
 
 
 def _figure(drawing: Drawing, lack: str) -> Html:

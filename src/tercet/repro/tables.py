@@ -22,6 +22,7 @@ from tercet.repro.verdicts import (
     judge_target,
     mean_and_half_range,
     shown,
+    shown_ours,
     signed,
     with_plus_minus,
 )
@@ -194,12 +195,9 @@ def _beside_printed(
     theirs = "" if printed is None else f"paper {with_plus_minus(printed.value, printed.plus_minus, measure)}"
     if not values:
         return Cell("–", theirs), record
-    mean, seeds = record["ours"], ""
-    text = mean_and_half_range(values, measure)
-    if measure.spread == "standard error" and error is not None:
-        text = with_plus_minus(mean, error, measure)
-        if len(values) > 1:
-            seeds = f"seeds {shown(min(values), measure)} to {shown(max(values), measure)}"
+    mean, text, seeds = record["ours"], shown_ours(record, measure), ""
+    if measure.spread == "standard error" and error is not None and len(values) > 1:
+        seeds = f"seeds {shown(min(values), measure)} to {shown(max(values), measure)}"
     if printed is None:
         return Cell(text, seeds), record
     errors = np.hypot(error or 0.0, printed.plus_minus or 0.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,48 @@ def judge_power(power: float, stated: float, leeway: float = 0.15) -> Verdict:
     return Verdict(f"rises faster than stated, its power is {power - stated:.2f} higher", "bad")
 
 
+# -- counted ----------------------------------------------------------------------------------------------------------
+
+# What a verdict counts as, and how it is coloured; the first whose beginning fits.
+_COUNTED: tuple[tuple[str, str, Tone], ...] = (
+    ("within tolerance", "within tolerance", "good"),
+    ("better", "better", "good"),
+    (SHORT, "short", "bad"),
+    ("the same", "the same", "good"),
+    ("differs", "differ", "bad"),
+    ("holds in every fold", "hold", "good"),
+    ("holds in", "not decided", "plain"),
+    ("holds", "hold", "good"),
+    ("the opposite holds", "opposite", "bad"),
+    ("not decided", "not decided", "plain"),
+    ("one seed", "not decided", "plain"),
+    ("falls short", "opposite", "bad"),
+    ("met", "met", "good"),
+    ("missed by", "missed", "bad"),
+    ("rises no faster", "as stated", "good"),
+    ("rises faster", "faster than stated", "bad"),
+    (NOT_COMPARED, NOT_COMPARED, "plain"),
+    ("not run", "not run", "plain"),
+)
+SHORT_WITHIN_ERROR = "short within the error"
+COUNT_TONES: dict[str, Tone] = {name: tone for _, name, tone in _COUNTED} | {SHORT_WITHIN_ERROR: "plain"}
+
+
+def count_verdicts(texts: Iterable[str]) -> dict[str, int]:
+    """How many verdicts of each kind there are; the order is that of `COUNT_TONES`.
+
+    Examples
+    --------
+    >>> count_verdicts(["short by 0.05", "better", "better", "short by 0.1, within the standard error", ""])
+    {'better': 2, 'short': 1, 'short within the error': 1}
+    """
+    names = []
+    for text in texts:
+        name = next((name for beginning, name, _ in _COUNTED if text.startswith(beginning)), "")
+        names.append(SHORT_WITHIN_ERROR if name == "short" and text.endswith(WITHIN_ERROR) else name)
+    return {name: names.count(name) for name in COUNT_TONES if name in names}
+
+
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +169,13 @@ def mean_and_half_range(values: Sequence[float], measure: PaperMeasure) -> str:
     """The mean over seeds and half their range; one seed has no range."""
     half = (max(values) - min(values)) / 2 if len(values) > 1 else None
     return with_plus_minus(float(np.mean(values)), half, measure)
+
+
+def shown_ours(record: Mapping[str, Any], measure: PaperMeasure) -> str:
+    """Our number of a table's record, with what stands behind the ± of its measure; one seed has no range."""
+    half = record["half_range"] if record["seeds"] > 1 else None
+    error = record["standard_error"] if measure.spread == "standard error" else None
+    return with_plus_minus(record["ours"], half if error is None else error, measure)
 
 
 def with_plus_minus(value: float, plus_minus: float | None, measure: PaperMeasure) -> str:

@@ -1,0 +1,187 @@
+"""A paper at a glance: which of its tables and figures hold, fall short, or are not to be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tercet.errors import InputError
+from tercet.report.table import Table, Tone
+from tercet.repro.figures import Drawing
+from tercet.repro.paper_results import PaperResults
+from tercet.repro.plan import Plan
+from tercet.repro.tables import PAST_THE_PAPER, fits_of
+from tercet.repro.verdicts import COUNT_TONES, NOT_COMPARED, SHORT_WITHIN_ERROR, count_verdicts
+from tercet.store.codec import decode
+
+ItemKind = Literal["table", "facts", "orderings", "tests", "figure"]
+Status = Literal[
+    "holds",
+    "within the error",
+    "not decided",
+    "falls short",
+    "not compared",
+    "shown",
+    "cut",
+    "not run",
+    "not to be had",
+]
+STATUS_TONES: dict[Status, Tone] = {"holds": "good", "within the error": "good", "falls short": "bad", "cut": "bad"}
+ORDERINGS = ("hold", "not decided", "opposite")
+
+
+@dataclass(frozen=True)
+class OverviewItem:
+    """One table or figure; ``counts`` are verdicts by kind, ``fits`` those that have run of all behind it."""
+
+    key: str
+    title: str
+    kind: ItemKind
+    status: Status
+    counts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    fits: tuple[int, ...] = ()
+    section: str = ""
+
+
+@dataclass(frozen=True)
+class PaperOverview:
+    """All that an index says about a run of one paper; its ``items`` in the order of the page."""
+
+    key: str
+    title: str
+    authors: str
+    venue: str
+    quick: bool
+    version: str
+    seeds: int
+    fits: tuple[int, ...]  # run, and all that there are
+    items: tuple[OverviewItem, ...]
+    missing: tuple[str, ...] = ()  # titles of data sets
+    budget: float | None = None
+    n_cut: int = 0
+    jobs: int = 1
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: object) -> PaperOverview:
+        """What `as_json` gave; an InputError where it is of another version."""
+        return decode(cls, content, error=InputError, may_omit_defaults=True)
+
+    def counts(self, kind: str) -> dict[str, int]:
+        """The verdicts of all items of a kind, but for those past the paper."""
+        return added(item.counts for item in self.items if item.kind == kind and not item.section)
+
+
+def added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Counts by kind, summed.
+
+    Examples
+    --------
+    >>> added([{"short": 1}, {"better": 2, "short": 2}])
+    {'better': 2, 'short': 3}
+    """
+    every = list(counts)
+    sums = {name: sum(count.get(name, 0) for count in every) for name in COUNT_TONES}
+    return {name: n for name, n in sums.items() if n}
+
+
+def make_overview(results: PaperResults, tables: list[Table], drawings: list[Drawing]) -> PaperOverview:
+    """What a run gave, item by item."""
+    plan = results.plan
+    items = [_of_table(results, table) for table in tables] + [_of_drawing(results, drawing) for drawing in drawings]
+    seeds = {seed for *_, seed in results.cells}
+    return PaperOverview(
+        plan.paper.key,
+        plan.paper.title,
+        plan.paper.authors,
+        plan.paper.venue,
+        results.quick,
+        results.version,
+        len(seeds),
+        results.n_fits(),
+        tuple(sorted(items, key=lambda item: item.section)),
+        tuple(plan.datasets[name].title for name in results.missing),
+        results.budget,
+        len(results.cut),
+    )
+
+
+def planned_overview(plan: Plan) -> PaperOverview:
+    """A paper that has not run: every table and figure of its plan, not run."""
+    from tercet.repro.figures import make_drawings
+    from tercet.repro.tables import make_tables
+
+    nothing = PaperResults(plan, False, "")
+    return make_overview(nothing, make_tables(nothing), make_drawings(nothing))
+
+
+def _of_table(results: PaperResults, table: Table) -> OverviewItem:
+    plan = results.plan
+    spec = next((spec for spec in plan.tables if spec.key == table.key), None)
+    kind: ItemKind = "facts" if spec is None else "table"
+    datasets: tuple[str, ...] = () if spec is None else spec.datasets
+    judged = table.records
+    fits: tuple[int, ...] = ()
+    if spec is not None:
+        fits = fits_of(results, spec)
+    elif table.key == "orderings" or table.key in {standings.key for standings in plan.standings}:
+        kind = "orderings"
+        datasets = tuple(plan.datasets)
+    for tests in plan.comparisons:
+        if tests.key == table.key:  # not the paper's own words, so there is nothing to hold
+            kind, datasets, judged = "tests", (tests.dataset,), []
+    for words in plan.words:
+        if words.key == table.key:
+            datasets = (words.dataset,)
+    counts = count_verdicts(record.get("verdict") or "" for record in judged)
+    n_missing = sum(record.get("paper") is not None and record.get("ours") is None for record in table.records)
+    note = ""
+    if table.has_numbers and spec is not None and n_missing:
+        counts["not run"] = n_missing
+    absent = [plan.datasets[name].title for name in datasets if name in results.missing]
+    if table.has_numbers:
+        status = _status(counts)
+        if spec is not None and not any(plan.datasets[name].compare for name in datasets):
+            note = "other data than the paper's"
+    elif absent and len(absent) == len(datasets):
+        status, note = "not to be had", f"no data: {', '.join(absent)}"
+    else:
+        status = "not run"
+    if not table.has_numbers:
+        counts = {}
+    return OverviewItem(table.key, table.title, kind, status, counts, note, fits, table.section)
+
+
+def _status(counts: dict[str, int]) -> Status:
+    """What a table comes to: the worst of its verdicts that is not within the error."""
+    tones = {COUNT_TONES[name] for name, n in counts.items() if n}
+    if "bad" in tones:
+        return "falls short"
+    if "not decided" in counts:
+        return "not decided"
+    if SHORT_WITHIN_ERROR in counts:
+        return "within the error"
+    if "good" in tones:
+        return "holds"
+    return "not compared" if NOT_COMPARED in counts else "shown"
+
+
+def _of_drawing(results: PaperResults, drawing: Drawing) -> OverviewItem:
+    data = results.plan.datasets.get(drawing.dataset)
+    status: Status = "cut" if drawing.is_cut else "shown"
+    n_printed = sum(bool(row.get("printed")) for row in drawing.rows)
+    note = f"{n_printed} printed point{'s' if n_printed > 1 else ''} drawn in" if n_printed else ""
+    if not drawing.rows:
+        status, note = "not run", ""
+        if drawing.dataset in results.missing and data is not None:
+            status, note = "not to be had", f"no data: {data.title}"
+    return OverviewItem(drawing.key, drawing.title, "figure", status, note=note, section=drawing.section)
+
+
+def is_past(item: OverviewItem) -> bool:
+    return item.section == PAST_THE_PAPER
