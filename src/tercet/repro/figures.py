@@ -384,18 +384,17 @@ def _pareto(results: PaperResults, front: Front) -> Drawing:
     plan, rows = results.plan, front_points(results, front)
 
     def draw() -> bytes:
-        figure, (axes,) = empty_figure(1)
-        figure.set_size_inches(7.4, 4.4)
+        figure, (axes,) = empty_figure(1, width=7.4, height=4.4)
         used, chosen = ([row[name] for row in rows] for name in ("used", "chosen_by"))
         axes.plot(used, chosen, "--", color=COLOURS[1], linewidth=1.2, label="where it was chosen")
-        with_bars(axes, rows, "used", "value", color=COLOURS[0], marker="o", label="on the test parts, ± s.e.")
+        with_bars(axes, rows, "used", "value", color=COLOURS[0], marker="o", label="on the test parts")
         axes.set_xlim(left=0)
         axes.set_xlabel("features used, mean over folds")
         axes.set_ylabel(plan.measures[front.measure].title)
-        return finished(figure, fontsize=9, loc="lower right")
+        return finished(figure, fontsize=9)
 
-    title = f"{front.title}, {plan.datasets[front.dataset].title}"
-    return Drawing(front.key, title, rows, draw, PAST_THE_PAPER, dataset=front.dataset)
+    title, caption = f"{front.title}, {plan.datasets[front.dataset].title}", f"Bars: {_BARS}."
+    return Drawing(front.key, title, rows, draw, PAST_THE_PAPER, caption, front.dataset)
 
 
 def _growth(results: PaperResults, growth: Growth) -> Drawing:

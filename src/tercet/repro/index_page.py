@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tercet.errors import InputError
+from tercet.errors import TercetError
 from tercet.report.html import Html, element, join, page
 from tercet.report.table import Tone
 from tercet.repro.check import find_plan, known_papers
@@ -122,8 +122,8 @@ def ran_how(overview: PaperOverview) -> str:
     parts = [f"Tercet {overview.version}", f"{overview.seeds} seed{'s' if overview.seeds != 1 else ''}"]
     parts.append(f"{n_run:,} of {n_all:,} fits")
     if overview.seconds >= 1:
-        jobs = f" with {overview.jobs} jobs" if overview.jobs > 1 else ""
-        parts.append(f"{_duration(overview.seconds)}{jobs}")
+        jobs = f" in {overview.jobs} jobs at once" if overview.jobs > 1 else ""
+        parts.append(f"{_duration(overview.seconds)} of work{jobs}")
     if overview.budget is not None and overview.n_cut:
         parts.append(f"cut by a budget of {overview.budget:g} minutes")
     return ", ".join(parts)
@@ -158,7 +158,7 @@ def read_overview(folder: Path) -> PaperOverview | None:
     try:
         content = parse_json(path.read_bytes(), str(path))
         return PaperOverview.from_json(content.get("overview") if isinstance(content, dict) else None)
-    except (OSError, InputError):
+    except (OSError, TercetError):
         return None
 
 

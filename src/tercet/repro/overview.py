@@ -61,8 +61,8 @@ class PaperOverview:
     missing: tuple[str, ...] = ()  # titles of data sets
     budget: float | None = None
     n_cut: int = 0
-    jobs: int = 1
-    seconds: float = 0.0
+    jobs: int = 1  # pieces that were done at once
+    seconds: float = 0.0  # of all pieces, one after the other
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -95,6 +95,7 @@ def make_overview(results: PaperResults, tables: list[Table], drawings: list[Dra
     plan = results.plan
     items = [_of_table(results, table) for table in tables] + [_of_drawing(results, drawing) for drawing in drawings]
     seeds = {seed for *_, seed in results.cells}
+    seconds, jobs = results.took()
     return PaperOverview(
         plan.paper.key,
         plan.paper.title,
@@ -108,6 +109,8 @@ def make_overview(results: PaperResults, tables: list[Table], drawings: list[Dra
         tuple(plan.datasets[name].title for name in results.missing),
         results.budget,
         len(results.cut),
+        jobs,
+        seconds,
     )
 
 

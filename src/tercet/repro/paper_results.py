@@ -78,6 +78,13 @@ class PaperResults:
         )
         return n_run, n_all
 
+    def took(self) -> tuple[float, int]:
+        """Seconds of all pieces together, those that were kept included, and how many were done at once at most."""
+        pieces = [cell for cells in self.cells.values() for cell in cells]
+        pieces += [*self.curves.values(), *(point for points in self.costs.values() for point in points)]
+        took = [piece["took"] for piece in pieces if "took" in piece]
+        return sum(each["all"] for each in took), max((each["jobs"] for each in took), default=1)
+
     def is_unfinished(self, dataset: str, model: str) -> bool:
         """Whether with some seed the best validation was the last one taken, so that more steps may help."""
         runs = self.runs(dataset, model)

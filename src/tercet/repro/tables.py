@@ -77,6 +77,7 @@ def _statistics(results: PaperResults, statistics: Statistics, number: int) -> T
     facts = list(dict.fromkeys(fact for printed in statistics.printed.values() for fact in printed))
     key = "statistics" if number == 1 else f"statistics-{number}"
     table = Table(_placed(statistics.place, statistics.title), ["data set", *facts], key=key)
+    table.has_numbers = any(dataset in results.data for dataset in statistics.printed)
     for dataset, printed in statistics.printed.items():
         data = results.plan.datasets[dataset]
         known = results.data.get(dataset, {}).get("statistics", {})
