@@ -465,7 +465,9 @@ def test_missing_data_is_skipped_and_named(home, plan_file, tmp_path):
     assert result.exit_code == 0, result.output
     archive = tmp_path / "home" / "20news-bydate.tar.gz"
     assert f"News is skipped: looked for {archive}: not there" in result.output
-    assert "News was skipped: looked for 20news-bydate.tar.gz: not there" in (tmp_path / "out/index.html").read_text()
+    page = (tmp_path / "out/index.html").read_text()
+    assert "Not here, so not run: News, Rows; " in page
+    assert "News: looked for 20news-bydate.tar.gz: not there" in page
     for file in (tmp_path / "out").iterdir():
         assert not file.is_file() or str(tmp_path).encode() not in file.read_bytes(), file.name
 
