@@ -343,6 +343,7 @@ def test_a_diverging_fit_says_so(checkerboard):
         (tc.HashedRanker(), "HashedRanker does not learn in rounds"),
         (tc.PrunedRanker(), "PrunedRanker does not learn in rounds"),
         (tc.LowRankRanker(n_components=2, averaged=True), "averaged=True"),
+        (tc.LowRankRanker(n_components=2, diagonal=None, normalise="latent"), "normalise='latent' is learned in one"),
         (tc.SparseRanker(sparsify="thin", density=0.1), "sparsify='thin'"),
     ],
     ids=lambda value: type(value).__name__,
