@@ -115,7 +115,7 @@ def _print_table(console: Console, table: Table) -> None:
         shown.add_row(*(_shown(cell, first=column == 0) for column, cell in enumerate(row)))
     console.print()
     console.print(shown)
-    for note in table.notes:
+    for note in (*table.notes, *table.footnotes):
         console.print(note, markup=False)
 
 
