@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from scipy import sparse
 
 from support.linked_corpus import write_linked_corpus
 from tercet.errors import DivergedError
+from tercet.repro.cache import RunDeadline
 from tercet.repro.datasets import load_dataset
 from tercet.repro.links import LinkTask
 from tercet.repro.plan import Data, Method
-from tercet.repro.term_jobs import learn
+from tercet.repro.term_jobs import CurveJob, curve_steps, learn
 
 RATES = (1e-6, 1e-4, 0.01, 0.3)
 
@@ -120,10 +122,101 @@ def test_every_ranker_that_learns_by_steps_stops_on_validation(task, ranker, par
         stops = replace(stops, second="words")
     fitted = learn(stops, task, parameters, 0)
     assert fitted.facts["still_improving"] is False
-    assert 0 < fitted.ranker.n_steps_ < fitted.ranker.history_[-1].step
+    assert 0 < fitted.ranker.n_steps_ < (2000 if ranker in ("PrunedRanker", "MultiTaskRanker") else 1000)
     rises = iter(np.arange(100) / 100)
     monkeypatch.setattr("tercet.repro.term_jobs.MethodView.validation", lambda self, task: lambda weights: next(rises))
     assert learn(stops, task, parameters, 0).facts["still_improving"] is True
     falls = iter(-np.arange(100) / 100)
     monkeypatch.setattr("tercet.repro.term_jobs.MethodView.validation", lambda self, task: lambda weights: next(falls))
     assert learn(stops, task, parameters, 0).facts["still_improving"] is False
+
+
+# -- deadlines ------------------------------------------------------------------------------------------------------
+
+
+class OverAfter(RunDeadline):
+    """A deadline that comes with the so-manieth event."""
+
+    left: ClassVar[list[int]] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self.left[0] <= 0
+
+    def __call__(self, event: object) -> bool:
+        self.left[0] -= 1
+        return self.is_over
+
+
+def deadline_after(n_events: int) -> RunDeadline:
+    OverAfter.left = [n_events]
+    return OverAfter()
+
+
+SPARSE = Method("m", "M", "SparseRanker", preferences=20_000, parameters={"l1": 1e-4, "rate": 0.1, "refit": True})
+
+
+def test_a_refit_obeys_the_deadline(task):
+    whole = learn(SPARSE, task, SPARSE.parameters, 0)
+    assert not whole.cut
+    n_events = len(whole.ranker.history_)
+    assert n_events == 10  # five chunks of the sparse phase, and of the refit
+    in_sparse = learn(SPARSE, task, SPARSE.parameters, 0, deadline=deadline_after(2))
+    assert in_sparse.cut
+    assert in_sparse.ranker.n_steps_ == 8192
+    assert len(in_sparse.ranker.history_) == 3  # one chunk of the refit, which ended there
+    in_refit = learn(SPARSE, task, SPARSE.parameters, 0, deadline=deadline_after(7))
+    assert in_refit.cut
+    assert (in_refit.facts["steps_taken"], in_refit.facts["run"]) == (8192, 2)
+    assert in_refit.ranker.n_steps_ == 20_000
+    np.testing.assert_array_equal(
+        in_refit.ranker.weights_before_refit_.sparse.toarray(), whole.ranker.weights_before_refit_.sparse.toarray()
+    )
+
+
+class OverAtLook(RunDeadline):
+    """A deadline that comes with the so-manieth look at it."""
+
+    left: ClassVar[list[int]] = []
+
+    @property
+    def is_over(self) -> bool:
+        self.left[0] -= 1
+        return self.left[0] < 0
+
+
+def curve(task: LinkTask, looks: int) -> dict:
+    OverAtLook.left = [looks]
+    steps = curve_steps(1000, SPARSE.preferences, 4)
+    return CurveJob(SPARSE, "wiki", 0, 200, SPARSE.parameters, steps, deadline=OverAtLook()).run(task)
+
+
+def test_a_curve_that_was_cut_ends_where_it_was(task):
+    whole = curve(task, 10**6)
+    steps = [1000, 2714, 7368, 20_000]
+    for points in whole["series"].values():
+        assert [point["step"] for point in points] == steps
+    assert list(whole["series"]) == ["weights_before_refit_", "weights_"]
+    assert not whole["cut"]
+    in_sparse = curve(task, 3)
+    assert in_sparse["cut"]
+    assert list(in_sparse["series"]) == ["weights_before_refit_"]  # what was left then is no support to refit
+    assert [point["step"] for point in in_sparse["series"]["weights_before_refit_"]] == steps[:3]
+    in_refit = curve(task, 4 + 4 + 4)
+    assert in_refit["cut"]
+    assert [point["step"] for point in in_refit["series"]["weights_before_refit_"]] == steps
+    refits = [point["step"] for point in in_refit["series"]["weights_"]]
+    assert refits == steps[: len(refits)]
+    assert 0 < len(refits) < 4
+    assert curve(task, 0) == {"cut": True, "left out": True}
+
+
+def test_a_curve_that_was_cut_within_a_slice_says_so(task, monkeypatch):
+    monkeypatch.setattr("tercet.repro.term_jobs._SLICE", 500)
+    cut = curve(task, 5)
+    assert cut["series"]["weights_before_refit_"][-1]["step"] % 500 == 0
+    assert cut["cut"]
+    whole = curve(task, 10**6)
+    monkeypatch.undo()
+    errors = [[point["error"] for point in one["series"]["weights_"]] for one in (whole, curve(task, 10**6))]
+    assert errors[0] == errors[1]

@@ -465,12 +465,17 @@ def hard_negatives(
     return HardSource(sampler, *texts, n_steps, random_state=seed, **how)
 
 
-def refitted(ranker: Any, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array) -> SparseRanker | None:
-    """A sparse ranker that refits, refitted from its start on the support it has now; None for all others."""
-    if not isinstance(ranker, SparseRanker) or not ranker.refit:
-        return None
+def refits(ranker: Any) -> bool:
+    """Whether a ranker learns what its penalty has left once more."""
+    return isinstance(ranker, SparseRanker) and bool(ranker.refit)
+
+
+def refitted(
+    ranker: SparseRanker, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, callbacks: Sequence[Any] = ()
+) -> SparseRanker:
+    """A sparse ranker refitted on the support it has now; it stays as it is."""
     again = SparseRanker.from_weights(ranker.weights_.sparse, **ranker.get_params())
-    again.refit(Q, prefs, D)
+    again.refit(Q, prefs, D, callbacks)
     return again
 
 

@@ -95,6 +95,7 @@ class CorrelatedLowRank:
             random_state=random_state,
             verbose=False,
         )
+        self.schedule = schedule
         self._fitted = CorrelatedRanker(
             words=CorrelatedWords(n_frequent=n_frequent, n_bins=n_bins),
             ranker=ranker,

@@ -377,7 +377,7 @@ class GroupSparseRanker(PenalisedRanker):
             del self.weights_before_refit_
         super().fit(Q, prefs, D, validation, callbacks)
         if self._refit_wanted:
-            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_)
+            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_, callbacks=callbacks)
         return self
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
@@ -416,7 +416,14 @@ class GroupSparseRanker(PenalisedRanker):
             )
         return as_word_groups(self.tree, texts.shape[1])
 
-    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
+    def _refit_on_support(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        n_steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         check_is_fitted(self)
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
@@ -429,7 +436,7 @@ class GroupSparseRanker(PenalisedRanker):
         steps = state.step
         state.begin_refit(self.refit_start)
         run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
-        run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
+        run.go(self._listeners(callbacks), "refit", self.verbose)
         state.end_refit(steps)
         self._keep(state, queries, docs)
         return self

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from tercet.data.preferences import Preferences
 from tercet.errors import ParameterError
 from tercet.learn.base import Count, Positive, SgdRanker
+from tercet.learn.loop import Callback, Checkpoint
 from tercet.learn.sources import Source
 from tercet.learn.state import Schedule
 
@@ -27,9 +29,11 @@ class Refit:
     def __repr__(self) -> str:
         return repr(self._ranker._refit_wanted)
 
-    def __call__(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> PenalisedRanker:
+    def __call__(
+        self, Q: Any, prefs: Preferences | Source, D: Any = None, callbacks: Sequence[Callback] = ()
+    ) -> PenalisedRanker:
         """Learn the entries of the support again, without penalty; returns the ranker."""
-        return self._ranker._refit_on_support(Q, prefs, D)
+        return self._ranker._refit_on_support(Q, prefs, D, callbacks=callbacks)
 
 
 class _RefitParameter:
@@ -57,8 +61,23 @@ class PenalisedRanker(SgdRanker):
         return super().get_params(deep) | {"refit": self._refit_wanted}
 
     @abstractmethod
-    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
-        """Learn the entries that are left again; ``n_steps`` are those of the fit, None for all of a refit by hand."""
+    def _refit_on_support(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        n_steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn the entries that are left again; ``n_steps`` are those of the fit, None for all of a refit by hand.
+
+        Callbacks are told of its steps, too, and end it by returning True; a checkpoint holds one run, that of the fit.
+        """
+
+    def _listeners(self, callbacks: Sequence[Callback]) -> list[Callback]:
+        """Who is told of the steps of a refit."""
+        history: list[Callback] = [self.history_.append] if hasattr(self, "history_") else []
+        return history + [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
 
 
 def steps_of_refit(source: Source, epochs: int) -> int:

@@ -157,7 +157,7 @@ class SparseRanker(PenalisedRanker):
                 )
             self._search_density(lambda: self._fit_sparse(Q, prefs, D, validation, callbacks))
         if self._refit_wanted:
-            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_)
+            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_, callbacks=callbacks)
 
     def _fit_thinned(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
         if validation is not None:
@@ -286,7 +286,14 @@ class SparseRanker(PenalisedRanker):
             never=given.never,
         )
 
-    def _refit_on_support(self, Q: Any, prefs: Preferences | Source, D: Any = None, n_steps: int | None = None) -> Self:
+    def _refit_on_support(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any = None,
+        n_steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         check_is_fitted(self)
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
@@ -296,7 +303,7 @@ class SparseRanker(PenalisedRanker):
         self.weights_before_refit_ = self.weights_
         state = self._on_support(before)
         run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
-        run.go([self.history_.append] if hasattr(self, "history_") else [], "refit", self.verbose)
+        run.go(self._listeners(callbacks), "refit", self.verbose)
         self._set_weights(state.weights(), before.order, before.step, before.around_identity, before.never)
         return self
 

@@ -122,6 +122,25 @@ class RunDeadline:
         return self.is_over
 
 
+class DeadlineWatch:
+    """The deadline as a callback that notes where it ended a fit: after which step of its how-manieth run."""
+
+    def __init__(self, deadline: RunDeadline) -> None:
+        self.deadline = deadline
+        self.ended_at: int | None = None
+        self.n_runs = 0
+        self._last: int | None = None
+
+    def __call__(self, event: Any) -> bool:
+        self.n_runs += self._last is None or event.step <= self._last
+        self._last = event.step
+        if not self.deadline(event):
+            return False
+        if event.total is None or event.step < event.total:
+            self.ended_at = event.step
+        return True
+
+
 class Listener(Protocol):
     """Who is told how a run goes on."""
 

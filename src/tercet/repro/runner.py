@@ -347,13 +347,17 @@ class PlanRun:
 
 
 def _how_far(result: dict[str, Any]) -> str:
+    """Where a result was cut, in words."""
     if "facts" not in result:
-        steps = max((points[-1]["step"] for points in result["series"].values() if points), default=0)
-        return f"cut short after {steps:,} steps"
+        [name, *_] = reversed(result["series"])  # a refit comes after what it refits
+        refit = ", before its refit" if name == "weights_before_refit_" else ""
+        refit = " of its refit" if len(result["series"]) > 1 else refit
+        return f"cut short after {result['series'][name][-1]['step']:,} steps{refit}"
     facts = result["facts"]
     if not facts["preferences"]:
         return "blended from a model that was cut short"
-    return f"cut short after {facts.get('n_steps_', 0):,} of {facts['preferences']:,} steps"
+    run = f" of its run {facts['run']}" if facts.get("run", 1) > 1 else ""
+    return f"cut short after {facts['steps_taken']:,} of {facts['preferences']:,} steps{run}"
 
 
 def _summary(plan: Plan, method: Method, result: dict[str, Any]) -> str:

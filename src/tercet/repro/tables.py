@@ -218,7 +218,7 @@ def _seconds(results: PaperResults, dataset: str, model: str) -> Cell:
     if method is None or not _learns(results, dataset, method):
         return Cell("–")
     cut = [cell["facts"] for cells in results.runs(dataset, model) for cell in cells if cell.get("cut")]
-    how_far = f"cut short after {cut[0].get('n_steps_', 0):,} of {method.preferences:,} steps" if cut else ""
+    how_far = f"cut short after {cut[0].get('steps_taken', 0):,} of {method.preferences:,} steps" if cut else ""
     if cut and method.blend:
         how_far = "blended from a model that was cut short"
     return Cell(f"{min(seconds):.1f}", how_far, tone="bad" if cut else "plain")

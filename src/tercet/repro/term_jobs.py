@@ -14,9 +14,9 @@ from tercet.choose import settings_of
 from tercet.data import Preferences
 from tercet.errors import InputError
 from tercet.fitting.halving import PausableFit, compared, halved
-from tercet.fitting.rankers import CLASSIFIERS, decomposing_once, hard_negatives, make_ranker, refitted, warm_up
+from tercet.fitting.rankers import CLASSIFIERS, decomposing_once, hard_negatives, make_ranker, refits, refitted, warm_up
 from tercet.measure import blend
-from tercet.repro.cache import RunDeadline
+from tercet.repro.cache import DeadlineWatch, RunDeadline
 from tercet.repro.plan import Method, Model
 from tercet.repro.tasks import (
     ClassTask,
@@ -31,6 +31,7 @@ from tercet.weights import Weights
 CHOOSING_SEED = 2000  # added to the seed for the training preferences a parameter is chosen on
 _CHOOSING_PREFERENCES = 10_000
 _N_RELATED = 5
+_SLICE = 16_384  # steps of a curve between two looks at the deadline
 _DIRECTIONS: dict[Any, Any] = {}  # of the texts that were decomposed last
 _REFRESH_EVERY = 32_768  # steps between rankings that hard negatives are taken from
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
@@ -141,8 +142,8 @@ def learn(
         started = time.perf_counter()
         classifier.fit(task.Q, task.y)
         return FittedMethod(classifier, seconds=time.perf_counter() - started)
-    deadline = deadline or RunDeadline()
-    lesson = _Lesson(method, task, MethodView.of(method, task), seed, deadline)
+    watch = DeadlineWatch(deadline or RunDeadline())
+    lesson = _Lesson(method, task, MethodView.of(method, task), seed, watch)
     prefs = task.train(method.preferences, seed, method.share, method.uniform_over) if method.preferences else None
     started = time.perf_counter()
     settings = settings_of(method.choose) if chooses else [{}]
@@ -157,8 +158,10 @@ def learn(
         fitted.facts |= {"chosen": taken.setting, "tried": taken.tried, "choosing_seconds": choosing}
     if method.early_stop:
         fitted.facts["still_improving"] = still_improving(fit.ranker)
-    # Only what learns by steps looks at the deadline; with early stopping it may have gone back to step 0.
-    fitted.cut = deadline.is_over and hasattr(fit.ranker, "n_steps_")
+        fit.ranker.history_.clear()  # events know the last state, and the best one is enough
+    if watch.ended_at is not None:  # with early stopping the ranker may have gone back to an earlier step
+        fitted.cut = True
+        fitted.facts |= {"steps_taken": watch.ended_at} | ({"run": watch.n_runs} if len(settings) == 1 else {})
     return fitted
 
 
@@ -190,7 +193,7 @@ class _Lesson:
     task: PreferenceTask
     view: MethodView
     seed: int
-    deadline: RunDeadline
+    watch: DeadlineWatch
 
     def teach(self, ranker: Any, prefs: Preferences | None, *callbacks: Callable[[Any], Any]) -> None:
         """Fit the ranker with what its kind learns from; the same texts are decomposed once for all of them."""
@@ -216,7 +219,7 @@ class _Lesson:
             if self.method.parallel:
                 rows = self.task.parallel()
                 more["mates"] = np.column_stack([rows, rows])
-            ranker.fit(Q, self._source(prefs), D, callbacks=[self.deadline, *callbacks], **more)
+            ranker.fit(Q, self._source(prefs), D, callbacks=[self.watch, *callbacks], **more)
 
     def _source(self, prefs: Preferences) -> Any:
         """The preferences themselves; as many with worse documents from the top of the current ranking."""
@@ -401,7 +404,8 @@ class CurveJob:
     def run(self, task: PreferenceTask) -> dict[str, Any]:
         """Train in slices, which gives the same bits as training at once.
 
-        Where the ranker refits, a second curve goes over the steps of the refit on the final support.
+        Where the ranker refits, a second curve goes over the steps of the refit on the final support; where the time
+        is over before there is one, nothing is refitted. The last point of what was cut is where it was then.
         """
         method = self.method
         warm_up(method.ranker)
@@ -421,24 +425,42 @@ class CurveJob:
 
         ranker = make_ranker(method.ranker, self.parameters, self.seed)
         points, done, seconds = [], 0, 0.0
+        while done < self.steps[-1] and not self.deadline.is_over:
+            goal = next(step for step in self.steps if step > done)
+            stop = min(goal, done + _SLICE)
+            started = time.perf_counter()
+            ranker.partial_fit(view.Q, prefs[done:stop], view.D)
+            seconds += time.perf_counter() - started
+            done = stop
+            if done == goal or self.deadline.is_over:
+                points.append(point(done, seconds, ranker.weights_))
+        if not points:
+            return {"cut": True, "left out": True}
+        if not refits(ranker):
+            return {"series": {"weights_": points}, "cut": done < self.steps[-1]}
+        again = [] if done < self.steps[-1] else self._refit_points(ranker, view, prefs, point)
+        series = {"weights_before_refit_": points} | ({"weights_": again} if again else {})
+        return {"series": series, "cut": len(again) < len(self.steps)}
+
+    def _refit_points(
+        self,
+        ranker: Any,
+        view: MethodView,
+        prefs: Preferences,
+        point: Callable[[int, float, Weights], dict[str, float]],
+    ) -> list[dict[str, float]]:
+        """Refits after growing numbers of steps, as many as there is time for."""
+        points: list[dict[str, float]] = []
+        watch = DeadlineWatch(self.deadline)
         for step in self.steps:
+            started = time.perf_counter()
+            again = refitted(ranker, view.Q, prefs[:step], view.D, [watch])
+            if watch.ended_at is not None:
+                break
+            points.append(point(step, time.perf_counter() - started, again.weights_))
             if self.deadline.is_over:
                 break
-            started = time.perf_counter()
-            ranker.partial_fit(view.Q, prefs[done:step], view.D)
-            seconds += time.perf_counter() - started
-            points.append(point(step, seconds, ranker.weights_))
-            done = step
-        series = {"weights_": points}
-        refits = []
-        for step in self.steps:
-            started = time.perf_counter()
-            again = refitted(ranker, view.Q, prefs[:step], view.D)
-            if again is not None:
-                refits.append(point(step, time.perf_counter() - started, again.weights_))
-        if refits:
-            series = {"weights_before_refit_": points, "weights_": refits}
-        return {"series": series, "cut": len(points) < len(self.steps)}
+        return points
 
 
 def curve_steps(first: int, last: int, points: int) -> tuple[int, ...]:
