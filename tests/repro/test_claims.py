@@ -60,7 +60,7 @@ def test_a_pair_among_the_paired_tests_takes_their_corrected_verdict():
     assert [record["p_holm"] for record in orderings.records] == pytest.approx(corrected)
     assert [record["low"] for record in orderings.records] == [None] * 3  # no second rule beside it
     assert [record["decided_by"] for record in orderings.records] == ["tests"] * 3
-    assert "wilcoxon test, Holm" in orderings.rows[0][3].detail
+    assert "Wilcoxon test, Holm" in orderings.rows[0][3].detail
 
 
 def test_a_pair_in_two_tables_of_tests_is_tested_once():

@@ -16,6 +16,7 @@ import numpy as np
 from tercet.choose import ThreeWay, verdict_of
 from tercet.measure import PairedTest, holm, paired_test
 from tercet.report.table import Cell, Table
+from tercet.report.value import shown_p
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Claim, PairedTests, Standings
 from tercet.repro.printed import printed_in
@@ -29,6 +30,8 @@ from tercet.repro.verdicts import (
     signed,
     verdict_of_p,
 )
+
+_TEST_NAMES = {"permutation": "permutation test", "wilcoxon": "Wilcoxon test"}
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,8 @@ def _claim(
     decision = decisions.decide(dataset, claim.better, rival, name)
     test, pair = decision.test, decision.pair
     if pair is not None:
-        difference += f" (p = {pair.p_holm:.2g})"
-        detail += f", n = {pair.test.n:,}; {pair.tests.test} test, Holm"
+        difference += f" ({shown_p(pair.p_holm)})"
+        detail += f", n = {pair.test.n:,}; {_TEST_NAMES[pair.tests.test]}, Holm"
     elif test is not None:
         difference += f" ({signed(test.low, measure, digits)} to {signed(test.high, measure, digits)})"
         detail += f", n = {test.n:,}"
@@ -244,8 +247,8 @@ def _notes_on_tests(results: PaperResults, tests: PairedTests, n_tests: int) -> 
     interval = {"permutation": "bootstrap", "wilcoxon": "Student's"}[tests.test]
     notes = [
         f"The first minus the second over the {len(results.data[dataset]['queries'])} test queries of all folds, with "
-        f"paired {interval} intervals; p of a two-sided paired {tests.test} test, and with Holm's correction for "
-        f"the {n_tests} tests of this table. A verdict needs a corrected p below 0.05."
+        f"paired {interval} intervals; p of a two-sided paired {_TEST_NAMES[tests.test]}, and with Holm's correction "
+        f"for the {n_tests} tests of this table. A verdict needs a corrected p below 0.05."
     ]
     if tests.against and results.runs(dataset, tests.against):
         errors = [(plan.measures[m].title, results.standard_error(dataset, tests.against, m)) for m in tests.measures]

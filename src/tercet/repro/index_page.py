@@ -194,10 +194,12 @@ def _paper(folder: str, overview: PaperOverview) -> Html:
     lines = [f"{overview.authors}. {overview.venue}.", f"{ran_how(overview)}."]
     if overview.missing:
         lines.append(f"Not here: {', '.join(overview.missing)}.")
+    sums = {"Numbers": counted(overview.counts("table")), "Orderings": counted(overview.counts("orderings"))}
     return element(
         "section",
         element("h2", badge, element("a", overview.title, href=address), id=folder),
         element("p", " ".join(lines), class_="soft"),
+        element("p", " ".join(f"{name}: {text}." for name, text in sums.items() if text)),
         glance(overview.items, address),
     )
 

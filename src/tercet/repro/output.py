@@ -90,7 +90,13 @@ def _page(
         if section and any(table.section == section for table in tables):
             lead = "Nothing printed to compare with: what else the package can do here."
             body += [element("h2", section), element("p", lead)]
-        body += [table.as_section() for table in tables if table.section == section]
+        tests = {comparison.key for comparison in results.plan.comparisons}
+        own = [table for table in tables if table.section == section]
+        body += [table.as_section() for table in own if table.key not in tests]
+        folded = [table.as_section() for table in own if table.key in tests]
+        if folded:
+            summary = f"Paired tests, which decide the orderings ({len(folded)})"
+            body.append(element("details", element("summary", summary), *folded))
         body += [_figure(drawing, lack) for drawing in drawings if drawing.rows and drawing.section == section]
     body += [_settings(results), *_left_out(results)]
     return page(f"{paper.key}, reproduced", element("main", join(body, "\n")), images=True)
@@ -184,7 +190,7 @@ def _settings(results: PaperResults) -> Html:
         "section",
         element("h3", "Settings", id="settings"),
         *(element("p", note, class_="soft") for note in notes),
-        element("div", table, class_="scroll"),
+        element("details", element("summary", f"All {len(rows)} methods"), element("div", table, class_="scroll")),
     )
 
 

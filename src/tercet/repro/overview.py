@@ -138,12 +138,14 @@ def _of_table(results: PaperResults, table: Table) -> OverviewItem:
     for tests in plan.comparisons:
         if tests.key == table.key:  # not the paper's own words, so there is nothing to hold
             kind, datasets, judged = "tests", (tests.dataset,), []
+    note = ""
     for words in plan.words:
         if words.key == table.key:
             datasets = (words.dataset,)
+            n_printed = sum(map(len, words.printed.values()))
+            note = f"{sum(record['shared'] for record in table.records)} of {n_printed} words shared"
     counts = count_verdicts(record.get("verdict") or "" for record in judged)
     n_missing = sum(record.get("paper") is not None and record.get("ours") is None for record in table.records)
-    note = ""
     if table.has_numbers and spec is not None and n_missing:
         counts["not run"] = n_missing
     absent = [plan.datasets[name].title for name in datasets if name in results.missing]
@@ -154,7 +156,7 @@ def _of_table(results: PaperResults, table: Table) -> OverviewItem:
     elif absent and len(absent) == len(datasets):
         status, note = "not to be had", f"no data: {', '.join(absent)}"
     else:
-        status = "not run"
+        status, note = "not run", ""
     if not table.has_numbers:
         counts = {}
     return OverviewItem(table.key, table.title, kind, status, counts, note, fits, table.section)
