@@ -573,6 +573,14 @@ def test_a_target_is_held_against_the_worst_seed(values, bound):
     )
 
 
+def test_a_target_may_allow_standard_errors():
+    measure = PaperMeasure("MAP", higher_is_better=True, tolerance=0.0)
+    near = Target("d", "m", "map", at_least=0.57, errors=1.0)
+    assert judge_target([0.52, 0.6], near, measure, error=0.06).text == "met"
+    assert judge_target([0.52, 0.6], near, measure, error=0.04).text == "missed by 0.0100"
+    assert judge_target([0.25], Target("d", "m", "map", at_most=0.2, errors=2.0), measure, error=0.03).text == "met"
+
+
 @pytest.mark.parametrize(
     ("low", "high", "higher", "text"),
     [
