@@ -70,6 +70,9 @@ def repro(
         console.print("A quick run: its numbers mean little.")
     if missing is not None:
         console.print(f"No PNG files: {missing}", markup=False, soft_wrap=True)
+    n_run, n_all = results.n_fits()
+    done = "1 process" if jobs == 1 else f"{jobs} processes"
+    console.print(f"{n_run:,} of {n_all:,} fits have run; this run took {results.seconds:,.0f} s with {done}.")
     console.print(f"Written to {folder}; open {folder / 'index.html'}", markup=False)
 
 

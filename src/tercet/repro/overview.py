@@ -11,7 +11,7 @@ from tercet.report.table import Table, Tone
 from tercet.repro.figures import Drawing
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.plan import Plan
-from tercet.repro.tables import PAST_THE_PAPER, fits_of
+from tercet.repro.tables import PAST_THE_PAPER
 from tercet.repro.verdicts import COUNT_TONES, NOT_COMPARED, SHORT_WITHIN_ERROR, count_verdicts
 from tercet.store.codec import decode
 
@@ -131,7 +131,7 @@ def _of_table(results: PaperResults, table: Table) -> OverviewItem:
     judged = table.records
     fits: tuple[int, ...] = ()
     if spec is not None:
-        fits = fits_of(results, spec)
+        fits = results.fits_of(spec)
     elif table.key == "orderings" or table.key in {standings.key for standings in plan.standings}:
         kind = "orderings"
         datasets = tuple(plan.datasets)

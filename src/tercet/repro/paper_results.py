@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.measure import PairedTest, paired_test
-from tercet.repro.plan import Plan
+from tercet.repro.plan import PaperTable, Plan
 
 ERROR = "error"  # the measure that counts wrong test preferences
 
@@ -32,7 +32,7 @@ class PaperResults:
     seeds: int | None = None  # how many were asked for, instead of the plan's
     budget: float | None = None  # minutes
     jobs: int = 1  # pieces that were done at once
-    seconds: float = 0.0  # of the whole run; what was kept took longer when it was done
+    seconds: float = 0.0  # of this run; what was kept took its own when it was done
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
     failed: list[str] = field(default_factory=list)  # what diverged
     cells: dict[tuple[str, str, int], list[dict[str, Any]]] = field(default_factory=dict)
@@ -77,6 +77,10 @@ class PaperResults:
             for cell in cells
         )
         return n_run, n_all
+
+    def fits_of(self, table: PaperTable) -> tuple[int, int]:
+        """The same of the fits behind a table."""
+        return self.n_fits((row.dataset or dataset, row.model) for row in table.rows for dataset in table.datasets)
 
     def took(self) -> tuple[float, int]:
         """Seconds of all pieces together, those that were kept included, and how many were done at once at most."""
@@ -180,6 +184,11 @@ class PaperResults:
         names = ("quick", "version", "data", "missing", "unavailable", "budget", "cut", "failed")
         return {name: getattr(self, name) for name in names} | {
             "paper": self.plan.paper.key,
+            "took": dict(zip(("seconds", "jobs"), self.took(), strict=True)),
+            "fits": dict(zip(("run", "all"), self.n_fits(), strict=True)),
+            "fits by table": {
+                table.key: dict(zip(("run", "all"), self.fits_of(table), strict=True)) for table in self.plan.tables
+            },
             "methods": [
                 self._cell_as_json(dataset, method, seed, number, cell)
                 for (dataset, method, seed), cells in self.cells.items()
@@ -198,7 +207,7 @@ class PaperResults:
         shown: dict[str, Any] = {"dataset": dataset, "method": method, "seed": seed}
         if self.has_folds(dataset):
             shown["fold"] = self.data[dataset]["splits"][number]
-        shown |= {"facts": cell["facts"], "related": cell["related"]}
+        shown |= {"facts": cell["facts"], "related": cell["related"], "took": cell.get("took", {})}
         for part in ("means", "by_query") if self.has_folds(dataset) else ("means",):
             shown["models" if part == "means" else part] = {
                 model: {keys.get(name, name): value for name, value in measured[part].items()}

@@ -151,15 +151,10 @@ def _footnotes(results: PaperResults, spec: PaperTable, table: Table) -> list[st
         notes.append(f"{UNFINISHED.strip()} not trained to the end: the best validation was the last.")
     if "density" in spec.measures and spec.dictionary_size:
         notes.append("The paper's densities are read off its memory.")
-    n_run, n_all = fits_of(results, spec)
+    n_run, n_all = results.fits_of(spec)
     if n_all:
         notes.append(f"{'All' if n_run == n_all else f'{n_run} of'} {n_all} fits have run.")
     return notes
-
-
-def fits_of(results: PaperResults, spec: PaperTable) -> tuple[int, int]:
-    """How many of the fits behind a table have run, of those that the plan has."""
-    return results.n_fits((row.dataset or dataset, row.model) for row in spec.rows for dataset in spec.datasets)
 
 
 def _with_unit(results: PaperResults, measure: str) -> str:
