@@ -17,6 +17,7 @@ from tercet.repro.printed import PrintedNumber, printed_in
 from tercet.repro.runner import short
 from tercet.repro.verdicts import (
     NOT_COMPARED,
+    SHORT,
     Verdict,
     compare,
     judge_target,
@@ -200,7 +201,9 @@ def _beside_printed(
     verdict = _where_compared(results, dataset, compare(mean, printed.value, measure, float(errors)))
     record |= {"difference": mean - printed.value, "verdict": verdict.text}
     detail = theirs
-    if verdict.text != NOT_COMPARED:
+    if verdict.text.startswith(SHORT):  # which says by how much
+        detail += f", {verdict.text}"
+    elif verdict.text != NOT_COMPARED:
         detail += f", {signed(mean - printed.value, measure, like=printed.value)}, {verdict.text}"
     detail += f"; {seeds}" if seeds else ""
     return Cell(text, detail, tone=verdict.tone), record

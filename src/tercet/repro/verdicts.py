@@ -101,11 +101,13 @@ def judge_power(power: float, stated: float, leeway: float = 0.15) -> Verdict:
 
 # -- counted ----------------------------------------------------------------------------------------------------------
 
+SHORT_WITHIN_ERROR = "short within the error"
 # What a verdict counts as, and how it is coloured; the first whose beginning fits.
 _COUNTED: tuple[tuple[str, str, Tone], ...] = (
     ("within tolerance", "within tolerance", "good"),
     ("better", "better", "good"),
     (SHORT, "short", "bad"),
+    (WITHIN_ERROR, SHORT_WITHIN_ERROR, "plain"),  # that is how it ends
     ("the same", "the same", "good"),
     ("differs", "differ", "bad"),
     ("holds in every fold", "hold", "good"),
@@ -122,8 +124,7 @@ _COUNTED: tuple[tuple[str, str, Tone], ...] = (
     (NOT_COMPARED, NOT_COMPARED, "plain"),
     ("not run", "not run", "plain"),
 )
-SHORT_WITHIN_ERROR = "short within the error"
-COUNT_TONES: dict[str, Tone] = {name: tone for _, name, tone in _COUNTED} | {SHORT_WITHIN_ERROR: "plain"}
+COUNT_TONES: dict[str, Tone] = {name: tone for _, name, tone in _COUNTED}
 
 
 def count_verdicts(texts: Iterable[str]) -> dict[str, int]:
