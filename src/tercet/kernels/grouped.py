@@ -33,7 +33,7 @@ from tercet.kernels.sparse_rows import CUM, hand_out
 SCALE, STAMP, NORM = 0, 1, 2
 LINES_A_WORD = 64  # lines whose marks share an int64
 FOLD_BELOW = 1e-3  # V grows as the scale falls; below this the scale is multiplied into V
-MOST_PASSES, CLOSE = 200, 1e-8  # over forests, until norms change by less than this share of the largest
+MOST_PASSES, CLOSE = 100, 1e-7  # over forests, until norms change by less than this share of the largest
 
 
 class GroupScratch(NamedTuple):
@@ -50,18 +50,21 @@ class GroupScratch(NamedTuple):
 class GroupTrees(NamedTuple):
     """Groups of lines as forests, and room to shrink them.
 
-    The nodes of a forest are all lines of V, then its groups, parents after their children. Groups of one forest are
-    disjoint or lie within each other; overlapping ones stand in different forests. Without a forest lines are groups
-    of their own.
+    The nodes of a forest are its lines, then its groups, parents after their children. The first has all lines, others
+    those of their groups. Groups of one forest are disjoint or lie within each other; overlapping ones stand in
+    different forests. Without a forest lines are groups of their own.
     """
 
     first: NDArray[Any]  # int64 (n_forests + 1,), the first node of each forest
     parent: NDArray[Any]  # int32 (n_nodes,), number within the forest; -1 for a root
     weight: NDArray[Any]  # float64 (n_nodes,), times the shrinkage
+    first_line: NDArray[Any]  # int64 (n_forests + 1,), the place of each forest in what follows
+    line: NDArray[Any]  # int32, the lines of all forests
+    correction: NDArray[Any]  # float64, for these
     factor: NDArray[Any]  # float64, for the nodes of the largest forest
+    part: NDArray[Any]  # float64, for the lines of a forest
     size: NDArray[Any]  # float64 (n_lines,)
     before: NDArray[Any]  # float64 (n_lines,)
-    correction: NDArray[Any]  # float64 (n_forests, n_lines), where there are several
 
 
 @helper
@@ -81,6 +84,19 @@ def shrink_forest(size, parent, weight, amount, factor):
             factor[v] *= factor[parent[v]]
 
 
+@helper
+def take_forest(trees, f, amount):
+    """The proximal step of one forest, with what it took last given back, for its lines ``part``; returns them."""
+    lines = slice(trees.first_line[f], trees.first_line[f + 1])
+    nodes = slice(trees.first[f], trees.first[f + 1])
+    line, correction = trees.line[lines], trees.correction[lines]
+    part = trees.part[: line.size]
+    for i in range(line.size):
+        part[i] = trees.size[line[i]] + correction[i]
+    shrink_forest(part, trees.parent[nodes], trees.weight[nodes], amount, trees.factor)
+    return line, correction, part
+
+
 @kernel
 def shrink_sizes(trees, amount):
     """The proximal step of ``amount Σ weight ||W_g||`` over all groups, for lines of norm ``trees.size``, in place.
@@ -88,39 +104,29 @@ def shrink_sizes(trees, amount):
     One forest takes one pass. Several are taken in turn, each after what it took last is given back, until norms stay:
     Dykstra's algorithm, which is block coordinate descent on the dual. A line is zero where one of them says so.
     """
-    size, before, factor, correction = trees.size, trees.before, trees.factor, trees.correction
-    n, n_forests = size.size, trees.first.size - 1
-    if n_forests == 1:
-        shrink_forest(size, trees.parent, trees.weight, amount, factor)
-        for i in range(n):
-            size[i] *= factor[i]
-        return
-    correction[:] = 0
+    size, before, factor = trees.size, trees.before, trees.factor
+    n_forests = trees.first.size - 1
     largest = size.max()
+    trees.correction[:] = 0
     for _ in range(MOST_PASSES):
         before[:] = size
         for f in range(n_forests):
-            nodes = slice(trees.first[f], trees.first[f + 1])
-            size += correction[f]
-            shrink_forest(size, trees.parent[nodes], trees.weight[nodes], amount, factor)
-            for i in range(n):
-                kept = size[i] * factor[i]
-                correction[f, i] = size[i] - kept
-                size[i] = kept
+            line, correction, part = take_forest(trees, f, amount)
+            for i in range(line.size):
+                kept = part[i] * factor[i]
+                correction[i] = part[i] - kept
+                size[line[i]] = kept
         change = 0.0
-        for i in range(n):
+        for i in range(size.size):
             change = max(change, abs(size[i] - before[i]))
-        if not change > CLOSE * largest:
+        if n_forests == 1 or not change > CLOSE * largest:
             break
-    # In the last pass a forest took all of a line where its correction is all that the line had.
-    for f in range(n_forests):
-        before[:] = size
-        nodes = slice(trees.first[f], trees.first[f + 1])
-        before += correction[f]
-        shrink_forest(before, trees.parent[nodes], trees.weight[nodes], amount, factor)
-        for i in range(n):
-            if factor[i] == 0:
-                size[i] = 0.0
+    if n_forests > 1:
+        for f in range(n_forests):
+            line, _, _ = take_forest(trees, f, amount)
+            for i in range(line.size):
+                if factor[i] == 0:
+                    size[line[i]] = 0.0
 
 
 @helper

@@ -463,10 +463,13 @@ _NO_TREES = GroupTrees(
     first=np.zeros(1, dtype=np.int64),
     parent=np.empty(0, dtype=np.int32),
     weight=np.empty(0),
+    first_line=np.zeros(1, dtype=np.int64),
+    line=np.empty(0, dtype=np.int32),
+    correction=np.empty(0),
     factor=np.empty(0),
+    part=np.empty(0),
     size=np.empty(0),
     before=np.empty(0),
-    correction=np.empty((0, 0)),
 )
 
 

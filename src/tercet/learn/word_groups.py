@@ -114,17 +114,29 @@ class WordGroups:
 
     def trees(self, word_share: float) -> GroupTrees:
         """The groups as the kernel wants them: words have this share of the penalty, groups have the rest."""
-        n, forests = self.n_words, self._forests or [(np.full(self.n_words, -1, dtype=np.int32), np.empty(0, np.intp))]
-        weights = [np.concatenate((np.zeros(n), (1 - word_share) * self.weight[groups])) for _, groups in forests]
-        weights[0][:n] = word_share
+        n = self.n_words
+        everything = np.arange(n, dtype=np.int32)
+        no_group = np.full(n, -1, dtype=np.int32), np.empty(0, dtype=np.intp)
+        lines, parents, weights = [], [], []
+        for number, (parent, groups) in enumerate(self._forests or [no_group]):
+            line = everything if number == 0 else everything[parent[:n] >= 0]
+            moved = np.where(parent >= 0, parent - np.int32(n - line.size), np.int32(-1))  # groups follow these lines
+            lines.append(line)
+            parents.append(np.concatenate((moved[line], moved[n:])))
+            own = np.full(line.size, word_share if number == 0 else 0.0)
+            weights.append(np.concatenate((own, (1 - word_share) * self.weight[groups])))
+        line = np.concatenate(lines)
         return GroupTrees(
             first=np.cumsum([0, *(weight.size for weight in weights)]),
-            parent=np.concatenate([parent for parent, _ in forests]),
+            parent=np.concatenate(parents),
             weight=np.concatenate(weights),
+            first_line=np.cumsum([0, *(line.size for line in lines)]),
+            line=line,
+            correction=np.empty(line.size),
             factor=np.empty(max(weight.size for weight in weights)),
+            part=np.empty(n),
             size=np.empty(n),
             before=np.empty(n),
-            correction=np.empty((len(forests) if len(forests) > 1 else 0, n)),
         )
 
     def shrink(self, norms: ArrayLike, amount: float, word_share: float = 0.0) -> NDArray[np.float64]:
