@@ -344,3 +344,10 @@ def test_a_number_depends_on_the_code_of_its_own_learner_only(alone):
     assert "tercet.learn.rls.solving" in rls
     assert not {"tercet.learn.lowrank", "tercet.kernels.lowrank", "tercet.repro.term_jobs"} & rls.keys()
     assert {"tercet.choose", "tercet.fitting.rankers"} <= lowrank.keys() & rls.keys()  # what both use
+
+
+def test_a_data_set_that_cannot_be_read_is_an_error_that_says_why(plan, tmp_path):
+    (tmp_path / "wikispeedia").mkdir()
+    (tmp_path / "wikispeedia" / "wikispeedia.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"wikispeedia\.tar\.gz"):
+        reproduce(plan, tmp_path, tmp_path / "out", listener=Said())

@@ -89,6 +89,8 @@ class PieceWorker:
             loaded = load_dataset(self.plan.datasets[dataset], self.data_home, self.plan.quick if self.quick else None)
         except MissingDataError as error:
             return Answer(missing=str(error))
+        except TercetError as error:  # a file that is there and cannot be read
+            return Answer(failed=str(error))
         self.keep(dataset, loaded)
         return Answer(known=loaded.known())
 

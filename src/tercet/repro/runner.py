@@ -114,6 +114,8 @@ def _load(results: PaperResults, names: list[str], home: Path, force: WorkForce,
                 listener.now(f"reading {plan.datasets[name].title}")
                 force.begin(hand, Request(name))
         request, answer = force.next()
+        if answer.failed:
+            raise InputError(answer.failed)
         known[request.dataset] = answer
     for name in names:
         title, found = plan.datasets[name].title, known[name]
