@@ -44,3 +44,20 @@ def test_html_is_escaped_and_marked():
 
 def test_a_table_of_texts():
     assert Table("", ["a", "b"], [[Cell("1"), Cell("x")]]).as_text(ruled=False) == "a  b\n1  x"
+
+
+def test_a_number_stays_with_its_spread_and_its_unit():
+    html = Table("", ["a"], [[Cell("4.04 ± 0.13 %", "paper 1.41 %, better")], [Cell("SSI †")]]).as_html()
+    assert "4.04\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.13\N{NO-BREAK SPACE}%" in html
+    assert "paper 1.41\N{NO-BREAK SPACE}%, better" in html
+    assert "SSI\N{NO-BREAK SPACE}†" in html
+
+
+def test_a_table_without_numbers_is_folded_and_footnotes_come_last():
+    table = Table("T", ["a"], [[Cell("1")]], notes=["before"], footnotes=["after"], key="t")
+    shown = table.as_section()
+    assert shown.index("before") < shown.index("<table") < shown.index("after")
+    assert "<details" not in shown
+    table.has_numbers = False
+    assert table.as_section().index("<details") < table.as_section().index("<table")
+    assert table.as_text().splitlines()[-1] == "after"

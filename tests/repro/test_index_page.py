@@ -196,7 +196,7 @@ def test_a_model_that_was_not_trained_to_the_end_is_marked(tmp_path):
     results.cells["rows", "b", 0][0]["facts"]["still_improving"] = True
     write_results(results, tmp_path / "made")
     page = (tmp_path / "made" / "index.html").read_text()
-    assert "<td>B †</td>" in page
+    assert "<td>B\N{NO-BREAK SPACE}†</td>" in page
     assert "<td>A</td>" in page
     assert page.count("† not trained to the end: the best validation was the last.") == 1
     assert "| B † |" in (tmp_path / "made" / "summary.md").read_text()

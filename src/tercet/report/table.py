@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from tercet.report.html import Html, element
 
 Tone = Literal["good", "bad", "plain"]
-_PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"  # a number and its ± stand on one line of a page
+_TOGETHER = re.compile(r" (?=[±%†])|(?<=±) ")  # spaces at which a page breaks no line: a number, its ± and its unit
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,7 @@ class Table:
 
     def _cell(self, cell: Cell, column: int) -> Html:
         tone = None if cell.tone == "plain" else cell.tone
-        text, detail = (
-            part.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") for part in (cell.text, cell.detail)
-        )
+        text, detail = (_TOGETHER.sub("\N{NO-BREAK SPACE}", part) for part in (cell.text, cell.detail))
         inside: list[object] = [text if tone is None or detail else element("span", text, class_=tone)]
         if detail:
             inside.append(element("small", detail, class_=tone or "soft"))
