@@ -144,8 +144,8 @@ class WordGroups:
 
         Examples
         --------
-        >>> WordGroups.from_groups(3, [[0, 1], [0, 1, 2]], weight=[1.0, 2.0]).shrink([3.0, 4.0, 0.1], 1.0)
-        array([1.20048..., 1.60064..., 0.05002...])
+        >>> WordGroups.from_groups(3, [[0, 1], [0, 1, 2]], weight=[1.0, 2.0]).shrink([3.0, 4.0, 0.0], 1.0)
+        array([1.2, 1.6, 0. ])
         """
         trees = self.trees(word_share)
         trees.size[:] = norms
