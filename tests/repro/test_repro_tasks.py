@@ -41,8 +41,9 @@ def made_task(seed: int, hides_itself: bool = True) -> LinkTask:
     rng = np.random.default_rng(seed)
     X = random_texts(rng, 15, 9)
     pairs = np.array([(i, j) for i in range(15) for j in range(15) if i != j and rng.random() < 0.5])
-    train, validation, test, _ = split_links(pairs, by="links", n_articles=15)
-    return LinkTask(X, X, 15, train, validation, test, hides_itself, test_queries=8, validation_queries=8)
+    split = split_links(pairs, by="links", n_articles=15)
+    parts = split.train, split.validation, split.test
+    return LinkTask(X, X, 15, *parts, hides_itself, test_queries=8, validation_queries=8)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -90,24 +91,25 @@ def test_training_sees_training_links_only(seed, share, over):
 
 def test_splits_share_nothing_and_lose_only_links_across():
     links = np.array([(i, j) for i in range(20) for j in range(20) if i != j])
-    train, validation, test, first = split_links(links, by="links", n_articles=20)
-    together = np.concatenate([train, validation, test])
-    assert first == 0
+    split = split_links(links, by="links", n_articles=20)
+    together = np.concatenate([split.train, split.validation, split.test])
+    assert split.first_test_doc == split.first_validation_doc == 0
     assert len(np.unique(together, axis=0)) == len(together) == len(links)
-    assert len(test) == round(0.3 * len(links))
-    train, validation, test, first = split_links(links, by="documents", n_articles=20)
-    assert first == 14
-    assert (test >= 14).all()
-    assert (np.concatenate([train, validation]) < 14).all()
-    assert len(test) == 6 * 5
-    assert len(train) + len(validation) == 14 * 13
+    assert len(split.test) == round(0.3 * len(links))
+    split = split_links(links, by="documents", n_articles=20)
+    assert (split.first_validation_doc, split.first_test_doc) == (12, 14)
+    assert (split.test >= 14).all()
+    assert ((split.validation >= 12) & (split.validation < 14)).all()
+    assert (split.train < 12).all()
+    assert [len(split.train), len(split.validation), len(split.test)] == [12 * 11, 2, 6 * 5]
 
 
 def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(home):
     task = load_task(wiki(split="documents"), home)
     first = task.first_test_doc
     prefs = task.train(2000, 0)
-    assert max(prefs.query.max(), prefs.better.max(), prefs.worse.max()) < first
+    assert max(prefs.query.max(), prefs.better.max(), prefs.worse.max()) < task.first_validation_doc < first
+    assert task.validation.D.shape[0] == first - task.first_validation_doc
     assert task._test.D.shape[0] == task.D.shape[0] - first
     found = task.measure(WeightedMatch(Weights([Identity(n_terms=task.D.shape[1])])), task.test(100, 0))
     assert found.means["map"] > 0.5
@@ -205,7 +207,6 @@ def test_a_plan_starts_from_mates_and_draws_hard_negatives(home):
     ours, theirs = (fitted.match(method.all_models()[0]).weights.rank(task.Q, task.D, N) for fitted in (still, lsi))
     np.testing.assert_array_equal(ours[0], theirs[0])
     fitted = learn(method, task, parameters | {"rate": 0.01}, 0)
-    assert len(fitted.ranker.history_) > 1
     assert task.validation(fitted.match(method.all_models()[0]).weights) >= task.validation(
         lsi.match(method.all_models()[0]).weights
     )

@@ -294,18 +294,19 @@ def japanese_analyser() -> Analyser:
 def _split_task(
     data: Data, Q: sparse.csr_array, D: sparse.csr_array, links: Links, words: list[str], **blocks: Any
 ) -> LinkTask:
-    train, validation, test, first_test = split_links(links, by=data.split, n_articles=D.shape[0])
+    split = split_links(links, by=data.split, n_articles=D.shape[0])
     return LinkTask(
         Q,
         D,
         n_articles=D.shape[0],
-        train_links=train,
-        validation_links=validation,
-        test_links=test,
+        train_links=split.train,
+        validation_links=split.validation,
+        test_links=split.test,
         hides_itself=data.relevant == "links",
         test_queries=_n_test_queries(data),
         validation_queries=data.validation_queries,
-        first_test_doc=first_test,
+        first_test_doc=split.first_test_doc,
+        first_validation_doc=split.first_validation_doc,
         words=words,
         **blocks,
     )

@@ -19,7 +19,8 @@ from tercet.repro.tasks import TEST_SEED, Measured, PreferenceTask, WeightedMatc
 from tercet.store.digest import digest_of
 from tercet.text import CorrelatedWords
 
-TEST_SHARE, VALIDATION_SHARE = 0.3, 0.1  # of all links, and of those that are left
+TEST_SHARE, VALIDATION_SHARE = 0.3, 0.1  # of all links or documents, and of the links that are left
+VALIDATION_DOCS = 0.15  # of the documents that are left
 _SPLIT_SEED = 0
 _MEASURES = (parse_measure("AP"), parse_measure("P@10"))
 
@@ -31,8 +32,8 @@ class LinkTask(PreferenceTask):
     """Articles that link to documents; row a of Q is the query of article a, and so are rows a + n, a + 2 n, …
 
     ``hides_itself``: document a is the article itself, or its translation, and is no answer for it.
-    ``first_test_doc``: with documents split, those from here on are ranked in tests and never seen in training;
-    else 0, and all are ranked.
+    ``first_test_doc``: with documents split, those from here on are ranked in tests and never seen in training, and
+    those from ``first_validation_doc`` to there the same in validation; else both are 0, and all are ranked.
     """
 
     Q: sparse.csr_array
@@ -45,13 +46,15 @@ class LinkTask(PreferenceTask):
     test_queries: int
     validation_queries: int
     first_test_doc: int = 0
+    first_validation_doc: int = 0
     words: list[str] | None = None
     query_blocks: Mapping[str, slice] = field(default_factory=dict)
     doc_blocks: Mapping[str, slice] = field(default_factory=dict)
 
     def digest(self) -> str:
         links = self.train_links, self.validation_links, self.test_links
-        sizes = self.test_queries, self.validation_queries, self.first_test_doc, self.hides_itself
+        firsts = (self.first_validation_doc, self.first_test_doc) if self.first_test_doc else (0,)
+        sizes = self.test_queries, self.validation_queries, *firsts, self.hides_itself
         return digest_of(self.Q, self.D, *links, *sizes)
 
     def statistics(self) -> dict[str, int]:
@@ -84,7 +87,7 @@ class LinkTask(PreferenceTask):
             links[:, 0],
             links[:, 1],
             np.ones(len(links), dtype=np.int64),
-            n_docs=self.first_test_doc or self.D.shape[0],
+            n_docs=self.first_validation_doc or self.D.shape[0],
             uniform_over="queries" if uniform_over == "queries" else "judgements",
             exclude_self=self.hides_itself,
         )
@@ -132,7 +135,9 @@ class LinkTask(PreferenceTask):
 
     @cached_property
     def _validation(self) -> HeldOutQueries:
-        return self._held_out(self.validation_links, self.train_links, self.validation_queries, 0)
+        return self._held_out(
+            self.validation_links, self.train_links, self.validation_queries, self.first_validation_doc
+        )
 
     @property
     def validation(self) -> HeldOutQueries:
@@ -145,7 +150,7 @@ class LinkTask(PreferenceTask):
         if articles.size == 0:
             raise InputError("there are no links left to measure on")
         chosen = np.random.default_rng(_SPLIT_SEED).permutation(articles)[:n_queries]
-        last = self.first_test_doc if first_doc == 0 and self.first_test_doc else self.D.shape[0]
+        last = self.first_test_doc if first_doc < self.first_test_doc else self.D.shape[0]
 
         def within(pairs: Links) -> Links:
             kept = (pairs[:, 1] >= first_doc) & (pairs[:, 1] < last) & np.isin(pairs[:, 0], chosen)
@@ -221,22 +226,32 @@ class LinkTask(PreferenceTask):
         return WordMap(M, M, lambda column, k: words.nearest(column)[:k])
 
 
-def split_links(links: Links, *, by: str, n_articles: int) -> tuple[Links, Links, Links, int]:
-    """Training, validation and test links, and the first test document where documents are split.
+@dataclass(frozen=True)
+class LinkSplit:
+    """Links to learn from, to choose on and to test on; with documents split, where those set aside begin."""
 
-    Links are split at random; or documents, of which the last ones become test documents, and links between the two
-    sides are dropped.
-    """
+    train: Links
+    validation: Links
+    test: Links
+    first_validation_doc: int = 0
+    first_test_doc: int = 0
+
+
+def split_links(links: Links, *, by: str, n_articles: int) -> LinkSplit:
+    """Links split at random; or documents, of which the last are for testing, those before them for validation, and
+    links between the three are dropped."""
     rng = np.random.default_rng(_SPLIT_SEED)
-    first_test = 0
     if by == "documents":
         first_test = round((1 - TEST_SHARE) * n_articles)
-        test = links[(links >= first_test).all(axis=1)]
-        rest = links[(links < first_test).all(axis=1)]
-        rest = rest[rng.permutation(len(rest))]
-    else:
-        order = links[rng.permutation(len(links))]
-        n_test = round(TEST_SHARE * len(links))
-        test, rest = order[:n_test], order[n_test:]
+        first_validation = round((1 - VALIDATION_DOCS) * first_test)
+
+        def among(first: int, last: int) -> Links:
+            return links[((links >= first) & (links < last)).all(axis=1)]
+
+        parts = among(0, first_validation), among(first_validation, first_test), among(first_test, n_articles)
+        return LinkSplit(*parts, first_validation, first_test)
+    order = links[rng.permutation(len(links))]
+    n_test = round(TEST_SHARE * len(links))
+    test, rest = order[:n_test], order[n_test:]
     n_validation = max(1, round(VALIDATION_SHARE * len(rest)))
-    return rest[n_validation:], rest[:n_validation], test, first_test
+    return LinkSplit(rest[n_validation:], rest[:n_validation], test)
