@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from tercet.repro.cache import CellSetting, ComponentStore
 from tercet.repro.code import files_behind
 from tercet.repro.pieces import CostPiece, CurvePiece, MethodPiece, papers_own, pieces_of, waits_for
 from tercet.repro.piecework import PieceWorker, Request
-from tercet.repro.processes import OtherProcesses
+from tercet.repro.processes import OtherProcesses, _serve
 from tercet.weights import Identity, Weights
 
 PLAN = """
@@ -257,6 +259,47 @@ def test_an_interrupted_run_ends_its_processes_and_keeps_what_is_done(home, plan
         reproduce(plan, home, tmp_path, listener=Interrupts(), jobs=2)
     assert all(not hand.process.is_alive() for hand in forces[0].hands)
     assert list((tmp_path / "cells").iterdir())
+
+
+class Busy:
+    """Is at a request for a long time, and says who it is before."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def do(self, request: Request) -> None:
+        self.file.write_text(str(os.getpid()))
+        time.sleep(120)
+
+
+def _start_and_wait(file: Path) -> None:
+    pipe, theirs = multiprocessing.get_context("spawn").Pipe()
+    multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, Busy(file))).start()
+    pipe.send((Request("wiki"), False))
+    time.sleep(120)
+
+
+def _runs(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    file = tmp_path / "pid"
+    parent = multiprocessing.get_context("spawn").Process(target=_start_and_wait, args=(file,))
+    parent.start()
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child = int(file.read_text())
+    assert _runs(child)
+    parent.kill()  # nothing of it can tell the child
+    parent.join()
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(child)
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -164,6 +166,7 @@ def _ending(code: int | None) -> str:
 def _serve(pipe: Connection, worker: PieceWorker) -> None:
     """What another process does: one request after the other, until nobody listens any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import_module("threadpoolctl").threadpool_limits(1)
     import_module("numba").set_num_threads(1)
     while True:
@@ -183,3 +186,11 @@ def _serve(pipe: Connection, worker: PieceWorker) -> None:
                 pipe.send(worker.data[request.dataset])
         except OSError:
             return
+
+
+def _end_with_parent() -> None:
+    """Leave at once when the process that started this one is gone, killed or not: nobody takes an answer any more."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
