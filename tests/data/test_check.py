@@ -191,7 +191,7 @@ def test_missing_and_unreadable_files_do_not_hide_the_others(tmp_path: Path) -> 
     (folder / "qrels" / "test.tsv").write_text("")
     assert found(check(folder)) == {
         "error missing": [("queries.jsonl", None)],
-        "error gzip": [("corpus.jsonl", 1)],
+        "error packing": [("corpus.jsonl", 1)],
         "error empty-file": [("test.tsv", None)],
         "error encoding": [("train.tsv", 1)],
     }
