@@ -20,7 +20,7 @@ from tercet.measure import measure_rows
 from tercet.repro import Plan, find_plan, known_papers, read_plan, reproduce
 from tercet.repro.cache import RunDeadline
 from tercet.repro.datasets import load_dataset
-from tercet.repro.folds import FoldTask
+from tercet.repro.folds import FoldTask, in_random_order, measure_by_query, rows_of
 from tercet.repro.plan import Data, Method
 from tercet.repro.row_jobs import try_grid
 
@@ -475,6 +475,25 @@ def test_a_method_that_cannot_run_is_shown_with_its_reason(home, plan_file, tmp_
     record = next(r for r in results_in(tmp_path)["tables"]["everything"] if r["model"] == "Trees")
     assert (record["ours"], record["reason"]) == (None, reason)
     assert "Trees: LambdaMART needs lightgbm" in (tmp_path / "index.html").read_text()
+
+
+def test_the_order_of_a_file_ranks_nothing():
+    rng = np.random.default_rng(3)
+    rows = letor(rng, range(40))
+    best = rows_of(rows, np.lexsort((-rows.y, rows.qid)))  # as a file sorted by grade
+    mixed = in_random_order(best, 0)
+
+    def found(data: LetorData) -> float:
+        return float(measure_by_query(np.zeros(len(data)), data, [N10])[N10].mean())
+
+    assert found(best) == pytest.approx(1.0)
+    assert found(mixed) < 0.85
+    assert mixed.qid.tolist() == best.qid.tolist()
+    for qid in best.qids:
+        one, two = (data.X[data.qid == qid] for data in (best, mixed))
+        assert sorted(map(tuple, one)) == sorted(map(tuple, two))
+    alone = rows_of(best, np.flatnonzero(best.qid == "q7"))
+    np.testing.assert_array_equal(in_random_order(alone, 0).X, mixed.X[mixed.qid == "q7"])
 
 
 # -- choosing -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from tercet.data import read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
-from tercet.repro.folds import FoldTask, first_queries, folds_digest, folds_statistics
+from tercet.repro.folds import FoldTask, first_queries, folds_digest, folds_statistics, in_random_order
 from tercet.repro.links import Links, LinkTask, split_links
 from tercet.repro.plan import Data, Plan, Quick
 from tercet.repro.readers import (
@@ -145,7 +145,10 @@ def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
         train, test = read_parses(there[0]) if is_parses else split_ratings(read_movielens(there[0]), *sizes, _SEED)
         return (FoldTask("train-test", train, None, test),)
     folds = read_letor_folds(there[0], comments=False)
-    return tuple(FoldTask(fold.name, fold.train, fold.vali, fold.test) for fold in folds)
+    return tuple(
+        FoldTask(fold.name, *(in_random_order(part, _SEED) for part in (fold.train, fold.vali, fold.test)))
+        for fold in folds
+    )
 
 
 def _places(data: Data, home: Path) -> list[Path]:

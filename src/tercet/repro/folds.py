@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ USED, SECONDS, MEGABYTES = "features used", "seconds", "megabytes"
 OF_THE_RANKER = (USED, SECONDS, MEGABYTES)
 DISAGREEMENT, MISORDERED = "disagreement", "misordered"
 OF_PAIRS = (DISAGREEMENT, MISORDERED)
-
+_ORDER_SEED = 4000  # added to the seed of an order, so that what is drawn later does not depend on it
 
 R = TypeVar("R", bound=QueryRows)
 
@@ -92,17 +92,32 @@ def first_queries(fold: FoldTask, n: int | None) -> FoldTask:
     return FoldTask(fold.name, cut(fold.train), validation, cut(fold.test))
 
 
+def in_random_order(data: QueryRows, seed: int) -> QueryRows:
+    """The same queries with the rows of each in a random order.
+
+    Equal scores stand in the order of the rows, and that of a file may be a good ranking already.
+    """
+    orders = [random.permutation(rows) for random, rows in _by_query(data, _ORDER_SEED + seed)]
+    return rows_of(data, np.concatenate(orders))
+
+
 def drawn_rows(data: QueryRows, per_query: int, seed: int) -> NDArray[np.int64]:
     """So many rows of each query, all where it has fewer, in rising order.
 
     What is drawn of a query depends on its id and the seed only, and not on which other queries are there.
     """
-    drawn = []
+    return np.concatenate(
+        [
+            np.sort(random.choice(rows, min(per_query, rows.size), replace=False))
+            for random, rows in _by_query(data, seed)
+        ]
+    )
+
+
+def _by_query(data: QueryRows, seed: int) -> Iterator[tuple[np.random.Generator, NDArray[np.int64]]]:
+    """The rows of each query, with a generator of its own."""
     for qid, start, end in zip(data.qids.tolist(), data.starts[:-1], data.starts[1:], strict=True):
-        random = np.random.default_rng([seed, zlib.crc32(qid.encode())])
-        n = min(per_query, int(end - start))
-        drawn.append(start + np.sort(random.choice(int(end - start), n, replace=False)))
-    return np.concatenate(drawn)
+        yield np.random.default_rng([seed, zlib.crc32(qid.encode())]), np.arange(start, end)
 
 
 # -- measures ---------------------------------------------------------------------------------------------------------
