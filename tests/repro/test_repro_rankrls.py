@@ -233,16 +233,15 @@ def test_everything_is_written(whole):
 
 
 def test_our_numbers_are_those_of_a_ranker_that_is_chosen_and_fitted_by_hand(whole, home):
-    from tercet.data import read_letor_folds
-
-    fold = read_letor_folds(home / "here")[1]
+    fold = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[1]
     rows = drawn_rows(fold.train, 3, 1)
     best = (np.inf, {})
     for gamma in (0.1, 1.0):
         for l2 in (100.0, 1.0, 0.01):
             ranker = RankRLS(kernel="gaussian", gamma=gamma, l2=l2, n_basis=rows)
             ranker.fit(fold.train.X, fold.train.y, qid=fold.train.qid)
-            error = compare_orders(ranker.predict(fold.vali.X), fold.vali.y, fold.vali.qid).mean_disagreement
+            held_out = fold.validation
+            error = compare_orders(ranker.predict(held_out.X), held_out.y, held_out.qid).mean_disagreement
             if error < best[0]:
                 best, kept = (error, {"gamma": gamma, "l2": l2}), ranker
     cell = next(
