@@ -11,7 +11,8 @@ from support.paper_values import made_plan, made_results
 from tercet.measure import holm, paired_test
 from tercet.repro import find_plan
 from tercet.repro.claims import PairDecisions
-from tercet.repro.plan import Claim, PairedTests, PaperTable, Row, Standings
+from tercet.repro.paper_results import PaperResults
+from tercet.repro.plan import Claim, PairedTests, PaperMeasure, PaperTable, Row, Standings
 from tercet.repro.tables import make_tables
 
 RNG = np.random.default_rng(5)
@@ -92,6 +93,28 @@ def test_no_two_verdicts_on_a_page_contradict(with_tests):
         for other in set("abcd") - {one}:
             there, back = (decisions.decide("rows", *pair, "map").outcome for pair in ((one, other), (other, one)))
             assert back == opposite[there]
+
+
+def test_only_seeds_that_both_have_are_paired():
+    """Each seed has test preferences of its own; a seed that failed for one model is no seed of the pair."""
+    error = PaperMeasure("error", higher_is_better=False, tolerance=0.02)
+    claim = Claim("a is above b", "Section 1", "a", ("b",), ("error",), ("rows",))
+    plan = made_plan("ab", measures={"error": error}, claims=(claim,))
+    results = PaperResults(plan, False, "0.0", data={"rows": {}})
+    results.tested = {("rows", seed): np.arange(40) // 4 + seed for seed in (0, 1, 2)}
+    wrong = {("a", 0): [0, 5], ("a", 2): [1, 2, 3], ("b", 0): [0, 5, 8, 9, 20], ("b", 1): [7]}
+    for (model, seed), places in wrong.items():
+        measured = {"means": {"error": len(places) / 40}, "by_query": {}, "wrong": places}
+        results.cells["rows", model, seed] = [{"facts": {}, "related": {}, "models": {model: measured}}]
+    assert results.common_seeds("rows", ("a", "b")) == (0,)
+    test = results.paired("rows", "a", "b", "error")
+    a, b = (np.bincount(np.array(wrong[model, 0]) // 4, minlength=10) / 4 for model in "ab")
+    assert (test.n, test.difference) == (10, pytest.approx(np.mean(a - b)))
+    [record] = make_tables(results)[-1].records
+    assert (record["better"], record["worse"], record["n"]) == (2 / 40, 5 / 40, 10)
+    del results.cells["rows", "b", 0]
+    assert results.paired("rows", "a", "b", "error") is None
+    assert not make_tables(results)[-1].has_numbers
 
 
 # -- how often a model is the best ------------------------------------------------------------------------------------

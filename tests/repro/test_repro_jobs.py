@@ -6,8 +6,10 @@ import json
 import multiprocessing
 import os
 import signal
+import struct
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,9 +19,11 @@ from tercet.errors import InputError
 from tercet.repro import Plan, read_plan, reproduce
 from tercet.repro.cache import CellSetting, ComponentStore
 from tercet.repro.code import files_behind
+from tercet.repro.paper_results import PaperResults
 from tercet.repro.pieces import CostPiece, CurvePiece, MethodPiece, papers_own, pieces_of, waits_for
 from tercet.repro.piecework import PieceWorker, Request
-from tercet.repro.processes import OtherProcesses, _serve
+from tercet.repro.processes import OtherProcesses, _ProcessHand, _serve
+from tercet.repro.runner import PlanRun, _Ending
 from tercet.weights import Identity, Weights
 
 PLAN = """
@@ -235,13 +239,46 @@ def test_a_process_that_is_killed_loses_its_piece_and_nothing_else(alone, home, 
     assert killed
     [first, *others] = results.failed
     assert first.startswith("Wiki, Chosen, seed 0: its process ended before it was done (killed by signal 9")
-    assert all("left out, since Chosen on wiki failed" in line or "since Mix" in line for line in others)
+    assert all("left out, since Chosen on Wiki failed" in line or "since Mix" in line for line in others)
     finished = {method for _, method, _ in results.cells}
     assert finished == {"tfidf", "lsi", "ours", "slow"}
     assert len(list((tmp_path / "cells").iterdir())) == sum(map(len, results.cells.values()))
     again = reproduce(plan, home, tmp_path, listener=Said())  # goes on where it was
     assert again.failed == []
     assert cells(tmp_path) == cells(alone[0])
+
+
+@pytest.mark.parametrize(
+    "request_", [Request("wiki"), Request("wiki", MethodPiece("wiki", "lsi", 0))], ids=["data", "piece"]
+)
+def test_a_process_that_dies_in_the_middle_of_its_answer_is_named(request_, monkeypatch):
+    ours, theirs = multiprocessing.Pipe()
+    os.write(theirs.fileno(), struct.pack("!i", 100) + b"cut")  # 3 of 100 bytes
+    theirs.close()
+    died = SimpleNamespace(join=lambda seconds: None, exitcode=-signal.SIGKILL)
+    hand = _ProcessHand(request=request_, process=died, pipe=ours)
+    force = OtherProcesses.__new__(OtherProcesses)
+    force.hands = [hand]
+    started = []
+    monkeypatch.setattr(force, "_start", started.append, raising=False)
+    request, answer = force.next()
+    assert request is request_
+    assert answer.failed.endswith("ended before it was done (killed by signal 9, as it is when memory runs out)")
+    assert answer.failed.startswith("its process" if request_.piece else "the process that read wiki")
+    assert started == [hand]
+
+
+@pytest.mark.parametrize("budget", [None, 60.0])
+def test_what_waits_for_a_failure_has_failed_and_what_waits_for_a_cut_is_left_out(plan, budget):
+    first, second = (MethodPiece("wiki", "chosen", seed) for seed in (0, 1))
+    for ending, failed, cut in (
+        (_Ending(failed="diverged"), "Wiki, Chosen, seed 1: left out, since Chosen on Wiki failed or has not run", ""),
+        (_Ending(cut="left out"), "", "Wiki, Chosen, seed 1: left out"),
+    ):
+        results = PaperResults(plan, False, "0", budget=budget, data={"wiki": {}})
+        run = PlanRun(results, [first, second], None, None, Said(), {first: ending})
+        assert not run._may_begin(second)
+        assert (run.endings[second].failed, run.endings[second].cut) == (failed, cut)
 
 
 @pytest.mark.slow
@@ -310,9 +347,10 @@ def test_a_budget_goes_for_all_processes(home, plan, tmp_path):
     assert results.failed == []
 
 
-def test_there_is_at_least_one(home, plan, tmp_path):
-    with pytest.raises(InputError, match="jobs is 0; at least 1"):
-        reproduce(plan, home, tmp_path, listener=Said(), jobs=0)
+@pytest.mark.parametrize("name", ["jobs", "seeds"])
+def test_there_is_at_least_one(name, home, plan, tmp_path):
+    with pytest.raises(InputError, match=f"{name} is 0; at least 1"):
+        reproduce(plan, home, tmp_path, listener=Said(), **{name: 0})
 
 
 # -- components of blends -------------------------------------------------------------------------------------------
@@ -347,6 +385,8 @@ def test_weights_of_another_setting_are_no_component(tmp_path):
     store.remove(["a-1", "a"])
     assert str(store.read(other, "model")) == str(weights)
     store.remove(["a-0"])
+    assert not any(store.folder.iterdir())
+    store.close()
     assert not store.folder.exists()
 
 

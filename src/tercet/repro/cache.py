@@ -88,10 +88,13 @@ class ComponentStore:
             write_bundle(self._path(cell) / model, kind=WEIGHTS, meta=meta, arrays=arrays)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Let go of the weights of these cells, and of the folder when it is empty."""
+        """Let go of the weights of these cells."""
         for name in names:
             for path in self._all(name):
                 shutil.rmtree(path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove the folder when it is empty; only when nobody writes to it any more."""
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 

@@ -129,7 +129,9 @@ def claims_table(results: PaperResults, decisions: PairDecisions) -> Table:
     for claim in results.plan.claims:
         for dataset in claim.datasets:
             for measure in claim.measures:
-                if all(results.values(dataset, model, measure) for model in (claim.better, *claim.worse)):
+                models = (claim.better, *claim.worse)
+                seeds = results.common_seeds(dataset, models)
+                if seeds != () and all(results.values(dataset, model, measure, seeds) for model in models):
                     cells, record = _claim(results, decisions, claim, dataset, measure)
                     if table.records and table.records[-1]["ordering"] == claim.text:  # told once
                         cells[0] = Cell(
@@ -148,7 +150,7 @@ def _claim(
     plan, measure = results.plan, results.plan.measures[name]
     seeds = results.common_seeds(dataset, (claim.better, *claim.worse))
     means = {
-        model: float(np.mean(results.values(dataset, model, name)[:seeds])) for model in (claim.better, *claim.worse)
+        model: float(np.mean(results.values(dataset, model, name, seeds))) for model in (claim.better, *claim.worse)
     }
     rival = (max if measure.higher_is_better else min)(claim.worse, key=lambda model: means[model])
     better, worse = means[claim.better], means[rival]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tercet.measure import PairedTest, paired_test
 from tercet.repro.plan import PaperTable, Plan
 
+Seeds = tuple[int, ...] | None  # None for all that have run
 ERROR = "error"  # the measure that counts wrong test preferences
 
 
@@ -34,7 +35,7 @@ class PaperResults:
     jobs: int = 1  # pieces that were done at once
     seconds: float = 0.0  # of this run; what was kept took its own when it was done
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
-    failed: list[str] = field(default_factory=list)  # what diverged
+    failed: list[str] = field(default_factory=list)  # what diverged, ran out of memory, or lacked what it needs
     cells: dict[tuple[str, str, int], list[dict[str, Any]]] = field(default_factory=dict)
     curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     costs: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
@@ -45,14 +46,19 @@ class PaperResults:
     def has_folds(self, dataset: str) -> bool:
         return "splits" in self.data.get(dataset, {})
 
-    def runs(self, dataset: str, model: str) -> list[list[dict[str, Any]]]:
-        """For each seed the cells of the model's method; a seed that lacks a fold is left out."""
+    def by_seed(self, dataset: str, model: str) -> dict[int, list[dict[str, Any]]]:
+        """Seed -> cells of the model's method; a seed that lacks a fold is left out."""
         if dataset not in self.data or not model:
-            return []
+            return {}
         n_tasks = len(self.data[dataset].get("splits", [""]))
         method = self.plan.method_of(model).key
-        every = [cells for (d, m, _), cells in self.cells.items() if (d, m) == (dataset, method)]
-        return [cells for cells in every if len(cells) == n_tasks]
+        every = {seed: cells for (d, m, seed), cells in self.cells.items() if (d, m) == (dataset, method)}
+        return {seed: cells for seed, cells in every.items() if len(cells) == n_tasks}
+
+    def runs(self, dataset: str, model: str, seeds: Seeds = None) -> list[list[dict[str, Any]]]:
+        """The cells of the model's method for each of these seeds; for all that have run when None."""
+        by_seed = self.by_seed(dataset, model)
+        return [cells for seed, cells in by_seed.items() if seeds is None or seed in seeds]
 
     def first_facts(self, dataset: str, model: str) -> list[dict[str, Any]]:
         """What was found on the way with the first seed, of each fold."""
@@ -96,17 +102,18 @@ class PaperResults:
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
-    def by_fold(self, dataset: str, model: str, measure: str) -> NDArray[np.float64]:
+    def by_fold(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> NDArray[np.float64]:
         """The measure in each fold (n_seeds, n_folds); nothing where it does not apply."""
         name = self.plan.name_of(measure)
         if dataset in self.data and measure in self.plan.measures and measure not in self.plan.measures_of(dataset):
             return np.zeros((0, 0))
-        rows = [[cell["models"][model]["means"].get(name) for cell in cells] for cells in self.runs(dataset, model)]
+        runs = self.runs(dataset, model, seeds)
+        rows = [[cell["models"][model]["means"].get(name) for cell in cells] for cells in runs]
         return np.array([row for row in rows if None not in row], dtype=np.float64)
 
-    def values(self, dataset: str, model: str, measure: str) -> list[float]:
+    def values(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> list[float]:
         """The mean over folds, one for each seed; none where the measure does not apply."""
-        by_fold = self.by_fold(dataset, model, measure)
+        by_fold = self.by_fold(dataset, model, measure, seeds)
         return [float(mean) for mean in by_fold.mean(axis=1)] if by_fold.size else []
 
     def is_by_query(self, dataset: str, model: str, measure: str) -> bool:
@@ -115,29 +122,27 @@ class PaperResults:
         runs = self.runs(dataset, model)
         return bool(runs) and (name == ERROR or name in runs[0][0]["models"][model]["by_query"])
 
-    def by_query(self, dataset: str, model: str, measure: str, seeds: int | None = None) -> NDArray[np.float64]:
-        """The measure of each query of all folds, mean over the first seeds."""
+    def by_query(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> NDArray[np.float64]:
+        """The measure of each query of all folds, mean over these seeds."""
         name = self.plan.name_of(measure)
         runs = [
             [value for cell in cells for value in cell["models"][model]["by_query"][name]]
-            for cells in self.runs(dataset, model)[:seeds]
+            for cells in self.runs(dataset, model, seeds)
         ]
         return np.mean(runs, axis=0)
 
     def wrong_by_query(
-        self, dataset: str, model: str, seeds: int | None = None
+        self, dataset: str, model: str, seeds: Seeds = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For each query that was tested, its wrong test preferences and how many it had, over all seeds.
+        """For each query that was tested, its wrong test preferences and how many it had, over these seeds.
 
         Preferences of one query are wrong together, so that queries are what can be counted as independent.
         """
-        method = self.plan.method_of(model).key
-        run_seeds = [seed for d, m, seed in self.cells if (d, m) == (dataset, method)][:seeds]
-        queries = [self.tested[dataset, seed] for seed in run_seeds]
+        by_seed = {s: cells for s, cells in self.by_seed(dataset, model).items() if seeds is None or s in seeds}
+        queries = [self.tested[dataset, seed] for seed in by_seed]
         n = max(int(query.max()) for query in queries) + 1
         wrong = np.zeros(n)
-        for seed, query in zip(run_seeds, queries, strict=True):
-            [cell] = self.cells[dataset, method, seed]
+        for [cell], query in zip(by_seed.values(), queries, strict=True):
             wrong += np.bincount(query[cell["models"][model]["wrong"]], minlength=n)
         tested = np.bincount(np.concatenate(queries), minlength=n).astype(np.float64)
         return wrong[tested > 0], tested[tested > 0]
@@ -154,24 +159,29 @@ class PaperResults:
             values = self.by_query(dataset, model, measure)
         return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
-    def common_seeds(self, dataset: str, models: tuple[str, ...]) -> int | None:
-        """How many seeds can be compared: those that all have where each seed has test preferences of its own.
+    def common_seeds(self, dataset: str, models: tuple[str, ...]) -> Seeds:
+        """The seeds that all of these have, since each seed has test preferences of its own.
 
         None for all of each: test queries of folds are the same with every seed.
         """
-        return None if self.has_folds(dataset) else min(len(self.runs(dataset, model)) for model in models)
+        if self.has_folds(dataset):
+            return None
+        first, *others = (self.by_seed(dataset, model) for model in models)
+        return tuple(seed for seed in first if all(seed in other for other in others))
 
     def paired(self, dataset: str, better: str, worse: str, measure: str) -> PairedTest | None:
-        """Better minus worse, by query; what is not measured by query, by seed. None where there is only one."""
+        """Better minus worse, by query; what is not measured by query, by seed. None where fewer than two pair up."""
         models = better, worse
         seeds = self.common_seeds(dataset, models)
+        if seeds == ():
+            return None
         if self.plan.name_of(measure) == ERROR:
             (a, tested), (b, _) = (self.wrong_by_query(dataset, model, seeds) for model in models)
             a, b = (wrong * tested.size / tested.sum() for wrong in (a, b))  # whose means are the errors
         elif all(self.is_by_query(dataset, model, measure) for model in models):
             a, b = (self.by_query(dataset, model, measure, seeds) for model in models)
         else:
-            a, b = (np.array(self.values(dataset, model, measure)[:seeds]) for model in models)
+            a, b = (np.array(self.values(dataset, model, measure, seeds)) for model in models)
         return paired_test(a, b) if len(a) > 1 else None
 
     # -- as JSON ------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class OtherProcesses(WorkForce):
             if request.dataset:
                 hand.at_hand = [*(name for name in hand.at_hand if name != request.dataset), request.dataset]
                 hand.at_hand = hand.at_hand[-MOST_DATA_SETS:]
-        except (BrokenPipeError, ConnectionError):
+        except OSError:
             pass  # it has died; waiting for it will tell
 
     def next(self) -> tuple[Request, Answer]:
@@ -133,13 +133,12 @@ class OtherProcesses(WorkForce):
             answer = hand.pipe.recv()
             if isinstance(answer, Answer) and answer.known is not None:
                 self._data[request.dataset] = hand.pipe.recv_bytes()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # the second where it died in the middle of an answer
             hand.process.join(_PATIENCE)
             code = hand.process.exitcode
             self._start(hand)
-            if request.piece is None:
-                raise RuntimeError(f"the process that read {request.dataset} ended ({_ending(code)})") from None
-            return request, Answer(failed=f"its process ended before it was done ({_ending(code)})")
+            who = f"the process that read {request.dataset}" if request.piece is None else "its process"
+            return request, Answer(failed=f"{who} ended before it was done ({_ending(code)})")
         if isinstance(answer, str):
             raise RuntimeError(f"a defect in a process, where this was raised:\n{answer}")
         hand.request = None

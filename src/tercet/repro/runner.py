@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import InputError
-from tercet.repro.cache import ComponentStore, Listener, RunDeadline
+from tercet.repro.cache import Listener, RunDeadline
 from tercet.repro.cost_jobs import cost_jobs
 from tercet.repro.datasets import with_data_found
 from tercet.repro.paper_results import PaperResults
@@ -73,7 +73,7 @@ def reproduce(
     one with nothing beside them. Within the first two, every method runs with the first seed before any runs with the
     second, slow ones last.
     """
-    chosen = _check_request(plan, only, budget, jobs)
+    chosen = _check_request(plan, only, seeds, budget, jobs)
     started = time.monotonic()
     plan = with_data_found(plan, data_home)
     plan = made_quick(plan) if quick else plan
@@ -88,11 +88,13 @@ def reproduce(
     return results
 
 
-def _check_request(plan: Plan, only: tuple[str, ...], budget: float | None, jobs: int) -> list[str]:
+def _check_request(plan: Plan, only: tuple[str, ...], seeds: int | None, budget: float | None, jobs: int) -> list[str]:
     """The data sets to run on."""
     for name in only:
         if name not in plan.datasets:
             raise InputError(f"no data set {name!r} in {plan.paper.key}; known: {', '.join(plan.datasets)}")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"seeds is {seeds}; at least 1 is needed")
     if budget is not None and not 0 < budget < float("inf"):
         raise InputError(f"the budget is {budget} minutes; a number above 0 is needed")
     if jobs < 1:
@@ -183,6 +185,7 @@ class PlanRun:
             request, answer = self.force.next()
             assert request.piece is not None
             self._end(request.piece, answer)
+        self.worker.components.close()
         self._put_together()
 
     def _next_for(self, hand: Hand, left: list[Piece]) -> Piece | None:
@@ -230,9 +233,11 @@ class PlanRun:
         if not missing:
             return True
         title = self._title(piece)
-        if self.results.budget is None:
-            other = self.plan.method(missing[0][1]).title
-            self._fail(piece, f"{title}: left out, since {other} on {missing[0][0]} failed or has not run")
+        uncut = [key for key in missing if not any(self.endings[part].cut for part in self.parts.get(key, []))]
+        if uncut:
+            dataset, method, _ = uncut[0]
+            other = f"{self.plan.method(method).title} on {self.plan.datasets[dataset].title}"
+            self._fail(piece, f"{title}: left out, since {other} failed or has not run")
         else:
             self._leave_out(piece, title)
         return False
@@ -311,7 +316,7 @@ class PlanRun:
         done = [key for key in keys if is_done(key) and all(is_done(blend) for blend in blends_of(self.plan, key))]
         blended = [key for key in done if any(True for _ in blends_of(self.plan, key))]
         if blended:
-            ComponentStore(self.worker.output / "components").remove("-".join(map(str, key)) for key in blended)
+            self.worker.components.remove("-".join(map(str, key)) for key in blended)
 
     def _put_together(self) -> None:
         results = self.results
