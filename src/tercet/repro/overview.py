@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from typing import Any, Literal
 
 from tercet.errors import InputError
@@ -152,7 +153,7 @@ def _of_table(results: PaperResults, table: Table) -> OverviewItem:
     if table.has_numbers:
         status = _status(counts)
         if spec is not None and not any(plan.datasets[name].compare for name in datasets):
-            note = "other data than the paper's"
+            note = "; ".join(["other data than the paper's", *_in_printed_order(plan, table.records)])
     elif absent and len(absent) == len(datasets):
         status, note = "not to be had", f"no data: {', '.join(absent)}"
     else:
@@ -160,6 +161,22 @@ def _of_table(results: PaperResults, table: Table) -> OverviewItem:
     if not table.has_numbers:
         counts = {}
     return OverviewItem(table.key, table.title, kind, status, counts, note, fits, table.section)
+
+
+def _in_printed_order(plan: Plan, records: list[dict[str, Any]]) -> list[str]:
+    """How many pairs of rows stand as the paper has them, by measure: what other data can show of a table."""
+    found = []
+    for measure in dict.fromkeys(record["measure"] for record in records):
+        rows = [
+            (record["ours"], record["paper"])
+            for record in records
+            if record["measure"] == measure and record["ours"] is not None and record["paper"] is not None
+        ]
+        pairs = [(a[0] - b[0], a[1] - b[1]) for a, b in combinations(rows, 2) if a[1] != b[1]]
+        if pairs:
+            agreeing = sum(ours * printed > 0 for ours, printed in pairs)
+            found.append(f"{plan.measures[measure].title} {agreeing} of {len(pairs)}")
+    return [f"pairs of rows in the printed order: {', '.join(found)}"] if found else []
 
 
 def _status(counts: dict[str, int]) -> Status:
