@@ -554,7 +554,12 @@ def test_a_row_with_seeds_shows_how_far_they_reach(whole):
     ("old", "new", "message"),
     [
         ('reader = "letor-folds"', 'reader = "pictures"', "datasets.here.reader is 'pictures'"),
-        ('choose_on = "cross-validation"', 'choose_on = "training"', "of rows parameters are chosen on 'validation'"),
+        ('choose_on = "cross-validation"', 'choose_on = "training"', "of rows it is 'validation', 'cross-validation'"),
+        (
+            'choose_on = "cross-validation"',
+            "early_stop = true",
+            "early_stop, negatives, second and third are of classes",
+        ),
         ('choose_by = "ndcg10"', 'choose_by = "used"', "choose_by: 'used' is unknown"),
         ('name = "AP"', 'name = "Luck"', "measures.map.name: Measure 'Luck' is not known"),
         ('ranker = "RSRanker"', 'ranker = "Oracle"', r"methods\[2\] \(rs\).ranker: 'Oracle' is unknown"),

@@ -392,10 +392,13 @@ def test_the_papers_own_rows_come_first_then_seeds_one_after_the_other_and_slow_
             'blend = ["chosen", "rare"]\nranker = "CosineRanker"',
             "a ranker or blends",
         ),
-        (
-            'choose_on = "training"\nearly_stop',
-            'choose_on = "cross-validation"\nearly_stop',
-            "of classes parameters are chosen on 'training', of links also on 'validation'",
+        *(
+            (
+                'choose_on = "training"\nearly_stop',
+                f'choose_on = "{choose_on}"\nearly_stop',
+                "of classes parameters are chosen on 'training', of links also on 'validation'",
+            )
+            for choose_on in ("cross-validation", "leave-query-out")
         ),
         (
             'choose_on = "training"\n\n[[methods]]\nkey = "ja"',

@@ -188,9 +188,7 @@ def _nested_faults(where: str, parameters: dict[str, Any], known: Mapping[str, t
 
 def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
     of_links = all(plan.datasets[name].task == "links" for name in plan.datasets_of(method) if name in plan.datasets)
-    if method.choose and (
-        method.choose_on == "cross-validation" or (method.choose_on == "validation" and not of_links)
-    ):
+    if method.choose and method.choose_on not in ("training", *["validation"] * of_links):
         yield f"{where}.choose_on: of classes parameters are chosen on 'training', of links also on 'validation'"
     if method.early_stop and not of_links:
         yield f"{where}.early_stop: classes have no validation queries"
@@ -245,8 +243,10 @@ def _before(plan: Plan, method: Method) -> tuple[Method, ...]:
 def _row_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]:
     if method.choose_how != "full" or method.chosen_by is not None:
         yield f"{where}: choose_how and chosen_by are of classes and links"
+    if method.early_stop or method.negatives != "random" or method.second or method.third:
+        yield f"{where}: early_stop, negatives, second and third are of classes and links; its data sets have rows"
     if method.choose_on == "training":
-        yield f"{where}.choose_on: of rows parameters are chosen on 'validation' or by 'cross-validation'"
+        yield f"{where}.choose_on: of rows it is 'validation', 'cross-validation' or 'leave-query-out'"
     if method.choose_on == "leave-query-out" and (method.ranker not in WITH_BASIS or "l2" not in method.choose):
         yield f"{where}.choose_on: 'leave-query-out' chooses l2 of one of {', '.join(WITH_BASIS)}"
     if method.blend or method.models or method.preferences:

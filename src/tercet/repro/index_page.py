@@ -219,7 +219,8 @@ def _absent_paper(key: str) -> Html:
 
 def _legend() -> Html:
     meanings = {
-        "holds": "every printed number is reached or passed within its tolerance, or every stated ordering holds",
+        "holds": "every printed number beside which ours stands is reached within its tolerance, or passed; or every "
+        "stated ordering holds",
         "within the error": "what is short is so by less than its standard error",
         "not decided": "the data cannot tell some of the orderings apart; none is contradicted",
         "falls short": "a number is short by more than its standard error, or an ordering comes out the other way",

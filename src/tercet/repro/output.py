@@ -122,7 +122,7 @@ def _warnings(results: PaperResults) -> list[Html]:
         names = ", ".join(results.plan.datasets[name].title for name in results.missing)
         lines.append((f"Not here, so not run: {names}; ", True))
     if results.failed:
-        lines.append((f"{len(results.failed)} failed; ", True))
+        lines.append((f"{len(results.failed)} fit{'s' if len(results.failed) > 1 else ''} failed; ", True))
     if results.cut:
         n_left = sum(line.endswith("left out") for line in results.cut)
         n_pieces = sum(map(len, results.cells.values())) + len(results.curves) + sum(map(len, results.costs.values()))
