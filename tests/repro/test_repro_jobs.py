@@ -16,12 +16,12 @@ import pytest
 
 from support.linked_corpus import write_linked_corpus
 from tercet.errors import InputError
-from tercet.repro import Plan, read_plan, reproduce
+from tercet.repro import Plan, find_plan, read_plan, reproduce
 from tercet.repro.cache import CellSetting, ComponentStore
 from tercet.repro.code import files_behind
 from tercet.repro.paper_results import PaperResults
 from tercet.repro.pieces import CostPiece, CurvePiece, MethodPiece, papers_own, pieces_of, waits_for
-from tercet.repro.piecework import PieceWorker, Request
+from tercet.repro.piecework import Answer, PieceWorker, Request
 from tercet.repro.processes import OtherProcesses, _ProcessHand, _serve
 from tercet.repro.runner import PlanRun, _Ending
 from tercet.weights import Identity, Weights
@@ -279,6 +279,13 @@ def test_what_waits_for_a_failure_has_failed_and_what_waits_for_a_cut_is_left_ou
         run = PlanRun(results, [first, second], None, None, Said(), {first: ending})
         assert not run._may_begin(second)
         assert (run.endings[second].failed, run.endings[second].cut) == (failed, cut)
+
+
+def test_a_cost_study_whose_package_is_missing_has_failed():
+    cost = CostPiece(0)
+    run = PlanRun(PaperResults(find_plan("rankrls"), False, "0"), [cost], None, None, Said())
+    run._end(cost, Answer(unavailable=("needs LightGBM", "needs LightGBM: pip install '.[bench]'")))
+    assert run.endings[cost].failed.endswith(": needs LightGBM: pip install '.[bench]'")
 
 
 @pytest.mark.slow

@@ -273,8 +273,10 @@ class PlanRun:
     def _end(self, piece: Piece, answer: Answer) -> None:
         title = self._title(piece)
         if answer.unavailable is not None:
-            assert not isinstance(piece, CostPiece)
             lack, message = answer.unavailable
+            if isinstance(piece, CostPiece):
+                self._fail(piece, f"{title}: {message}")
+                return
             self.results.unavailable[piece.method] = lack
             self.endings[piece] = _Ending()
             self.listener.done(f"{self.plan.method(piece.method).title} is left out: {message}")
