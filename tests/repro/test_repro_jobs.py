@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from support.linked_corpus import write_linked_corpus
+from support.reproducing import Quiet
 from tercet.errors import InputError
 from tercet.repro import Plan, find_plan, read_plan, reproduce
 from tercet.repro.cache import CellSetting, ComponentStore
@@ -152,25 +153,6 @@ beside = "training error"
 """
 
 
-class Said:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def begin(self, n_cells: int) -> None:
-        self.n_cells = n_cells
-
-    def now(self, text: str) -> None:
-        pass
-
-    def done(self, text: str) -> None:
-        self.lines.append(text)
-
-    say = done
-
-    def skip(self) -> None:
-        self.lines.append("skipped")
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
     return write_linked_corpus(tmp_path_factory.mktemp("home"))
@@ -184,8 +166,8 @@ def plan(tmp_path_factory) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def alone(home, plan, tmp_path_factory) -> tuple[Path, Said]:
-    output, said = tmp_path_factory.mktemp("alone"), Said()
+def alone(home, plan, tmp_path_factory) -> tuple[Path, Quiet]:
+    output, said = tmp_path_factory.mktemp("alone"), Quiet()
     reproduce(plan, home, output, listener=said)
     return output, said
 
@@ -206,13 +188,13 @@ def cells(output: Path) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_two_processes_give_the_bits_of_one(alone, home, plan, tmp_path):
-    said = Said()
+    said = Quiet()
     results = reproduce(plan, home, tmp_path, listener=said, jobs=2)
     assert cells(tmp_path) == cells(alone[0])
     assert sorted(line.split(":")[0] for line in said.lines) == sorted(line.split(":")[0] for line in alone[1].lines)
     assert results.jobs == 2
     assert results.seconds > 0
-    again = reproduce(plan, home, alone[0], listener=Said())
+    again = reproduce(plan, home, alone[0], listener=Quiet())
     assert list(again.cells) == list(results.cells)
     assert list(again.curves) == list(results.curves)
     assert again.tested.keys() == results.tested.keys()
@@ -224,7 +206,7 @@ def test_two_processes_give_the_bits_of_one(alone, home, plan, tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_loses_its_piece_and_nothing_else(alone, home, plan, tmp_path, monkeypatch):
-    said = Said()
+    said = Quiet()
     killed: list[int] = []
     begin = OtherProcesses.begin
 
@@ -243,7 +225,7 @@ def test_a_process_that_is_killed_loses_its_piece_and_nothing_else(alone, home, 
     finished = {method for _, method, _ in results.cells}
     assert finished == {"tfidf", "lsi", "ours", "slow"}
     assert len(list((tmp_path / "cells").iterdir())) == sum(map(len, results.cells.values()))
-    again = reproduce(plan, home, tmp_path, listener=Said())  # goes on where it was
+    again = reproduce(plan, home, tmp_path, listener=Quiet())  # goes on where it was
     assert again.failed == []
     assert cells(tmp_path) == cells(alone[0])
 
@@ -276,14 +258,14 @@ def test_what_waits_for_a_failure_has_failed_and_what_waits_for_a_cut_is_left_ou
         (_Ending(cut="left out"), "", "Wiki, Chosen, seed 1: left out"),
     ):
         results = PaperResults(plan, False, "0", budget=budget, data={"wiki": {}})
-        run = PlanRun(results, [first, second], None, None, Said(), {first: ending})
+        run = PlanRun(results, [first, second], None, None, Quiet(), {first: ending})
         assert not run._may_begin(second)
         assert (run.endings[second].failed, run.endings[second].cut) == (failed, cut)
 
 
 def test_a_cost_study_whose_package_is_missing_has_failed():
     cost = CostPiece(0)
-    run = PlanRun(PaperResults(find_plan("rankrls"), False, "0"), [cost], None, None, Said())
+    run = PlanRun(PaperResults(find_plan("rankrls"), False, "0"), [cost], None, None, Quiet())
     run._end(cost, Answer(unavailable=("needs LightGBM", "needs LightGBM: pip install '.[bench]'")))
     assert run.endings[cost].failed.endswith(": needs LightGBM: pip install '.[bench]'")
 
@@ -294,7 +276,7 @@ def test_an_interrupted_run_ends_its_processes_and_keeps_what_is_done(home, plan
     start = OtherProcesses.__init__
     monkeypatch.setattr(OtherProcesses, "__init__", lambda self, *given: (forces.append(self), start(self, *given))[1])
 
-    class Interrupts(Said):
+    class Interrupts(Quiet):
         def done(self, text: str) -> None:
             super().done(text)
             raise KeyboardInterrupt
@@ -348,7 +330,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
 
 @pytest.mark.slow
 def test_a_budget_goes_for_all_processes(home, plan, tmp_path):
-    results = reproduce(plan, home, tmp_path, listener=Said(), jobs=2, budget=1e-6)
+    results = reproduce(plan, home, tmp_path, listener=Quiet(), jobs=2, budget=1e-6)
     assert not results.cells
     assert "Wiki, TFIDF, seed 0: left out" in results.cut
     assert results.failed == []
@@ -357,7 +339,7 @@ def test_a_budget_goes_for_all_processes(home, plan, tmp_path):
 @pytest.mark.parametrize("name", ["jobs", "seeds"])
 def test_there_is_at_least_one(name, home, plan, tmp_path):
     with pytest.raises(InputError, match=f"{name} is 0; at least 1"):
-        reproduce(plan, home, tmp_path, listener=Said(), **{name: 0})
+        reproduce(plan, home, tmp_path, listener=Quiet(), **{name: 0})
 
 
 # -- components of blends -------------------------------------------------------------------------------------------
@@ -440,4 +422,4 @@ def test_a_data_set_that_cannot_be_read_is_an_error_that_says_why(plan, tmp_path
     (tmp_path / "wikispeedia").mkdir()
     (tmp_path / "wikispeedia" / "wikispeedia.tar.gz").write_bytes(b"no archive")
     with pytest.raises(InputError, match=r"wikispeedia\.tar\.gz"):
-        reproduce(plan, tmp_path, tmp_path / "out", listener=Said())
+        reproduce(plan, tmp_path, tmp_path / "out", listener=Quiet())

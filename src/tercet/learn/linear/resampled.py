@@ -185,6 +185,8 @@ class MeanRanker(ResampledRanker):
                     )
                 if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
                     raise ParameterError(f"grid: {name} needs a list of one or more values; got {values!r}")
+                if len({repr(_plain(value)) for value in values}) < len(values):
+                    raise ParameterError(f"grid: {name} has a value twice; each setting counts once: {list(values)}")
             return {name: [_plain(value) for value in values] for name, values in self.grid.items()}
         if isinstance(pattern, FTRLRanker):
             one_pass = clone(pattern).set_params(epochs=1)
@@ -324,7 +326,8 @@ class StableRanker(ResampledRanker):
     threshold : the share of halves that have to select a feature, above one half
     max_false : how many features that are worth nothing may be expected among the stable ones, at most. It says how
         many features a half selects: by theorem 1 of the first paper, with p features, the number expected is at most
-        q² / ((2 threshold - 1) p), if worthless features are all alike to the ranker and no better than chance for it
+        q² / ((2 threshold - 1) p), if worthless features are all alike to the ranker and no better than chance for it.
+        A half selects one feature at least, so that less than 1 / ((2 threshold - 1) p) cannot be promised
     n_cuts : how often the queries are cut in two
     random_state : seed of the cuts
     scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
