@@ -796,3 +796,32 @@ def joint_sgd(U, V, identity, preferences, features, rates, prior, l1, feature_r
                 z = z + g - (inverse_rate - before) * u
                 u = np.where(np.abs(z) <= l1, 0.0, -(z - np.sign(z) * l1) / inverse_rate)
     return U, V, prior + u
+
+
+def drawn_shares(grades, n_docs, popular=0.0, uniform_over="queries", itself=False, absent=()):
+    """Probability of each preference (query, better, worse): the better one by query or judgement, the worse one of
+    those of a lower grade, uniformly or, for a share of them, as often as each is the better one."""
+    lower = {}
+    for q, judged in grades.items():
+        others = [d for d in range(n_docs) if d not in absent and not (itself and d == q)]
+        for b in others:
+            worse = [w for w in others if judged.get(w, 0) < judged.get(b, 0)]
+            if judged.get(b, 0) > 0 and worse:
+                lower[q, b] = worse
+    better = {}
+    for q, b in lower:
+        n_same = sum(query == q for query, _ in lower)
+        n_queries = len({query for query, _ in lower})
+        better[q, b] = 1 / len(lower) if uniform_over == "judgements" else 1 / n_queries / n_same
+    popularity = np.zeros(n_docs)
+    for (_, b), share in better.items():
+        popularity[b] += share
+    drawn = np.zeros((max(grades) + 1, n_docs, n_docs))
+    for (q, b), worse in lower.items():
+        uniform = np.zeros(n_docs)
+        uniform[worse] = 1 / len(worse)
+        by_popularity = np.zeros(n_docs)
+        by_popularity[worse] = popularity[worse]
+        by_popularity = by_popularity / by_popularity.sum() if by_popularity.any() else uniform
+        drawn[q, b] = better[q, b] * (popular * by_popularity + (1 - popular) * uniform)
+    return drawn

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, check_seed, is_integer
 from tercet.data.clicks import Skipped, click_preferences
-from tercet.data.sampling import LAST_ROW, Drawn, JudgementSampler, LabelSampler
+from tercet.data.sampling import LAST_ROW, Drawn, JudgementSampler, LabelSampler, rows_among
 from tercet.errors import InputError
 from tercet.store.digest import digest_of
 
@@ -298,6 +298,20 @@ class PreferenceSampler:
 
     def fingerprint(self) -> str:
         return self._preferences.fingerprint()
+
+    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> PreferenceSampler:
+        """The preferences of other queries that touch none of the documents, or only ``as_worse`` ones.
+
+        Examples
+        --------
+        >>> sampler = PreferenceSampler(Preferences([0, 0, 1], [1, 2, 1], [2, 3, 3]))
+        >>> sampler.without(docs=[2]).draw(np.random.default_rng(0), 2)[2]
+        array([3, 3], dtype=int32)
+        """
+        touched = rows_among(self._preferences.query, queries) | rows_among(self._preferences.better, docs)
+        if not as_worse:
+            touched |= rows_among(self._preferences.worse, docs)
+        return PreferenceSampler(self._preferences[np.flatnonzero(~touched)])
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")

@@ -7,16 +7,17 @@ A sampler is a pure function of the generator it is given: ``draw(rng, n)`` retu
 from __future__ import annotations
 
 from array import array as growing_array
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from itertools import islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet._validate import check_integer, is_integer
+from tercet._validate import check_integer, is_integer, is_number
 from tercet.data.lookup import RowLookup, rows_of_ids
-from tercet.errors import InputError
+from tercet.errors import InputError, ParameterError
 from tercet.store.digest import digest_of
 
 Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
@@ -38,6 +39,13 @@ class Sampler(Protocol):
         """A digest of what is drawn from and how."""
         ...
 
+    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> Sampler:
+        """The same less some rows: queries that are not drawn, and documents that are not, or only ``as_worse``.
+
+        Raises `InputError` where nothing is left.
+        """
+        ...
+
 
 class LabelSampler:
     """The same class is better, another class is worse."""
@@ -53,24 +61,48 @@ class LabelSampler:
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             i = int((~np.isfinite(labels)).argmax())
             raise InputError(f"y[{i}] is {labels[i]}; labels are finite")
-        classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        if len(classes) < 2:
+        self._classes, self._codes = np.unique(labels, return_inverse=True)
+        self._group(np.arange(labels.size))
+
+    def _group(self, rows: NDArray[np.int64]) -> None:
+        """Sort these rows, which are drawn from, by class."""
+        codes = self._codes[rows]
+        counts = np.bincount(codes, minlength=self._classes.size)
+        if np.count_nonzero(counts) < 2:
+            if not rows.size:
+                raise InputError("there are no texts left to draw preferences from")
             raise InputError(
-                f"y has the single class {classes.tolist()[0]!r}; at least two are needed, since the "
-                "worse document is of another class"
+                f"y has the single class {self._classes.tolist()[counts.argmax()]!r}; at least two are needed, since "
+                "the worse document is of another class"
             )
         if counts.max() < 2:
             raise InputError("every class in y has one member; a class needs two, a query and a better document")
-        self._by_class = np.argsort(codes, kind="stable").astype(np.int32)
+        self._rows = rows
+        self._by_class = rows[np.argsort(codes, kind="stable")].astype(np.int32)
         self._start = np.concatenate([[0], np.cumsum(counts)])
         self._counts = counts
-        self._codes = codes
-        self._position = np.empty(labels.size, dtype=np.int64)  # of each row within its class
-        self._position[self._by_class] = np.arange(labels.size) - np.repeat(self._start[:-1], counts)
-        self._queries = np.flatnonzero(counts[codes] >= 2)
+        self._position = np.empty(self._codes.size, dtype=np.int64)  # of each row within its class
+        self._position[self._by_class] = np.arange(rows.size) - np.repeat(self._start[:-1], counts)
+        self._queries = rows[counts[codes] >= 2]
 
     def fingerprint(self) -> str:
-        return digest_of(self._codes)
+        whole = self._rows.size == self._codes.size
+        return digest_of(self._codes) if whole else digest_of(self._codes, self._rows)
+
+    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> LabelSampler:
+        """The same labels less some texts, which are never drawn: each text is a query and a document.
+
+        Examples
+        --------
+        >>> rest = LabelSampler(["a", "a", "b", "b", "a"]).without([0])
+        >>> 0 in np.stack(rest.draw(np.random.default_rng(0), 50))
+        False
+        """
+        if as_worse:
+            raise ParameterError("a labelled text that is withheld is of no class, so it cannot be drawn as_worse")
+        rest = copy(self)
+        rest._group(self._rows[~(rows_among(self._rows, queries) | rows_among(self._rows, docs))])
+        return rest
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")
@@ -81,7 +113,7 @@ class LabelSampler:
         member += member >= self._position[query]
         better = self._by_class[self._start[code] + member]
         # One of the rows outside the class: skip over the class's block.
-        member = rng.integers(0, self._codes.size - self._counts[code])
+        member = rng.integers(0, self._rows.size - self._counts[code])
         member += np.where(member >= self._start[code], self._counts[code], 0)
         worse = self._by_class[member]
         return query.astype(np.int32), better, worse
@@ -95,6 +127,18 @@ class JudgementSampler:
     query, doc, grade : one judgement per position; repeats of a (query, doc) pair are refused
     n_docs : draw the worse document from all of these (unjudged ones have grade 0), or None for judged ones only
     exclude_self : a query row is never its own better or worse document (documents that link to documents)
+    popular : share of worse documents that are drawn by popularity, as often as each is the better one of a preference,
+        the rest uniformly; needs ``n_docs``. With 1, a document is the better one about as often as the worse one, so
+        that being relevant at all teaches nothing.
+    without_docs : documents that are never drawn; judgements of them are ignored
+
+    Examples
+    --------
+    >>> judged = {0: {1: 1}, 1: {2: 1}}
+    >>> sampler = JudgementSampler.from_qrels(judged, n_docs=100, popular=1.0)
+    >>> query, better, worse = sampler.draw(np.random.default_rng(0), 50)
+    >>> sorted(set(zip(better.tolist(), worse.tolist())))
+    [(1, 2), (2, 1)]
     """
 
     def __init__(
@@ -106,12 +150,17 @@ class JudgementSampler:
         n_docs: int | None = None,
         uniform_over: UniformOver = "queries",
         exclude_self: bool = False,
+        popular: float = 0.0,
+        without_docs: ArrayLike = (),
     ) -> None:
         if uniform_over not in ("queries", "judgements"):
             raise InputError(f"uniform_over must be 'queries' or 'judgements'; got {uniform_over!r}")
-        if exclude_self:
-            other = query != doc
-            query, doc, grade = query[other], doc[other], grade[other]
+        self._withheld = np.unique(_row_numbers(without_docs, "without_docs"))
+        if exclude_self or self._withheld.size:
+            kept = ~rows_among(doc, self._withheld)
+            if exclude_self:
+                kept &= query != doc
+            query, doc, grade = query[kept], doc[kept], grade[kept]
         if query.size == 0:
             raise InputError("there are no judgements to draw preferences from")
         outside = (query < 0) | (doc < 0) | (query > LAST_ROW) | (doc > LAST_ROW)
@@ -128,6 +177,7 @@ class JudgementSampler:
         self.n_docs = n_docs
         self.uniform_over = uniform_over
         self.exclude_self = exclude_self
+        self.popular = self._check_popular(popular)
         width = int(max(int(doc.max()) + 1, n_docs or 0))
         order = np.lexsort((doc, ~grade, query))
         self._query, self._doc, self._grade = query[order], doc[order], grade[order]
@@ -140,7 +190,18 @@ class JudgementSampler:
         if (self._keys[1:] == self._keys[:-1]).any():
             i = int((self._keys[1:] == self._keys[:-1]).argmax())
             raise InputError(f"query {self._keys[i] // width} judges document {self._keys[i] % width} twice")
+        self._drawn_from: NDArray[np.int32] | None = None  # rows of the documents there are, where some are withheld
+        if n_docs is not None and self._withheld.size:
+            self._drawn_from = np.setdiff1d(np.arange(n_docs, dtype=np.int32), self._withheld)
+        self._popularity: NDArray[np.float64] | None = None  # of the better documents, once it is asked for
         self._find_eligible()
+
+    def _check_popular(self, popular: float) -> float:
+        if not is_number(popular, 0, 1):
+            raise InputError(f"popular must be a share between 0 and 1; got {popular!r}")
+        if popular > 0 and self.n_docs is None:
+            raise InputError("popular draws worse documents from all that are ever relevant; it needs n_docs")
+        return float(popular)
 
     def _find_eligible(self) -> None:
         """Judgements that can be the better side, and for each query where its lower grades start."""
@@ -156,8 +217,11 @@ class JudgementSampler:
             eligible = has_lower_judged
         else:
             judged = np.repeat(count, count)
-            itself = self._query < self.n_docs if self.exclude_self else np.zeros(self._query.size, dtype=bool)
-            eligible = (self._grade > 0) & (has_lower_judged | (judged + itself < self.n_docs))
+            n_docs = self.n_docs if self._drawn_from is None else self._drawn_from.size
+            itself = np.zeros(self._query.size, dtype=bool)
+            if self.exclude_self:
+                itself = (self._query < self.n_docs) & ~rows_among(self._query, self._withheld)
+            eligible = (self._grade > 0) & (has_lower_judged | (judged + itself < n_docs))
         self._better_at = _narrow(np.flatnonzero(eligible))
         if self._better_at.size == 0:
             raise InputError(
@@ -177,8 +241,50 @@ class JudgementSampler:
 
     def fingerprint(self) -> str:
         """A digest of the judgements and of how they are drawn."""
-        rule = (self.n_docs, self.uniform_over, self.exclude_self)
+        rule: tuple[Any, ...] = (self.n_docs, self.uniform_over, self.exclude_self)
+        if self.popular:
+            rule += ("popular", self.popular)
+        if self._withheld.size:
+            rule += ("without", digest_of(self._withheld))
         return digest_of(rule, *(column.astype(np.int64) for column in (self._query, self._doc, self._grade)))
+
+    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> JudgementSampler:
+        """The same judgements less those of some queries and of some documents, as if they had never been made.
+
+        Parameters
+        ----------
+        queries, docs : rows to withhold
+        as_worse : whether the documents, now unjudged, can still be drawn as worse ones; else they are not drawn at all
+
+        Raises
+        ------
+        InputError : where no judgement is left
+
+        Examples
+        --------
+        >>> sampler = JudgementSampler.from_qrels({0: {1: 1, 2: 1}, 1: {2: 1}}, n_docs=4)
+        >>> query, better, worse = sampler.without(queries=[1], docs=[1]).draw(np.random.default_rng(0), 50)
+        >>> set(query.tolist()), set(better.tolist()), sorted(set(worse.tolist()))
+        ({0}, {2}, [0, 3])
+        """
+        kept = ~(rows_among(self._query, queries) | rows_among(self._doc, docs))
+        withheld = self._withheld if as_worse else np.append(self._withheld, _row_numbers(docs, "docs"))
+        return JudgementSampler(
+            self._query[kept],
+            self._doc[kept],
+            self._grade[kept],
+            n_docs=self.n_docs,
+            uniform_over=self.uniform_over,
+            exclude_self=self.exclude_self,
+            popular=self.popular,
+            without_docs=withheld,
+        )
+
+    def with_popular(self, popular: float) -> JudgementSampler:
+        """The same judgements with another share of worse documents that are drawn by popularity."""
+        other = copy(self)
+        other.popular = self._check_popular(popular)
+        return other
 
     def grade_of(self, query: NDArray[Any], doc: NDArray[Any]) -> NDArray[np.int64]:
         """Grades of (query, doc) pairs, 0 for unjudged ones."""
@@ -194,28 +300,84 @@ class JudgementSampler:
         owner = rng.integers(0, self.queries.size, n)
         return self._better_at[self._first[owner] + rng.integers(0, self._count[owner])]
 
+    def is_worse(self, query: NDArray[Any], doc: NDArray[Any], grade: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether each document can be the worse one of a preference whose better one has that grade."""
+        lower = self.grade_of(query, doc) < grade
+        if self.exclude_self:
+            lower &= doc != query
+        if self._withheld.size:
+            lower &= ~rows_among(doc, self._withheld)
+        return lower
+
     def draw_worse(self, rng: np.random.Generator, judgements: NDArray[np.int64]) -> NDArray[np.int32]:
-        """One document of a lower grade for each judgement position, uniformly."""
+        """One document of a lower grade for each judgement position: uniformly, or a share of them by popularity."""
         if self.n_docs is None:
             return self._doc[rng.integers(self._lower[judgements], self._end[judgements])].astype(np.int32)
-        query, grade = self._query[judgements], self._grade[judgements]
         worse = np.empty(judgements.size, dtype=np.int32)
-        open_ = np.arange(judgements.size)
-        for _ in range(_ROUNDS):
-            worse[open_] = rng.integers(0, self.n_docs, open_.size)
-            taken = self.grade_of(query[open_], worse[open_]) >= grade[open_]
-            if self.exclude_self:
-                taken |= worse[open_] == query[open_]
-            open_ = open_[taken]
-            if open_.size == 0:
-                return worse
-        every = np.arange(self.n_docs)
-        for i in open_:
-            lower = self.grade_of(np.full(self.n_docs, query[i]), every) < grade[i]
-            if self.exclude_self:
-                lower &= every != query[i]
-            worse[i] = rng.choice(np.flatnonzero(lower))
+        is_open = np.ones(judgements.size, dtype=bool)
+        if self.popular:
+            places = np.flatnonzero(rng.random(judgements.size) < self.popular)
+            is_open[places] = False
+            places = self._draw_until_lower(judgements, worse, places, lambda n: self._doc[self.draw_better(rng, n)])
+            is_open[self._choose_popular(rng, judgements, worse, places)] = True
+        rows, n_docs = self._drawn_from, self.n_docs
+
+        def uniformly(n: int) -> NDArray[Any]:
+            return rng.integers(0, n_docs, n) if rows is None else rows[rng.integers(0, rows.size, n)]
+
+        every = np.arange(n_docs)
+        for i in self._draw_until_lower(judgements, worse, np.flatnonzero(is_open), uniformly):
+            query, grade = self._query[judgements[i]], self._grade[judgements[i]]
+            worse[i] = rng.choice(np.flatnonzero(self.is_worse(np.full(n_docs, query), every, grade)))
         return worse
+
+    def _draw_until_lower(
+        self,
+        judgements: NDArray[np.int64],
+        worse: NDArray[np.int32],
+        places: NDArray[np.int64],
+        candidates: Callable[[int], NDArray[Any]],
+    ) -> NDArray[np.int64]:
+        """Rejection: fill ``worse`` at these places from candidates; returns the places that found none."""
+        for _ in range(_ROUNDS):
+            at = judgements[places]
+            worse[places] = candidates(places.size)
+            places = places[~self.is_worse(self._query[at], worse[places], self._grade[at])]
+            if places.size == 0:
+                break
+        return places
+
+    def _choose_popular(
+        self,
+        rng: np.random.Generator,
+        judgements: NDArray[np.int64],
+        worse: NDArray[np.int32],
+        places: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """As rejection would at last, by looking through all popular documents; returns the places that have none."""
+        if not places.size:
+            return places
+        popularity = self._better_share()
+        docs = np.flatnonzero(popularity)
+        without = []
+        order = np.argsort(judgements[places], kind="stable")
+        for same in np.split(places[order], np.flatnonzero(np.diff(judgements[places[order]])) + 1):
+            at = judgements[same[0]]
+            lower = docs[self.is_worse(np.full(docs.size, self._query[at]), docs, self._grade[at])]
+            if lower.size:
+                share = popularity[lower]
+                worse[same] = rng.choice(lower, same.size, p=share / share.sum())
+            else:
+                without.append(same)
+        return np.concatenate(without) if without else places[:0]
+
+    def _better_share(self) -> NDArray[np.float64]:
+        """How often each document is the better one of a preference."""
+        if self._popularity is None:
+            by_judgement = self.uniform_over == "judgements"
+            each = np.ones(self._better_at.size) if by_judgement else 1.0 / np.repeat(self._count, self._count)
+            self._popularity = np.bincount(self._doc[self._better_at], each, self._width) / each.sum()
+        return self._popularity
 
     def pair(self, judgements: NDArray[np.int64], worse: NDArray[np.int32]) -> Drawn:
         """Put judgement positions and worse documents together."""
@@ -235,11 +397,17 @@ class JudgementSampler:
         query_rows: RowLookup | None = None,
         doc_rows: RowLookup | None = None,
         uniform_over: UniformOver = "queries",
+        popular: float = 0.0,
     ) -> JudgementSampler:
         """Judgements as query -> document -> grade; ids are looked up when their rows are given."""
         judgements = ((qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items())
         return cls.from_judgements(
-            judgements, n_docs=n_docs, query_rows=query_rows, doc_rows=doc_rows, uniform_over=uniform_over
+            judgements,
+            n_docs=n_docs,
+            query_rows=query_rows,
+            doc_rows=doc_rows,
+            uniform_over=uniform_over,
+            popular=popular,
         )
 
     @classmethod
@@ -251,6 +419,7 @@ class JudgementSampler:
         query_rows: RowLookup | None = None,
         doc_rows: RowLookup | None = None,
         uniform_over: UniformOver = "queries",
+        popular: float = 0.0,
     ) -> JudgementSampler:
         """Judgements as (query, document, grade), such as ``iter_qrels`` yields, in memory as arrays only.
 
@@ -264,10 +433,12 @@ class JudgementSampler:
             columns[1].extend(_rows(doc_ids, doc_rows, "document"))
             columns[2].extend(map(check_grade, qids, doc_ids, grades))
         query, doc, grade = (np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in columns)
-        return cls(query, doc, grade, n_docs=n_docs, uniform_over=uniform_over)
+        return cls(query, doc, grade, n_docs=n_docs, uniform_over=uniform_over, popular=popular)
 
     @classmethod
-    def from_links(cls, links: ArrayLike, n_docs: int, *, uniform_over: UniformOver = "judgements") -> JudgementSampler:
+    def from_links(
+        cls, links: ArrayLike, n_docs: int, *, uniform_over: UniformOver = "judgements", popular: float = 0.0
+    ) -> JudgementSampler:
         """Links (from, to); repeated links count once, a link to itself is ignored."""
         pairs = np.asarray(links)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
@@ -286,6 +457,7 @@ class JudgementSampler:
             n_docs=n_docs,
             uniform_over=uniform_over,
             exclude_self=True,
+            popular=popular,
         )
 
 
@@ -312,6 +484,26 @@ class MixtureSampler:
     def fingerprint(self) -> str:
         return digest_of(*(sampler.fingerprint() for sampler in self._samplers), self.shares)
 
+    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> MixtureSampler:
+        """Each sampler less those rows, with its share; one of which nothing is left is left out."""
+        rows = _row_numbers(queries, "queries"), _row_numbers(docs, "docs")
+        rest: list[tuple[Sampler, float]] = []
+        for sampler, share in zip(self._samplers, self.shares.tolist(), strict=True):
+            try:
+                rest.append((sampler.without(*rows, as_worse=as_worse), share))
+            except ParameterError:
+                raise
+            except InputError:
+                continue
+        if not rest:
+            raise InputError("no sampler of the mixture has anything left to draw from")
+        return MixtureSampler(rest)
+
+    def with_popular(self, popular: float) -> MixtureSampler:
+        """The same mixture, where samplers of judgements draw that share of worse documents by popularity."""
+        samplers = [s.with_popular(popular) if isinstance(s, JudgementSampler) else s for s in self._samplers]
+        return MixtureSampler(list(zip(samplers, self.shares.tolist(), strict=True)))
+
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")
         source = rng.choice(len(self._samplers), n, p=self.shares)
@@ -321,6 +513,18 @@ class MixtureSampler:
             if places.size:
                 query[places], better[places], worse[places] = sampler.draw(rng, places.size)
         return query, better, worse
+
+
+def _row_numbers(rows: ArrayLike, name: str) -> NDArray[np.int64]:
+    numbers = np.asarray(rows)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise InputError(f"{name} must hold row numbers; got shape {numbers.shape}, {numbers.dtype}")
+    return numbers.astype(np.int64)
+
+
+def rows_among(numbers: NDArray[Any], rows: ArrayLike) -> NDArray[np.bool_]:
+    """Whether each number is one of the rows."""
+    return np.isin(numbers, _row_numbers(rows, "rows"))
 
 
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -14,7 +14,8 @@ Which source to take is a choice of the worse document:
 - ``StreamSource`` (``learn/streams.py``): as given, from files that are never all in memory.
 
 What is drawn first is the sampler's choice (``tercet.data.sampling``): ``uniform_over="queries"`` gives every query the
-same number of steps, ``"judgements"`` every relevant document.
+same number of steps, ``"judgements"`` every relevant document; ``popular`` is the share of worse documents that are
+drawn as often as documents are relevant, so that a model does not learn which ones ever are.
 """
 
 from __future__ import annotations
@@ -207,9 +208,7 @@ class HardSource(SampledSource):
         query, better, worse = self.sampler.draw(rng, BLOCK)
         place = np.searchsorted(self.sampler.queries, query)
         candidate = self._top[place, rng.integers(0, self.depth, BLOCK)]
-        lower = self.sampler.grade_of(query, candidate) < self.sampler.grade_of(query, better)
-        if self.sampler.exclude_self:
-            lower &= candidate != query
+        lower = self.sampler.is_worse(query, candidate, self.sampler.grade_of(query, better))
         return Preferences(query, better, np.where(lower & (rng.random(BLOCK) < self.hard), candidate, worse))
 
     def fingerprint(self) -> str:
