@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import tercet as tc
-from tercet.data.labelled import read_20newsgroups
+from tercet.data.labelled import LabelledTexts, read_20newsgroups
 
 N_WORDS = 10_000
 ARCHIVE = "20news-bydate.tar.gz"
@@ -41,22 +41,34 @@ def parse_arguments(description: str | None, *, needs_data: bool = True, **for_i
     Without ``needs_data`` the folder may be left out, and is None then.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_shared_options(parser)
+    for name, kind in for_itself.items():
+        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if needs_data:
+        check_data_home(parser, arguments)
+    return arguments
+
+
+def add_shared_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every script, or of each of its verbs."""
+    home = os.environ.get("TERCET_DATA")
     parser.add_argument(
         "--data-home",
         metavar="DIR",
-        default=os.environ.get("TERCET_DATA"),
+        type=Path,
+        default=Path(home) if home else None,
         help="folder with the data sets that README.md names; default: the variable TERCET_DATA",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of preferences and starts (default 0)")
     parser.add_argument("--quick", action="store_true", help="a small run, to see that everything works")
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="also write the results as JSON")
-    for name, kind in for_itself.items():
-        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if needs_data and not arguments.data_home:
+
+
+def check_data_home(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """End with a message where nobody said where the data is."""
+    if arguments.data_home is None:
         parser.error("say where the data is: --data-home DIR, or the variable TERCET_DATA")
-    arguments.data_home = Path(arguments.data_home) if arguments.data_home else None
-    return arguments
 
 
 # -- data ---------------------------------------------------------------------------------------------------------
@@ -72,10 +84,18 @@ class Newsgroups:
     y_test: NDArray[Any]
 
 
+def read_newsgroups(data_home: Path) -> tuple[LabelledTexts, LabelledTexts]:
+    """The texts of the bydate split, packed or extracted."""
+    archive = data_home / ARCHIVE
+    return read_20newsgroups(archive if archive.exists() else data_home)
+
+
 def load_newsgroups(data_home: Path, n_words: int = N_WORDS) -> Newsgroups:
     """The bydate split as sublinear tf-idf of its most frequent words without English stop words."""
-    archive = data_home / ARCHIVE
-    train, test = read_20newsgroups(archive if archive.exists() else data_home)
+    return newsgroups_rows(*read_newsgroups(data_home), n_words)
+
+
+def newsgroups_rows(train: LabelledTexts, test: LabelledTexts, n_words: int = N_WORDS) -> Newsgroups:
     vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"), max_features=n_words, sublinear_tf=True)
     X = vectoriser.fit_transform_docs(train.texts)
     X_test = vectoriser.transform_docs(test.texts)
