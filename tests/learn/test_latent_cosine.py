@@ -12,9 +12,12 @@ import oracles
 import tercet as tc
 from support.learners import Killed, kill_at, made_data, same_bits, step_rates
 from support.random_data import as_vectors, random_preferences, random_texts
+from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError, ParameterError
-from tercet.learn import Checkpoint, HardSource, LSIRanker
+from tercet.learn import ArraySource, Checkpoint, HardSource, LSIRanker
+from tercet.learn.beside import BesideSource
+from tercet.learn.multitask import TakingTurns, Turn
 from tercet.weights import Identity, Weights
 
 seeds = st.integers(0, 10**6)
@@ -153,7 +156,12 @@ def test_mates_that_do_not_fit_are_refused():
     pairs = np.column_stack([np.arange(40), np.arange(40)])
     for options, mates, error, message in (
         ({}, pairs, ParameterError, "mates are for start='lsi'"),
-        ({"start": "lsi"}, None, InputError, "start='lsi' without mates needs one vocabulary"),
+        (
+            {"start": "lsi"},
+            None,
+            InputError,
+            r"start='lsi' without mates needs one vocabulary\. .* or give mates to start='lsi'",
+        ),
         ({"start": "lsi"}, pairs + 1, InputError, r"mates\[39\] is \(40, 40\); there are 40 and 40 rows"),
         ({"start": "lsi"}, pairs[:, 0], InputError, "mates must be integer pairs"),
         ({"start": "lsi", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these mates"),
@@ -197,13 +205,34 @@ def test_the_ranking_is_made_anew_every_so_many_steps(judged):
         assert drawn == later.draw(first, lambda refreshed=refreshed: models[refreshed])
 
 
-def test_a_source_that_was_used_before_gives_the_same_again(judged):
+@pytest.mark.parametrize("n_steps", [3_000, 20_000])  # the fewer are drawn at once, so that no step is ever gone back
+@pytest.mark.parametrize("again", [{}, {"identity_weight": 0.0}, {"random_state": 7}])
+def test_a_source_that_was_used_before_gives_what_a_fresh_one_does(judged, n_steps, again):
     sampler, Q, D = judged
-    source = HardSource(sampler, Q, D, 20_000)
-    fits = [tc.LowRankRanker(n_components=2).fit(Q, source, D) for _ in range(2)]
-    fresh = tc.LowRankRanker(n_components=2).fit(Q, HardSource(sampler, Q, D, 20_000), D)
-    for ranker in fits:
-        assert same_bits(ranker.weights_, fresh.weights_)
+    source = HardSource(sampler, Q, D, n_steps, depth=3, hard=1.0)
+    tc.LowRankRanker(n_components=2).fit(Q, source, D)
+    used = tc.LowRankRanker(n_components=2, **again).fit(Q, source, D)
+    fresh = tc.LowRankRanker(n_components=2, **again).fit(Q, HardSource(sampler, Q, D, n_steps, depth=3, hard=1.0), D)
+    assert same_bits(used.weights_, fresh.weights_)
+
+
+def test_sources_around_others_begin_these_anew(judged):
+    sampler, Q, D = judged
+    before, after = (Weights([Identity(n_terms=20, scale=scale)]) for scale in (1.0, -1.0))
+
+    def beside():
+        hard = HardSource(sampler, Q, D, 1_000, depth=3, hard=1.0)
+        return BesideSource(hard, Q, D, beside=before, margin=1.0, whole=lambda weights: weights)
+
+    def turns():
+        hard = HardSource(sampler, Q, D, 1_000, depth=3, hard=1.0)
+        return TakingTurns([Turn(hard, 12, 30), Turn(ArraySource(Preferences([0], [1], [2])), 12, 30)], 1.0)
+
+    for make_source in (beside, turns):
+        used = make_source()
+        assert used.draw(0, lambda: before) != make_source().draw(0, lambda: after)
+        used.begin()
+        assert used.draw(0, lambda: after) == make_source().draw(0, lambda: after)
 
 
 def test_a_killed_fit_goes_on_with_the_same_hard_documents(judged, tmp_path):

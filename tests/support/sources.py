@@ -1,4 +1,4 @@
-"""A source that looks at the weights, as users may write one: none of our own does."""
+"""A source that looks at the weights, as users may write one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ class TopSource(Source):
 
     def fingerprint(self):
         return digest_of("top", self.sampler.fingerprint(), self.n_steps, self.random_state)
+
+    def begin(self):
+        self._block = -1
 
     def state(self):
         return {"block": self._block}, {"top": self._top}

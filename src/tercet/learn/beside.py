@@ -67,6 +67,9 @@ class BesideSource(Source):
         fixed = "" if self.beside is None else state_digest(self.beside)
         return digest_of("beside", self.source.fingerprint(), fixed, self.margin)
 
+    def begin(self) -> None:
+        self.source.begin()
+
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return self.source.state()
 

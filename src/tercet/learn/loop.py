@@ -215,6 +215,7 @@ class Run:
         checkpoints = [callback for callback in callbacks if isinstance(callback, Checkpoint)]
         listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
         self.stepper = self.executor.stepper(self)
+        self.source.begin()
         for checkpoint in checkpoints:
             checkpoint.restore(self)
         self.state.observe(self.Q, self.D)

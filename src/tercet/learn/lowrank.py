@@ -284,7 +284,7 @@ class LowRankRanker(SgdRanker):
             what = what if self.tied or self.diagonal is not None else "start='lsi' without mates"
             raise InputError(
                 f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
-                "start='random'"
+                "start='random', or give mates to start='lsi'"
             )
         rare: Rare | None = None
         if self.n_frequent is not None:

@@ -90,6 +90,10 @@ class TakingTurns(Source):
         n_queries = tuple(task.n_queries for task in self.tasks)
         return digest_of("turns", *(task.source.fingerprint() for task in self.tasks), n_queries, self.margin)
 
+    def begin(self) -> None:
+        for task in self.tasks:
+            task.source.begin()
+
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta: dict[str, Any] = {}
         arrays: dict[str, NDArray[Any]] = {}

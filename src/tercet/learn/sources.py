@@ -59,6 +59,10 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """A digest of what the source will give."""
 
+    def begin(self) -> None:
+        """A run begins: forget what the weights of an earlier one decided."""
+        return
+
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint must keep besides the step."""
         return {}, {}
@@ -189,15 +193,11 @@ class HardSource(SampledSource):
         self.depth = min(check_integer(depth, "depth"), self.D.shape[0])
         self.hard = hard
         self.refresh_blocks = -(-check_integer(refresh_every, "refresh_every") // BLOCK)
-        self._last_step = 0
         self._ranked_at = -1
         self._top: NDArray[np.int32] = np.empty((0, self.depth), dtype=np.int32)
 
-    def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        if step < self._last_step:  # another run, with other weights
-            self._block = self._ranked_at = -1
-        self._last_step = step
-        return super().draw(step, weights)
+    def begin(self) -> None:
+        self._block = self._ranked_at = -1
 
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         refresh = block // self.refresh_blocks
