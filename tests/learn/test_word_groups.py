@@ -219,6 +219,9 @@ def test_two_halves_are_the_whole_even_through_a_file(tree, tmp_path):
     assert same_bits(whole.weights_, loaded.partial_fit(Q, prefs[33:], D).weights_)
 
 
+TWO_TEXTS = sparse.csr_array(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=np.float32))
+
+
 # -- making groups ----------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +260,9 @@ def test_groups_by_paths_and_by_parents():
     ("make_groups", "message"),
     [
         (lambda: WordGroups.from_groups(3, [[0, 3]]), "not one of the 3 columns"),
+        (lambda: WordGroups.from_groups(3, [[0, 2**32 + 1]]), "not one of the 3 columns"),
+        (lambda: WordGroups.from_groups(3, [[0.0, 1.5]]), "the columns of a group must be integers; got float64"),
+        (lambda: WordGroups.from_groups(3, [[True, False, True]]), "must be integers; got bool"),
         (lambda: WordGroups.from_groups(3, [[0, 0]]), "a word twice"),
         (lambda: WordGroups.from_groups(3, [[]]), "no word"),
         (lambda: WordGroups.from_groups(3, [[0]], weight=[-1.0]), "below zero"),
@@ -265,6 +271,13 @@ def test_groups_by_paths_and_by_parents():
         (lambda: WordGroups.from_parents([3, 3, 0, -1], 3), "words are leaves"),
         (lambda: WordGroups.from_parents([3, 4, 3], 2), "numbers of 3 nodes"),
         (lambda: WordGroups.from_parents([1, 2, 1], 1), "circle"),
+        (lambda: WordGroups.from_parents([2.7, 2.7, -1.0], 2), "parents must be integers; got float64"),
+        (lambda: WordGroups.from_clusters(TWO_TEXTS, []), "n_clusters is empty"),
+        (lambda: WordGroups.from_clusters(TWO_TEXTS, 0), "n_clusters must be an integer from 1; got 0"),
+        (lambda: WordGroups.from_clusters(TWO_TEXTS, [4, -2]), "n_clusters must be an integer from 1; got -2"),
+        (lambda: WordGroups.from_clusters(TWO_TEXTS, 2.5), "n_clusters must be an integer from 1; got 2.5"),
+        (lambda: WordGroups.from_clusters(TWO_TEXTS, np.array([2.0])), "n_clusters must be an integer from 1; got 2.0"),
+        (lambda: WordGroups.from_clusters(TWO_TEXTS, 2, clusters_of_word=0), "clusters_of_word must be an integer"),
         (lambda: WordGroups.from_paths([None, ""]), "no word has a group"),
         (lambda: WordGroups.from_paths([3]), "3|not iterable"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Annotated, Any, Self
 
@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.utils.extmath import randomized_svd
 
+from tercet._validate import check_integer
 from tercet.data.mapped_rows import Texts
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
@@ -168,15 +169,16 @@ class WordGroups:
         The weight of a group is the root of its number of words unless it is given, over the depth of the tree, so
         that a word is pulled by all groups around it as by one.
         """
-        columns = [np.asarray(group, dtype=np.int32).ravel() for group in groups]
-        members = np.concatenate([*columns, np.empty(0, dtype=np.int32)])
+        columns = [_integers(group, "the columns of a group") for group in groups]
+        # What is no column must not become one in 32 bits.
+        members = np.clip(np.concatenate([*columns, np.empty(0, dtype=np.int64)]), -1, n_words).astype(np.int32)
         sizes = np.array([group.size for group in columns], dtype=np.int64)
         names = tuple(str(number) for number in range(sizes.size)) if names is None else tuple(names)
         stated = np.sqrt(sizes) if weight is None else np.asarray(weight, dtype=np.float64)
         if stated.shape != sizes.shape:
             raise InputError(f"{sizes.size} groups have {stated.size} weights")
         made = cls(n_words, members, np.cumsum(sizes), stated, names)
-        return made if weight is not None else cls(n_words, members, made.ends, stated / max(made.depth, 1), names)
+        return made if weight is not None else replace(made, weight=stated / max(made.depth, 1))
 
     @classmethod
     def from_paths(cls, paths: Sequence[Any]) -> Self:
@@ -203,7 +205,7 @@ class WordGroups:
         >>> [tree.words_of(group).tolist() for group in range(len(tree))]
         [[0, 1], [0, 1, 2]]
         """
-        parent = np.asarray(parents, dtype=np.int64).ravel()
+        parent = _integers(parents, "parents")
         if parent.size < n_words or np.any(parent < -1) or np.any(parent >= parent.size):
             raise InputError(f"parents are numbers of {parent.size} nodes, or -1; {n_words} of them are words")
         if np.any((parent >= 0) & (parent < n_words)):
@@ -229,7 +231,11 @@ class WordGroups:
         that are asked for; fewer ones are cuts of Ward's tree over the means of these, so that all lie within each
         other. With ``clusters_of_word`` above 1 each word belongs to so many of the nearest ones, which then overlap.
         """
-        wanted = sorted({int(n) for n in np.atleast_1d(np.asarray(n_clusters))}, reverse=True)
+        stated = np.atleast_1d(np.asarray(n_clusters, dtype=object))
+        wanted = sorted({check_integer(n, "n_clusters") for n in stated}, reverse=True)
+        if not wanted:
+            raise InputError("n_clusters is empty; it must be a number of clusters, or several")
+        check_integer(clusters_of_word, "clusters_of_word")
         vectors = _word_vectors(texts, random_state)
         known = np.flatnonzero(vectors.any(axis=1))
         if not known.size:
@@ -259,6 +265,14 @@ def as_word_groups(tree: Any, n_words: int) -> WordGroups:
     if groups.n_words != n_words:
         raise InputError(f"tree has groups of {groups.n_words} words; this side of W has {n_words}")
     return groups
+
+
+def _integers(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """The values as int64 in one row; floats would be cut, and a mask taken for columns 0 and 1."""
+    array = np.asarray(values).ravel()
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"{what} must be integers; got {array.dtype}, as in {array[0]!r}")
+    return array.astype(np.int64)
 
 
 def _forests_of(groups: WordGroups) -> list[tuple[NDArray[np.int32], NDArray[np.intp]]]:
