@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy import sparse
 
 from support.linked_corpus import write_linked_corpus
 from tercet.errors import DivergedError
+from tercet.fitting.halving import PausableFit, halved
+from tercet.learn.loop import Event
 from tercet.repro.cache import RunDeadline
 from tercet.repro.datasets import load_dataset
 from tercet.repro.links import LinkTask
@@ -90,6 +93,49 @@ def test_what_diverges_is_not_chosen(task, choose_how):
     assert fitted.facts["tried"][0] == {"rate": 1e12, "diverged": True}
     with pytest.raises(DivergedError, match="every setting diverged"):
         learn(replace(wild, choose={"rate": (1e12, 1e13)}), task, wild.parameters, 0)
+
+
+def staged(stages: dict[float, int], begun: list[float]):
+    """``begin`` of fits of 100 steps: each has its value for weights, and diverges after so many steps (100: never)."""
+
+    def begin(setting):
+        value = setting["value"]
+        begun.append(value)
+
+        def fit(pause):
+            for step in range(10, 110, 10):
+                if step > stages[value]:
+                    raise DivergedError(f"{value} diverged after {step - 10} steps")
+                pause(Event(step, 100, 0.0, 0.0, 0.0, None, lambda: value))
+
+        return PausableFit(SimpleNamespace(weights_=value), fit)
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("stages", "best", "begun_again", "diverged"),
+    [
+        ({0.1: 100, 0.2: 100, 0.3: 100, 0.4: 100}, 0.4, [], []),
+        ({0.1: 100, 0.2: 100, 0.3: 100, 0.4: 70}, 0.3, [0.3], [0.4]),  # after the last rung
+        ({0.1: 100, 0.2: 80, 0.3: 70, 0.4: 70}, 0.1, [0.3, 0.2, 0.1], [0.2, 0.3, 0.4]),
+        ({0.1: 100, 0.2: 100, 0.3: 40, 0.4: 40}, 0.2, [0.2], [0.3, 0.4]),  # all that are left, before it
+    ],
+)
+def test_where_the_survivor_diverges_the_next_best_is_learned_anew(stages, best, begun_again, diverged):
+    begun: list[float] = []
+    settings = [{"value": value} for value in stages]
+    number, fit, tried = halved(settings, staged(stages, begun), lambda weights: weights, higher_is_better=True)
+    assert (settings[number]["value"], fit.weights, fit.has_ended) == (best, best, True)
+    assert begun == [*stages, *begun_again]
+    assert [value for value, one in zip(stages, tried, strict=True) if one == {"diverged": True}] == diverged
+    assert all("share" in one for one in tried if one != {"diverged": True})
+
+
+def test_where_all_diverge_at_last_the_error_says_so():
+    settings = [{"value": value} for value in (0.1, 0.2)]
+    with pytest.raises(DivergedError, match=r"every setting diverged, the last one so: 0\.1 diverged after 90 steps"):
+        halved(settings, staged({0.1: 90, 0.2: 60}, []), lambda weights: weights, higher_is_better=True)
 
 
 def test_a_ranker_without_preferences_is_chosen_by_map_on_validation(task):

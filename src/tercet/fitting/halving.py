@@ -106,10 +106,13 @@ def halved(
 ) -> Found:
     """The best setting by successive halving, its fit, which has ended, and the last value of each with its share.
 
-    Fits that diverge are left out; when all of them do, that is a DivergedError. All fits are in memory at first.
+    Fits that diverge are left out. Where the last one left does so on the rest of its way, those that were given up for
+    it are fitted from the beginning, the best of them first; when all diverge, that is a DivergedError. All fits are in
+    memory at first.
     """
     fits = {number: begin(setting) for number, setting in enumerate(settings)}
-    tried: list[dict[str, Any]] = [{"diverged": True} for _ in settings]
+    tried: list[dict[str, Any]] = [{} for _ in settings]
+    given_up: list[int] = []  # the worst first
     try:
         for share, kept in RUNGS:
             trials = {}
@@ -117,9 +120,8 @@ def halved(
                 try:
                     fit.go_to(share)
                 except DivergedError as error:
+                    tried[number], last_error = {"diverged": True}, error
                     del fits[number]
-                    if not fits:
-                        raise DivergedError(f"every setting diverged, the last one so: {error}") from error
                     continue
                 trials[number] = Trial(settings[number], np.array(measure(fit.weights)))
                 tried[number] = {"value": trials[number].mean, "share": share}
@@ -127,9 +129,18 @@ def halved(
                 worst = _worst(trials, higher_is_better)
                 del trials[worst]
                 fits.pop(worst).give_up()
-        [(best, fit)] = fits.items()
-        fit.go_to(1.0)
-        return best, fit, tried
+                given_up.append(worst)
+        for number in reversed([*given_up, *fits]):
+            if number not in fits:
+                fits[number] = begin(settings[number])
+            try:
+                fits[number].go_to(1.0)
+            except DivergedError as error:
+                tried[number], last_error = {"diverged": True}, error
+                del fits[number]
+                continue
+            return number, fits[number], tried
+        raise DivergedError(f"every setting diverged, the last one so: {last_error}") from last_error
     finally:
         for fit in fits.values():
             if not fit.has_ended:
