@@ -99,6 +99,29 @@ def test_a_dense_w_kept_by_texts_with_two_vocabularies_goes_on_and_is_saved(tmp_
         tc.DenseRanker(form="texts", max_memory=1000).fit(Q, prefs, D)
 
 
+@pytest.mark.parametrize(
+    ("n_docs", "n_doc_terms", "diagonal", "n_bytes"),
+    [
+        (None, N_TERMS, "learned", 12 * 9**2),
+        (None, N_TERMS, "zero", 12 * 9**2),
+        (11, N_TERMS, "learned", 4 * (9**2 + 11**2 + 3 * 9 * 11)),
+        (11, N_TERMS, "zero", 4 * (9**2 + 11**2 + 2 * 9 * 11)),
+        (11, 7, "learned", 4 * (9**2 + 11**2 + 2 * 9 * 11)),
+    ],
+)
+def test_a_dense_w_kept_by_texts_takes_the_bytes_it_says(n_docs, n_doc_terms, diagonal, n_bytes):
+    rng = np.random.default_rng(1)
+    Q = random_texts(rng, 9, N_TERMS)
+    D = None if n_docs is None else random_texts(rng, n_docs, n_doc_terms)
+    prefs = random_preferences(rng, 20, 9, n_docs or 9)
+    ranker = tc.DenseRanker(form="texts", diagonal=diagonal, max_memory=n_bytes).fit(Q, prefs, D)
+    state = ranker._state
+    kept = (state.amounts, state._products.queries, state._products.docs, state._products.start, state._products.M)
+    assert sum(array.nbytes for array in {id(array): array for array in kept}.values()) == n_bytes
+    with pytest.raises(MemoryLimitError, match=f"take {n_bytes:,} bytes"):
+        tc.DenseRanker(form="texts", diagonal=diagonal, max_memory=n_bytes - 1).fit(Q, prefs, D)
+
+
 def test_a_diagonal_of_zero_needs_one_vocabulary():
     Q, D = random_texts(np.random.default_rng(0), 3, 4), random_texts(np.random.default_rng(0), 3, 5)
     with pytest.raises(InputError, match="diagonal='zero' needs one vocabulary"):

@@ -55,7 +55,8 @@ class DualState(State):
         if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
             raise InputError("form='texts' keeps all texts in memory; give matrices, or use form='words'")
         n, m = Q.shape[0], D.shape[0]
-        needed = 4 * (n * m * (2 if D is Q else 3) + (n * n if D is Q else n * n + m * m))
+        starts_from_identity = Q.shape[1] == D.shape[1] and not zero_diagonal
+        needed = 12 * n * n if D is Q else 4 * (n * n + m * m + (2 + starts_from_identity) * n * m)
         if needed > max_memory:
             raise MemoryLimitError(
                 f"inner products of {n:,} queries and {m:,} documents take {needed:,} bytes; {max_memory:,} are "
