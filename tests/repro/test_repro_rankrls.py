@@ -606,6 +606,7 @@ def test_no_grade_of_a_row_is_in_a_feature(tmp_path):
         ("u.data", "1\t99\t3\t4\n", r"u.data:1: film 99 is not in u.item"),
         ("u.data", "1\t2\t3\t4\n1\t2\t4\t5\n", r"u.data:2: user 1 rates film 2 a second time"),
         ("u.data", "", r"u.data: no ratings"),
+        ("u.data", "7\t2\t3\t4\n7\t3\t4\t5\n", r"u.data: all ratings are by user 7; others are needed to test on"),
         ("u.item", "1|x|1990\n", r"u.item:1: 3 columns; 24"),
         ("u.item", "\n", r"u.item: no films"),
     ],

@@ -5,9 +5,10 @@ With A the weighted adjacency matrix of a graph and L_lv = 1 where node v has th
     G = L (Σ_n decayⁿ Aⁿ) L'        n = 1, …, max_length
 
 is the sum over walks from a node labelled a to one labelled b, each with the product of its edges' weights and decay to
-its length; the kernel of two graphs is ``Σ_ab G_ab G'_ab`` (Gärtner et al. 2003; Pahikkala et al. 2006 on parses). Over
-walks of any length the sum is ``(I - decay A)⁻¹ - I``, the all-paths kernel of Airola et al. (2008). G is a vector of
-features, few of which are not 0, so that every matrix of this kernel is positive semi-definite.
+its length; the kernel of two graphs is ``Σ_ab G_ab G'_ab`` (Gärtner et al. 2003). Over walks of any length the sum is
+``(I - decay A)⁻¹ - I``, as in the all-paths kernel of Airola et al. (2008); how that weighs edges, and the graph of
+word order that it puts beside the parse, are for the caller to make. G is a vector of features, few of which are not 0,
+so that every matrix of this kernel is positive semi-definite.
 """
 
 from __future__ import annotations

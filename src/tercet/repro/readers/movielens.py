@@ -71,6 +71,8 @@ def read_movielens(folder: FilePath) -> Ratings:
     if not ratings:
         raise FormatError(path, None, "no ratings")
     user_ids, user_numbers = np.unique(np.array(users), return_inverse=True)
+    if len(user_ids) == 1:
+        raise FormatError(path, None, f"all ratings are by user {user_ids[0]}; others are needed to test on")
     return Ratings(user_numbers.astype(np.int64), np.array(rated), np.array(ratings), user_ids, films)
 
 
