@@ -327,6 +327,21 @@ def leading_directions(texts, n):
     return np.linalg.svd(texts, full_matrices=False)[2][:n].T
 
 
+def ridge_map(X, Y):
+    """Ridge regression of Y on X; of nine penalties the one whose solutions without a row predict that row best."""
+    k = X.shape[1]
+    mean = np.trace(X.T @ X) / k
+
+    def solve(X, Y, l2):
+        return np.linalg.solve(X.T @ X + l2 * np.eye(k), X.T @ Y)
+
+    def left_out_error(l2):
+        rows = np.arange(len(X))
+        return sum(np.sum((Y[i] - X[i] @ solve(X[rows != i], Y[rows != i], l2)) ** 2) for i in rows)
+
+    return solve(X, Y, min(np.geomspace(1e-3, 10, 9) * mean, key=left_out_error))
+
+
 def query_expansion(q, D, beta, n_expanded):
     """Bai et al. 2010, section 4: q + beta times the sum of the E best documents; one without a common word is none."""
     scores = D @ q

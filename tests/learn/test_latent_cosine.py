@@ -18,7 +18,7 @@ from tercet.errors import InputError, ParameterError
 from tercet.learn import ArraySource, Checkpoint, HardSource, LSIRanker
 from tercet.learn.beside import BesideSource
 from tercet.learn.multitask import TakingTurns, Turn
-from tercet.weights import Identity, Weights
+from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 seeds = st.integers(0, 10**6)
 
@@ -127,7 +127,7 @@ def test_what_it_does_not_go_with_is_refused():
 def test_from_mates_it_starts_as_cross_language_lsi(n_frequent):
     Q, D, prefs = two_languages()
     mates = np.column_stack([np.arange(30), np.arange(30)])
-    ranker = make(start="lsi", n_frequent=n_frequent, rate=1e-30)
+    ranker = make(start="parallel", n_frequent=n_frequent, rate=1e-30)
     weights = ranker.fit(Q, prefs, D, mates=mates).weights_
     kept_q, kept_d = (
         np.isin(np.arange(X.shape[1]), oracles.ranking((X.toarray() != 0).sum(axis=0))[:n_frequent]) for X in (Q, D)
@@ -145,7 +145,7 @@ def test_where_learning_does_not_help_validation_gives_the_start_back():
     Q, D, prefs = two_languages()
     mates = np.column_stack([np.arange(40), np.arange(40)])
     values = iter([0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4])
-    ranker = make(start="lsi").fit(Q, prefs, D, mates=mates, validation=lambda weights: next(values))
+    ranker = make(start="parallel").fit(Q, prefs, D, mates=mates, validation=lambda weights: next(values))
     assert ranker.n_steps_ == 0
     lsi = LSIRanker(n_components=4).fit_parallel(Q, D).weights_
     assert same_bits(ranker.weights_, lsi)
@@ -155,19 +155,126 @@ def test_mates_that_do_not_fit_are_refused():
     Q, D, prefs = two_languages()
     pairs = np.column_stack([np.arange(40), np.arange(40)])
     for options, mates, error, message in (
-        ({}, pairs, ParameterError, "mates are for start='lsi'"),
+        ({}, pairs, ParameterError, "mates are for start='parallel' and start='ridge'; got 'random'"),
+        ({"start": "parallel"}, None, ParameterError, "start='parallel' needs mates"),
+        ({"start": "ridge"}, None, ParameterError, "start='ridge' needs mates"),
         (
             {"start": "lsi"},
             None,
             InputError,
-            r"start='lsi' without mates needs one vocabulary\. .* or give mates to start='lsi'",
+            r"start='lsi' needs one vocabulary\. .* or start='parallel' where there are mates",
         ),
-        ({"start": "lsi"}, pairs + 1, InputError, r"mates\[39\] is \(40, 40\); there are 40 and 40 rows"),
-        ({"start": "lsi"}, pairs[:, 0], InputError, "mates must be integer pairs"),
-        ({"start": "lsi", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these mates"),
+        ({"start": "parallel", "tied": True}, pairs, ParameterError, "tied=True needs one"),
+        ({"start": "parallel"}, pairs + 1, InputError, r"mates\[39\] is \(40, 40\); there are 40 and 40 rows"),
+        ({"start": "parallel"}, pairs[:, 0], InputError, "mates must be integer pairs"),
+        ({"start": "ridge", "n_components": 10}, pairs, InputError, "start='ridge' finds 9 directions"),
+        ({"start": "parallel", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these mates"),
     ):
         with pytest.raises(error, match=message):
             make(**options).fit(Q, prefs, D, mates=mates)
+
+
+def test_a_start_from_mates_is_a_cosine_without_a_word_on_it():
+    Q, D, prefs = two_languages()
+    mates = np.column_stack([np.arange(40), np.arange(40)])
+    told = make(start="parallel").fit(Q, prefs, D, mates=mates)
+    implied = make(start="parallel", normalise=None, diagonal="identity").fit(Q, prefs, D, mates=mates)
+    assert same_bits(told.weights_, implied.weights_)
+    with pytest.raises(ParameterError, match="without diagonal='learned'"):
+        make(start="parallel", normalise=None, diagonal="learned").fit(Q, prefs, D, mates=mates)
+
+
+@pytest.mark.parametrize("n_frequent", [None, 7])
+def test_a_ridge_start_is_two_spaces_and_a_map(n_frequent):
+    Q, D, prefs = two_languages()
+    mates = np.column_stack([np.arange(30), np.arange(30)[::-1]])
+    weights = make(start="ridge", n_frequent=n_frequent, rate=1e-30).fit(Q, prefs, D, mates=mates).weights_
+    A, B = (oracles.leading_directions(X.toarray().astype(float), 4) for X in (Q, D))
+    for directions, X in ((A, Q), (B, D)):
+        directions[oracles.ranking((X.toarray() != 0).sum(axis=0))[n_frequent or X.shape[1] :]] = 0
+    q, d = (
+        unit_rows(X.toarray()[rows] @ directions) for X, rows, directions in ((Q, mates[:, 0], A), (D, mates[:, 1], B))
+    )
+    M = oracles.ridge_map(q, d)
+    np.testing.assert_allclose(weights.score(Q, D), oracles.lsi_cosine(Q.toarray(), D.toarray(), A @ M, B), atol=1e-4)
+    if n_frequent is None:
+        lsi = LSIRanker(n_components=4, parallel="ridge").fit_parallel(Q, D, mates=mates)
+        np.testing.assert_allclose(lsi.score_matrix(Q, D), weights.score(Q, D), atol=1e-6)
+
+
+# -- given weights ----------------------------------------------------------------------------------------------------
+
+
+def low_rank(rng, n=14, m=9, **options):
+    U, V = (rng.standard_normal((size, 4)).astype(np.float32) for size in (n, m))
+    return LowRank(query_factors=U, doc_factors=V, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranker"),
+    [
+        ({"typical_length": 1.0, "unit_queries": True}, {"normalise": None}),
+        ({"typical_length": 1.0, "unit_queries": True}, {}),
+        ({"scale": 2.5}, {"normalise": None}),
+    ],
+)
+def test_before_the_first_step_scores_are_those_of_given_weights(rng, options, ranker):
+    Q, D, prefs = two_languages()
+    weights = Weights([low_rank(rng, **options)])
+    start = make(rate=1e-30, **ranker).fit(Q, prefs, D, start=weights).weights_
+    np.testing.assert_allclose(start.score(Q, D), weights.score(Q, D), atol=1e-5)
+    fitted = tc.LowRankRanker.from_weights(weights, rate=0.01)
+    np.testing.assert_allclose(fitted.score_matrix(Q, D), weights.score(Q, D), atol=1e-5)
+    again = make(**ranker, rate=0.01, margin=1.0).fit(Q, prefs, D, start=weights)
+    assert same_bits(fitted.partial_fit(Q, prefs, D).weights_, again.weights_)
+    assert not np.shares_memory(fitted.weights_.query_factors, weights.parts[0].query_factors)
+
+
+@pytest.mark.parametrize(
+    "beside", [None, Identity(n_terms=9, scale=3.0), Diagonal(weights=np.arange(9, dtype=np.float32))]
+)
+def test_what_stands_beside_a_low_rank_part_is_started_from_too(rng, beside):
+    D, prefs = random_texts(rng, 40, 9), random_preferences(rng, 60, 40, 40)
+    weights = Weights([low_rank(rng, n=9), *([] if beside is None else [beside])])
+    ranker = tc.LowRankRanker.from_weights(weights)
+    np.testing.assert_allclose(ranker.score_matrix(D, D), weights.score(D, D), atol=1e-4)
+    learned = isinstance(beside, Diagonal)
+    plain = tc.LowRankRanker(n_components=4, diagonal="learned" if learned else "identity", rate=1e-30)
+    np.testing.assert_allclose(plain.fit(D, prefs, start=weights).score_matrix(D, D), weights.score(D, D), atol=1e-4)
+    if beside is not None:
+        with pytest.raises(ParameterError, match="beside its low-rank part; diagonal is None"):
+            plain.set_params(diagonal=None).fit(D, prefs, start=weights)
+
+
+def test_a_start_with_a_document_scale_or_tied_factors(rng):
+    D, prefs = random_texts(rng, 40, 9), random_preferences(rng, 60, 40, 40)
+    weights = tc.LowRankRanker(n_components=4, tied=True, scale_documents=True).fit(D, prefs).weights_
+    again = tc.LowRankRanker.from_weights(weights)
+    assert again.tied
+    np.testing.assert_allclose(again.score_matrix(D, D), weights.score(D, D), atol=1e-4)
+    assert again.partial_fit(D, prefs).weights_.parts[0].tied
+    with pytest.raises(ParameterError, match="scale_documents=True"):
+        tc.LowRankRanker(n_components=4).fit(D, prefs, start=weights)
+
+
+def test_weights_that_cannot_be_started_from_are_refused(rng):
+    Q, D, prefs = two_languages()
+    part = low_rank(rng)
+    cosine = low_rank(rng, n=9, typical_length=1.0, unit_queries=True)
+    for ranker, start, error, message in (
+        (make(), "lsi", InputError, "start must be Weights"),
+        (make(), Weights([part, part]), InputError, "a start has one low-rank part"),
+        (make(), Weights([Identity(n_terms=9)]), InputError, "a start has one low-rank part"),
+        (make(), Weights([part]) * -1.0, InputError, "it must count"),
+        (make(), Weights([cosine, Identity(n_terms=9)]), InputError, "a cosine of latent vectors is learned alone"),
+        (make(), Weights([cosine]), InputError, r"of 9 × 9 words, Q and D have \(14, 9\)"),
+        (make(n_components=3), Weights([part]), InputError, "the start has 4 components; n_components is 3"),
+        (make(tied=True), Weights([part]), ParameterError, "tied=True needs a start"),
+    ):
+        with pytest.raises(error, match=message):
+            ranker.fit(Q, prefs, D, start=start)
+    with pytest.raises(ParameterError, match="mates are for start='parallel' and start='ridge'; got weights"):
+        make(start="parallel").fit(Q, prefs, D, start=Weights([part]), mates=[(0, 0)])
 
 
 # -- hard negatives ---------------------------------------------------------------------------------------------------

@@ -343,3 +343,27 @@ def test_a_failed_fit_leaves_no_old_model():
         ranker.fit(0 * D)
     with pytest.raises(ValueError, match="not fitted"):
         _ = ranker.weights_
+
+
+def test_mates_may_be_named_and_a_ridge_map_is_kept_with_the_model(tmp_path):
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 30, 9), random_texts(rng, 40, 13)
+    mates = np.column_stack([np.arange(25), rng.permutation(40)[:25]])
+    joint = tc.LSIRanker(n_components=5).fit_parallel(Q, D, mates=mates)
+    assert same_bits(joint.weights_, tc.LSIRanker(n_components=5).fit_parallel(Q[:25], D[mates[:, 1]]).weights_)
+    ridge = tc.LSIRanker(n_components=5, parallel="ridge").fit_parallel(Q, D, mates=mates)
+    ridge.save(tmp_path / "model")
+    loaded = tc.load(tmp_path / "model")
+    assert loaded.parallel == "ridge"
+    assert same_bits(loaded.weights_, ridge.weights_)
+    with pytest.raises(InputError, match=r"mates\[0\] is \(30, 0\)"):
+        joint.fit_parallel(Q, D, mates=[(30, 0)])
+
+
+@settings(max_examples=20)
+@given(seed=seeds, n=st.integers(3, 30), k=st.integers(1, 6))
+def test_the_ridge_map_leaves_each_row_out(seed, n, k):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, k))
+    Y = X @ rng.standard_normal((k, k)) + rng.standard_normal((n, k))
+    np.testing.assert_allclose(lsi.ridge_map(X, Y), oracles.ridge_map(X, Y), atol=1e-8)

@@ -15,7 +15,8 @@ from support.random_data import as_vectors, random_preferences, random_texts
 from support.sources import TopSource
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn.sources import BLOCK, ArraySource
+from tercet.learn.sources import BLOCK, ArraySource, HardSource
+from tercet.learn.starts import turned
 
 seeds = st.integers(0, 10**6)
 variants = pytest.mark.parametrize(
@@ -123,6 +124,116 @@ def test_two_halves_of_three_tasks_are_the_whole_and_a_resumed_run_goes_on(tmp_p
         make(epochs=100).fit(Q, prefs, D, callbacks=[checkpoint, kill_at(5000)], **tasks)
     resumed = make(epochs=100).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "c", every=2000)], **tasks)
     assert same_bits(long.weights_, resumed.weights_)
+
+
+# -- from mates, in the cosine, in both directions ---------------------------------------------------------------------
+
+
+def joined_vectors(prefs, Q, D, first_query, first_doc):
+    """Texts over the joined vocabulary, whose words of each side begin at a place."""
+
+    def placed(vector, first):
+        joined = np.zeros(N_F + N_E)
+        joined[first : first + vector.size] = vector
+        return joined
+
+    return [
+        (placed(q, first_query), placed(better, first_doc), placed(worse, first_doc))
+        for q, better, worse in as_vectors(prefs, Q, D)
+    ]
+
+
+def mated(seed, n=25):
+    """Rows of Q and of D that count as mates."""
+    rng = np.random.default_rng([seed, 5])
+    return np.column_stack([rng.integers(0, made_tasks(seed)[at].shape[0], n) for at in (0, 2)])
+
+
+@settings(max_examples=20)
+@given(seed=seeds, start=st.sampled_from(["parallel", "ridge"]), two=st.booleans())
+def test_from_mates_and_turned_round_it_steps_down_the_gradient_of_the_cosine(seed, start, two):
+    Q, prefs, D, second = made_tasks(seed)
+    back = random_preferences(np.random.default_rng([seed, 4]), len(prefs), D.shape[0], Q.shape[0])
+    mates = mated(seed)
+    ranker = make(start=start, margin=0.4, random_state=seed).set_params(rate=0.02)
+    F = ranker._start(Q, D, mates).U.T.astype(float)
+    turns = [joined_vectors(prefs, Q, D, 0, N_F)]
+    if two:
+        turns.append(joined_vectors(second[1][np.arange(len(prefs)) % len(second[1])], second[0], D, N_F, N_F))
+    turns.append(joined_vectors(back, D, Q, N_F, 0))
+    texts = [text for turn in zip(*turns, strict=True) for text in turn]
+    F, _ = oracles.sgd_cosine(F, F, texts, [0.02] * len(texts), 0.4)
+    ranker.fit(Q, prefs, D, second=second if two else None, reverse=back, mates=mates)
+    np.testing.assert_allclose(ranker.weights_.query_factors, F[:, :N_F].T, atol=2e-4)
+    np.testing.assert_allclose(ranker.weights_.doc_factors, F[:, N_F:].T, atol=2e-4)
+    q, d = Q.toarray(), D.toarray()
+    np.testing.assert_allclose(
+        ranker.weights_.score(Q, D), oracles.lsi_cosine(q, d, F[:, :N_F].T, F[:, N_F:].T), atol=1e-3
+    )
+    np.testing.assert_allclose(
+        ranker.second_weights_.score(D, D), oracles.lsi_cosine(d, d, *(F[:, N_F:].T,) * 2), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("shared", ["both", "documents"])
+def test_a_start_from_mates_is_cross_language_lsi_and_validation_gives_it_back(shared):
+    Q, prefs, D, second = made_tasks(1)
+    mates = mated(1)
+    worse = iter(range(0, -100, -1))
+    ranker = make(shared=shared, start="parallel")
+    ranker.fit(Q, prefs, D, lambda weights: next(worse), second=second, mates=mates)
+    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, mates=mates).weights_
+    assert ranker.n_steps_ == 0
+    assert same_bits(ranker.weights_, lsi)
+    given = make(shared=shared).fit(Q, prefs, D, second=second, start=lsi)
+    again = tc.learn.MultiTaskRanker.from_weights(lsi, shared=shared, rate=0.2)
+    assert same_bits(again.weights_, lsi)
+    assert same_bits(again.partial_fit(Q, prefs, D, second=second).weights_, given.weights_)
+
+
+def test_turned_round_hard_documents_are_ranked_by_the_model_turned_round(tmp_path):
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 20)
+    pairs = np.column_stack([rng.integers(0, 50, 40), np.arange(40)])
+
+    def sources():
+        there = JudgementSampler(*pairs.T, np.ones(40, dtype=int), n_docs=60)
+        back = JudgementSampler(*pairs.T[::-1], np.ones(40, dtype=int), n_docs=50)
+        return HardSource(there, Q, D, 2 * BLOCK, hard=1.0, depth=3), HardSource(
+            back, D, Q, 2 * BLOCK, hard=1.0, depth=3
+        )
+
+    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, mates=pairs).weights_
+    options = {"n_components": 4, "rate": 0.01, "margin": 0.2}
+    there, back = sources()
+    top, _ = turned(lsi).rank(D[:40], Q, 3)
+    np.testing.assert_allclose(turned(lsi).score(D, Q), lsi.score(Q, D).T, atol=1e-12)
+    seen = back.draw(0, lambda: turned(lsi))
+    hard = (top[seen.query] == seen.worse[:, None]).any(axis=1)
+    assert hard.mean() > 0.6
+    whole = tc.learn.MultiTaskRanker(**options).fit(Q, there, D, reverse=sources()[1], start=lsi)
+    there, back = sources()
+    with pytest.raises(Killed):
+        tc.learn.MultiTaskRanker(**options).fit(
+            Q, there, D, callbacks=[tc.Checkpoint(tmp_path / "c", every=1), kill_at(12_288)], reverse=back, start=lsi
+        )
+    there, back = sources()
+    again = tc.learn.MultiTaskRanker(**options).fit(
+        Q, there, D, callbacks=[tc.Checkpoint(tmp_path / "c", every=1)], reverse=back, start=lsi
+    )
+    assert same_bits(whole.weights_, again.weights_)
+
+
+def test_what_does_not_go_with_mates_is_refused():
+    Q, prefs, D, second = made_tasks(1)
+    for ranker, options, message in (
+        (make(), {"mates": mated(1)}, "mates are for start='parallel'"),
+        (make(start="ridge"), {}, "start='ridge' needs mates"),
+        (make(start="parallel", averaged=True), {"mates": mated(1)}, "without averaged=True"),
+        (make(shared="documents"), {"reverse": prefs}, "turned round needs shared='both'"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            ranker.fit(Q, prefs, D, second=second, **options)
 
 
 @pytest.mark.parametrize("shared", ["both", "documents"])

@@ -9,29 +9,32 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
 from tercet.learn.loop import Callback
-from tercet.learn.lsi import common_directions
-from tercet.learn.matrices import KernelInput, by_document_frequency
+from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source
+from tercet.learn.starts import (
+    ACROSS,
+    GivenStart,
+    Rare,
+    check_start,
+    directions_of_mates,
+    latent_directions,
+    normal_factors,
+    rare_words,
+)
 from tercet.learn.state import Schedule, State, Steps
-from tercet.learn.stored import leading_directions
 from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
 from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
 # The typical length of a document's latent vector is taken over at most this many evenly spaced documents.
 _LENGTH_SAMPLE = 2000
-
-# Query and document words whose factors stay zero, 1 for each such word.
-Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
 _NO_STEP = Before(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
@@ -200,16 +203,20 @@ class LowRankRanker(SgdRanker):
     identity_weight : float
         w. Scores of unit-length texts lie below 1, so a margin of 1 forces large factors; a weight of 5 to 10 holds
         on to word matching, which is the safer choice when preferences are few.
-    start : {"random", "lsi"}
+    start : {"random", "lsi", "parallel", "ridge"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
         singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
         costs one randomised decomposition of D. Of stored rows it is another one, a block at a time, which finds the
-        same directions but not to the bit. With two vocabularies ``fit`` needs ``mates``, and U and V are the
-        directions that ``LSIRanker.fit_parallel`` finds in those (cross-language LSI), not weighted.
+        same directions but not to the bit.
+
+        Two vocabularies start from ``fit(…, mates=)``, texts that mean the same, as ``LSIRanker.fit_parallel`` does:
+        ``"parallel"`` from the directions that mates have in common (cross-language LSI), ``"ridge"`` from LSI of
+        each side and a ridge map between the two. Both score, and learn, the cosine of latent vectors: ``normalise``
+        is then ``"latent"`` and ``diagonal`` None.
     normalise : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
         length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its
-        directions not weighted. Cosines lie below 1, so margin and rate want to be small: about 0.1 and 0.0005.
+        directions not weighted. Cosines lie below 1, so margin and rate want to be small: about 0.1 and 0.001.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     n_frequent : int, optional
@@ -237,7 +244,7 @@ class LowRankRanker(SgdRanker):
     tied: bool = False
     diagonal: Literal["identity", "learned"] | None = "identity"
     identity_weight: NotNegative = 1.0
-    start: Literal["random", "lsi"] = "random"
+    start: Literal["random", "lsi", "parallel", "ridge"] = "random"
     spread: Positive = 0.1
     scale_documents: bool = False
     n_frequent: Count | None = None
@@ -259,117 +266,131 @@ class LowRankRanker(SgdRanker):
         callbacks: Sequence[Callback] = (),
         *,
         mates: Any = None,
+        start: Weights | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
 
         Parameters
         ----------
         mates : integer pairs (n, 2), optional
-            Rows of Q and of D that mean the same, such as a text and its translation: what ``start="lsi"`` finds
-            directions in that two vocabularies have in common.
+            Rows of Q and of D that mean the same, such as a text and its translation: what ``start="parallel"`` and
+            ``start="ridge"`` find directions in that two vocabularies have in common.
+        start : Weights, optional
+            Begin from these instead of what the parameter of that name says: those of any ranker that have one
+            low-rank part, and at most a diagonal beside it. Before the first step scores are theirs.
         """
         queries, docs, source = self._checked(Q, prefs, D)
-        self._train(self._start(queries, docs, mates), queries, docs, source, validation, callbacks)
+        self._train(self._start(queries, docs, mates, start), queries, docs, source, validation, callbacks)
         return self
 
-    def _start(self, Q: Texts, D: Texts, mates: Any = None) -> LowRankState:
+    @classmethod
+    def from_weights(cls, weights: Weights, **params: Any) -> Self:
+        """A fitted ranker with these weights, from which ``partial_fit`` learns on; see ``fit`` for its ``start``.
+
+        Parameters
+        ----------
+        weights : with one low-rank part, such as those of an ``LSIRanker``
+        params : of the ranker; ``n_components``, ``diagonal``, ``normalise``, ``tied`` and ``scale_documents`` are by
+            default those of the weights
+
+        Examples
+        --------
+        >>> from scipy import sparse
+        >>> from tercet.learn import LSIRanker
+        >>> Q, D = sparse.csr_array([[1.0, 0.0], [0.0, 1.0]]), sparse.csr_array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+        >>> ranker = LowRankRanker.from_weights(LSIRanker(n_components=2).fit_parallel(Q, D).weights_, rate=0.001)
+        >>> ranker.rank(Q, D, 1)[0].ravel().tolist()
+        [0, 1]
+        """
+        given = GivenStart.of(weights)
+        diagonal = None if given.diagonal is None else "learned" if given.learned_diagonal else "identity"
+        normalise = "latent" if given.cosine else None
+        stated = {"n_components": given.U.shape[1], "tied": given.tied, "scale_documents": given.scaled}
+        ranker = cls(**stated | {"diagonal": diagonal, "normalise": normalise} | params)
+        ranker._check_params()
+        ranker._state = ranker._state_of(given, weights.shape, None)
+        [part] = (part for part in weights.parts if isinstance(part, LowRank))
+        ranker._state.typical_length = part.typical_length
+        ranker.n_steps_ = 0
+        ranker.n_features_in_, ranker.n_doc_features_ = weights.shape
+        return ranker
+
+    @property
+    def _cosine(self) -> bool:
+        return self.normalise == "latent" or self.start in ACROSS
+
+    def _start(self, Q: Texts, D: Texts, mates: Any = None, given: Weights | None = None) -> LowRankState:
+        check_start(self.start, mates, given)
         n, m = Q.shape[1], D.shape[1]
-        if self.normalise and (self.diagonal is not None or self.averaged):
-            what = "averaged=True" if self.diagonal is None else f"diagonal={self.diagonal!r}"
-            raise ParameterError(f"normalise={self.normalise!r} learns cosines of latent vectors alone, without {what}")
-        if mates is not None and (self.tied or self.start != "lsi"):
-            raise ParameterError(f"mates are for start='lsi' and tied=False; got {self.start!r} and {self.tied}")
-        if n != m and (self.tied or self.diagonal is not None or (self.start == "lsi" and mates is None)):
-            what = "tied=True" if self.tied else f"diagonal={self.diagonal!r}"
-            what = what if self.tied or self.diagonal is not None else "start='lsi' without mates"
-            raise InputError(
-                f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
-                "start='random', or give mates to start='lsi'"
-            )
         rare: Rare | None = None
         if self.n_frequent is not None:
             rare_d = rare_words(D, self.n_frequent)
-            rare = (rare_d if n == m else rare_words(Q, self.n_frequent)), rare_d
+            rare = (rare_d if n == m and mates is None else rare_words(Q, self.n_frequent)), rare_d
+        if given is not None:
+            return self._state_of(GivenStart.of(given), (n, m), rare)
+        self._check_cosine(self._cosine)
+        if mates is not None and self.tied:
+            raise ParameterError(f"start={self.start!r} is of two vocabularies, and tied=True needs one")
+        diagonal = None if mates is not None else self.diagonal
+        if n != m and (self.tied or diagonal is not None or self.start == "lsi"):
+            what = "tied=True" if self.tied else f"diagonal={diagonal!r}"
+            what = what if self.tied or diagonal is not None else "start='lsi'"
+            raise InputError(
+                f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
+                "start='random', or start='parallel' where there are mates"
+            )
         if mates is not None:
-            U, V = self._common_directions(Q, D, mates, rare)
+            U, V = directions_of_mates(self.start, Q, D, mates, self.n_components, self.random_state, rare)
         elif self.start == "lsi":
-            U, V = self._latent_directions(D, None if rare is None else rare[1] == 0)
+            keep = None if rare is None else rare[1] == 0
+            size, directions = latent_directions(D, self.n_components, self.random_state, keep)
+            weight = np.ones(size.size) if self.normalise else (self.identity_weight or 1.0) * size / size[0]
+            U = np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
+            V = U if self.tied else U.copy()
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
+        beside = np.full(n if diagonal is not None else 0, self.identity_weight, dtype=np.float32)
+        return self._state_with(U, V, beside, self._cosine, rare)
+
+    def _state_of(self, given: GivenStart, shape: tuple[int, int], rare: Rare | None) -> LowRankState:
+        """The state whose scores are those of given weights."""
+        cosine = given.cosine or self._cosine
+        self._check_cosine(cosine)
+        U, V = given.factors(self.n_components, shape, self.tied)
+        if given.scaled and not (self.scale_documents or cosine):
+            raise ParameterError("the start divides scores by the length of a document; that is scale_documents=True")
+        diagonal = self.diagonal if shape[0] == shape[1] and not cosine else None
+        if given.diagonal is not None and (diagonal is None or (given.learned_diagonal and diagonal != "learned")):
+            kind = "a learned diagonal" if given.learned_diagonal else "the identity"
+            raise ParameterError(f"the start has {kind} beside its low-rank part; diagonal is {self.diagonal!r}")
+        beside = np.zeros(shape[0], dtype=np.float32) if given.diagonal is None else given.diagonal.copy()
+        return self._state_with(U, V, beside if diagonal is not None else beside[:0], cosine, rare)
+
+    def _check_cosine(self, cosine: bool) -> None:
+        """Cosines are learned alone: refuse what else was asked for."""
+        implied = cosine and self.normalise is None  # the default is then no wish
+        if cosine and (self.averaged or self.diagonal == "learned" or (self.diagonal is not None and not implied)):
+            what = "averaged=True" if self.averaged else f"diagonal={self.diagonal!r}"
+            raise ParameterError(f"cosines of latent vectors are learned alone, without {what}")
+
+    def _state_with(
+        self,
+        U: NDArray[np.float32],
+        V: NDArray[np.float32],
+        diagonal: NDArray[np.float32],
+        cosine: bool,
+        rare: Rare | None,
+    ) -> LowRankState:
         state = LowRankState(
             U,
             V,
-            np.full(n if self.diagonal is not None else 0, self.identity_weight, dtype=np.float32),
-            learn_diagonal=self.diagonal == "learned",
+            diagonal,
+            learn_diagonal=self.diagonal == "learned" and diagonal.size > 0,
             scale_documents=self.scale_documents,
-            cosine=self.normalise == "latent",
+            cosine=cosine,
         )
         if rare is not None:
             state.leave_out(rare)
         if self.averaged:
             state.average()
         return state
-
-    def _latent_directions(
-        self, D: Texts, keep: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        if self.n_components >= min(D.shape):
-            raise InputError(
-                f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
-                f"n_components is {self.n_components}"
-            )
-        seed = int(self.random_state) % 2**32  # scikit-learn takes no larger one
-        if isinstance(D, StoredRows):
-            size, directions = leading_directions(D, self.n_components, n_iter=2, seed=seed, keep=keep)
-        else:
-            if keep is not None:
-                D = sparse.csr_array((D.data * keep[D.indices], D.indices, D.indptr), shape=D.shape)
-            _, size, directions = randomized_svd(D, self.n_components, n_iter=2, random_state=seed)
-        if not size[0] > 0:
-            raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
-        weight = np.ones(size.size) if self.normalise else (self.identity_weight or 1.0) * size / size[0]
-        F = np.ascontiguousarray((directions.T * np.sqrt(weight)).astype(np.float32))
-        return F, F if self.tied else F.copy()
-
-    def _common_directions(
-        self, Q: Texts, D: Texts, mates: Any, rare: Rare | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        pairs = np.asarray(mates)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
-            raise InputError(f"mates must be integer pairs (row of Q, row of D); got {pairs.dtype} of {pairs.shape}")
-        outside = (pairs < 0) | (pairs >= (Q.shape[0], D.shape[0]))
-        if outside.any():
-            first = int(outside.any(axis=1).argmax())
-            raise InputError(
-                f"mates[{first}] is {tuple(pairs[first].tolist())}; there are {Q.shape[0]} and {D.shape[0]} rows"
-            )
-        rows = take(Q, pairs[:, 0]), take(D, pairs[:, 1])
-        if rare is not None:
-            rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
-        U, V = common_directions(*rows, self.n_components, self.random_state)
-        if U.shape[1] < self.n_components:
-            raise InputError(
-                f"start='lsi' finds {U.shape[1]} directions in these mates; n_components is {self.n_components}"
-            )
-        return U, V
-
-
-def _without(texts: sparse.csr_array, words: NDArray[np.uint8]) -> sparse.csr_array:
-    """Texts without the words that are marked."""
-    return sparse.csr_array((texts.data * (words[texts.indices] == 0), texts.indices, texts.indptr), texts.shape)
-
-
-def normal_factors(
-    n: int, m: int | None, n_components: int, spread: float, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Random factors of n query and m document words; None: the query's factors are those of the documents."""
-    rng = np.random.default_rng(seed)
-    U, V = (rng.standard_normal((size, n_components), dtype=np.float32) * np.float32(spread) for size in (n, m or 0))
-    return U, U if m is None else V
-
-
-def rare_words(texts: Texts, n_frequent: int) -> NDArray[np.uint8]:
-    """1 for each word that is not among the n in most texts; ties by column."""
-    rare = np.zeros(texts.shape[1], dtype=np.uint8)
-    rare[by_document_frequency(texts)[n_frequent:]] = 1
-    return rare

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ from tercet.weights import Identity, LowRank, Part, Weights
 # What "auto" chooses from: the components of Bai et al., who do not say which alphas they tried.
 N_COMPONENTS = (50, 100, 200, 500, 750, 1000)
 ALPHAS = tuple(step / 20 for step in range(21))
+
+RIDGE_PENALTIES = np.geomspace(1e-3, 10.0, 9)  # over the mean eigenvalue
 
 _EXACT_UP_TO = 6000  # texts or words, whichever are fewer
 _PREFERENCES_AT_ONCE = 1024
@@ -61,6 +63,10 @@ class LSIRanker(TermPairRanker):
     alpha : float from 0 to 1, "auto" or None
         Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
         the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
+    parallel : {"joint", "ridge"}
+        What ``fit_parallel`` finds: the directions of mates side by side (cross-language LSI), or directions of each
+        side, in all its texts, and the linear map from those of Q to those of D with the least squared error on unit
+        latent vectors of mates. Its ridge penalty is the one with the least error on each mate when left out.
     random_state : seed of the decomposition where it is a randomised one
 
     Attributes
@@ -88,7 +94,10 @@ class LSIRanker(TermPairRanker):
 
     n_components: Count | Literal["auto"] = 100
     alpha: Annotated[float, Interval(Real, 0, 1, closed="both")] | Literal["auto"] | None = None
+    parallel: Literal["joint", "ridge"] = "joint"
     random_state: Seed = 0
+
+    _added_parameters: ClassVar[dict[str, Any]] = {"parallel": "joint"}
 
     def fit(
         self, Q: Any, prefs: Preferences | None = None, D: Any = None, validation: Any = None, callbacks: Any = ()
@@ -111,13 +120,16 @@ class LSIRanker(TermPairRanker):
         directions = directions_of(docs, "D", self._widest, self.random_state)
         return self._choose(directions, directions, queries, docs, prefs)
 
-    def fit_parallel(self, Q: Any, D: Any, prefs: Preferences | None = None) -> Self:
-        """Find directions common to two vocabularies (cross-language LSI).
+    def fit_parallel(self, Q: Any, D: Any, prefs: Preferences | None = None, *, mates: Any = None) -> Self:
+        """Find directions common to two vocabularies.
 
         Parameters
         ----------
-        Q, D : matrices whose rows i mean the same, in the vocabulary of queries and in that of documents
+        Q, D : matrices in the vocabulary of queries and in that of documents
         prefs : Preferences on the rows of the two; needed for ``n_components="auto"``
+        mates : integer pairs (n, 2), optional
+            A row of Q and a row of D that mean the same; by default rows i do. Texts without a mate count for
+            ``parallel="ridge"`` only.
         """
         self._begin(prefs)
         if self.alpha is not None:
@@ -126,13 +138,20 @@ class LSIRanker(TermPairRanker):
                 "vocabularies, so alpha must be None"
             )
         queries, docs = self._check_pair(Q, D)
-        if queries.shape[0] != docs.shape[0]:
+        if mates is None and queries.shape[0] != docs.shape[0]:
             raise InputError(
                 f"Q has {queries.shape[0]} rows and D {docs.shape[0]}; rows are parallel texts, so they must agree"
             )
         if isinstance(queries, StoredRows) or isinstance(docs, StoredRows):
             raise InputError("fit_parallel joins the rows of Q and D in memory; give matrices")
-        return self._choose(*common_directions(queries, docs, self._widest, self.random_state), queries, docs, prefs)
+        pairs = None if mates is None else checked_mates(mates, queries.shape[0], docs.shape[0])
+        if self.parallel == "ridge":
+            same = np.repeat(np.arange(docs.shape[0])[:, None], 2, axis=1) if pairs is None else pairs
+            directions = mapped_directions(queries, docs, same, self._widest, self.random_state)
+        else:
+            rows = (queries, docs) if pairs is None else (queries[pairs[:, 0]], docs[pairs[:, 1]])
+            directions = common_directions(*rows, self._widest, self.random_state)
+        return self._choose(*directions, queries, docs, prefs)
 
     def _begin(self, prefs: Preferences | None) -> None:
         self._check_params()
@@ -276,6 +295,63 @@ def common_directions(
     directions = directions_of(side_by_side, "the parallel texts", n_components, seed)
     n = queries.shape[1]
     return directions[:n].copy(), directions[n:].copy()
+
+
+def checked_mates(mates: Any, n_queries: int, n_docs: int) -> NDArray[np.int64]:
+    """Pairs (row of Q, row of D), after a look at them."""
+    pairs = np.asarray(mates)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
+        raise InputError(f"mates must be integer pairs (row of Q, row of D); got {pairs.dtype} of {pairs.shape}")
+    outside = (pairs < 0) | (pairs >= (n_queries, n_docs))
+    if outside.any():
+        first = int(outside.any(axis=1).argmax())
+        raise InputError(f"mates[{first}] is {tuple(pairs[first].tolist())}; there are {n_queries} and {n_docs} rows")
+    return pairs.astype(np.int64)
+
+
+def mapped_directions(
+    queries: Texts,
+    docs: Texts,
+    mates: NDArray[np.int64],
+    n_components: int,
+    seed: int,
+    rare: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Directions A and B of the texts of each side, and M from the ridge regression of mates: factors A M and B.
+
+    Words that are marked as rare have no factors. Cost: two decompositions, and n_mates × n_components² for each of
+    nine penalties.
+    """
+    A = directions_of(queries, "Q", n_components, seed)
+    B = directions_of(docs, "D", n_components, seed)
+    if rare is not None:
+        A, B = A * (rare[0] == 0)[:, None], B * (rare[1] == 0)[:, None]
+    X = _unit_rows(take(queries, mates[:, 0]).astype(np.float64) @ A.astype(np.float64))
+    Y = _unit_rows(take(docs, mates[:, 1]).astype(np.float64) @ B.astype(np.float64))
+    return (A @ ridge_map(X, Y)).astype(np.float32), B
+
+
+def ridge_map(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The M of least ``|XM - Y|² + l2 |M|²``, with the l2 of least squared error when each row is left out.
+
+    The error of row i without it is that with it over ``1 - h_i``, h the diagonal of ``X (X'X + l2 I)^-1 X'``.
+    Penalties are multiples of the mean eigenvalue of X'X.
+    """
+    squares, vectors = eigh(X.T @ X)
+    squares = np.maximum(squares, 0.0)
+    Z, best = X @ vectors, (np.inf, np.empty(0))
+    G = Z.T @ Y
+    for l2 in RIDGE_PENALTIES * (squares.mean() or 1.0):
+        inverse = 1.0 / (squares + l2)
+        leverage = np.einsum("ij,ij,j->i", Z, Z, inverse)
+        residual = (Y - (Z * inverse) @ G) / (1.0 - leverage)[:, None]
+        best = min(best, (float(np.square(residual).sum()), inverse), key=lambda one: one[0])
+    return np.asarray((vectors * best[1]) @ G)
+
+
+def _unit_rows(latent: NDArray[np.float64]) -> NDArray[np.float64]:
+    length = np.linalg.norm(latent, axis=1, keepdims=True)
+    return np.divide(latent, length, out=np.zeros_like(latent), where=length > 0)
 
 
 def _exact_directions(texts: Texts, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -4,7 +4,7 @@ With the vocabularies joined, all tasks are one low-rank model without a diagona
 tasks, each with words of its own vocabulary only:
 
     shared="both"       W = F'F over the joined vocabulary, of which documents use the last words: U_F'V_E, V_E'V_E,
-                        and those of a third task the first words: U_F'U_F
+                        and those of a third task the first words: U_F'U_F; the first task turned round, V_E'U_F
     shared="documents"  W = U'V with the joined vocabulary for queries and that of the documents: U_F'V_E, U_E'V_E
 
 So the kernel, its state and the training loop are those of ``LowRankRanker``; only the preferences take turns.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,21 @@ from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.loop import Callback, current_executor
-from tercet.learn.lowrank import LowRankState, normal_factors, rare_words
+from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
+from tercet.learn.starts import (
+    ACROSS,
+    AcrossStart,
+    Factors,
+    GivenStart,
+    Rare,
+    check_start,
+    directions_of_mates,
+    normal_factors,
+    rare_words,
+    turned,
+)
 from tercet.learn.state import Schedule, State
 from tercet.learn.stored import JoinedRows
 from tercet.store.codec import decode
@@ -49,9 +61,10 @@ class Turn(NamedTuple):
     n_docs: int
     first_query: int = 0
     first_doc: int = 0
+    turned_round: bool = False  # the first task's documents look for its queries
 
 
-_NAMES = ("first", "second", "third")
+_NAMES = ("first", "second", "third", "fourth")
 
 
 class TakingTurns(Source):
@@ -69,11 +82,14 @@ class TakingTurns(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         turn, next_task = divmod(step, len(self.tasks))
         drawn = [self.tasks[0].source.draw(turn, weights)]
-        drawn += [_drawn(task.source, turn, len(drawn[0])) for task in self.tasks[1:]]
+        drawn += [
+            _drawn(task.source, turn, len(drawn[0]), (lambda: turned(weights())) if task.turned_round else _no_weights)
+            for task in self.tasks[1:]
+        ]
         n = min(map(len, drawn))
         drawn = [prefs[:n] for prefs in drawn]
-        for task, prefs, name in zip(self.tasks, drawn, ("Q", "Q2", "Q3"), strict=False):
-            prefs.check_rows(task.n_queries, task.n_docs, name)
+        for number, (task, prefs) in enumerate(zip(self.tasks, drawn, strict=True)):
+            prefs.check_rows(task.n_queries, task.n_docs, "D" if task.turned_round else ("Q", "Q2", "Q3")[number])
         queries, docs = (
             [np.int32(first) for first in firsts]
             for firsts in zip(*((task.first_query, task.first_doc) for task in self.tasks), strict=True)
@@ -116,20 +132,21 @@ class StoredTurns:
     first: dict[str, Any]
     second: dict[str, Any]
     third: Annotated[dict[str, Any] | None, OMIT_DEFAULT] = None
+    fourth: Annotated[dict[str, Any] | None, OMIT_DEFAULT] = None
 
 
 def _no_weights() -> Weights:
     raise InputError(
-        "preferences of the second task come from a source that looks at the weights, which are those of the first; "
+        "preferences of another task come from a source that looks at the weights, which are those of the first; "
         "give Preferences or a SampledSource"
     )
 
 
-def _drawn(source: Source, step: int, n: int) -> Preferences:
+def _drawn(source: Source, step: int, n: int, weights: Callable[[], Weights]) -> Preferences:
     """Up to n preferences from a step on; few that are given are repeated, so that chunks do not become short."""
     if isinstance(source, ArraySource) and len(source.prefs) < n:
         return source.take(step, n)
-    return source.draw(step, _no_weights)
+    return source.draw(step, weights)
 
 
 def _alternate(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -170,18 +187,22 @@ class MultiTaskState(LowRankState):
     def snapshot(self) -> Weights:
         """The weights of the first task."""
         U, V = self._factors()
-        return Weights([LowRank(query_factors=U[: self.n_first].copy(), doc_factors=V.copy())])
+        return self._weights(U[: self.n_first].copy(), V.copy())
 
     def second(self) -> Weights:
         """The weights of the second task."""
         U, V = self._factors()
         V = V.copy()
-        return Weights([LowRank(query_factors=V if self.tied else U[self.n_first :].copy(), doc_factors=V)])
+        return self._weights(V if self.tied else U[self.n_first :].copy(), V)
 
     def third(self) -> Weights:
         """The weights of the third task."""
         U = self._factors()[0][: self.n_first].copy()
-        return Weights([LowRank(query_factors=U, doc_factors=U)])
+        return self._weights(U, U)
+
+    def _weights(self, U: NDArray[np.float32], V: NDArray[np.float32]) -> Weights:
+        length = 1.0 if self.cosine else None
+        return Weights([LowRank(query_factors=U, doc_factors=V, typical_length=length, unit_queries=self.cosine)])
 
     def _factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Factors of all query words, and of document words."""
@@ -205,7 +226,8 @@ class MultiTaskRanker(SgdRanker):
     Queries of the first task, such as Japanese ones, have a vocabulary of their own; those of the second, such as
     English ones, have that of the documents. Preferences of both are learned in turn, one step of each, so that V_E
     is a latent space for both (Bai et al. 2010, equations 9 and 10). A third task has queries and documents in the
-    language of the first task's queries, and so regularises U_F. ``weights_`` and all that ranks are the first task's;
+    language of the first task's queries, and so regularises U_F. The first task may also be learned in both directions:
+    a text of either language looks for its mate in the other. ``weights_`` and all that ranks are the first task's;
     ``second_weights_`` and ``third_weights_`` are those of the others.
 
     Parameters
@@ -213,7 +235,10 @@ class MultiTaskRanker(SgdRanker):
     shared : {"both", "documents"}
         What the second task has of the first: its query words have the factors that they have in documents,
         ``V_E'V_E``, or their own, ``U_E'V_E``.
-    n_components, spread, averaged : see ``LowRankRanker``
+    start : {"random", "parallel", "ridge"}
+        Normal factors, or those that mates give, as in ``LowRankRanker``. With ``shared="documents"`` query words of
+        the second task start with the factors that they have in documents.
+    n_components, spread, averaged, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
@@ -235,10 +260,13 @@ class MultiTaskRanker(SgdRanker):
     spread: Positive = 0.1
     n_frequent: Count | None = None
     averaged: bool = False
+    start: Literal["random"] | AcrossStart = "random"
+    normalise: Literal["latent"] | None = None
     rate: Positive = 0.1
     schedule: Schedule = "constant"
 
     _state_class = MultiTaskState
+    _added_parameters: ClassVar[dict[str, Any]] = {"start": "random", "normalise": None}
 
     def fit(
         self,
@@ -250,6 +278,9 @@ class MultiTaskRanker(SgdRanker):
         *,
         second: SecondTask | None = None,
         third: ThirdTask | None = None,
+        reverse: Preferences | Source | None = None,
+        mates: Any = None,
+        start: Weights | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
 
@@ -263,10 +294,14 @@ class MultiTaskRanker(SgdRanker):
         third : (Q3, prefs3, D3)
             Queries and documents of a third task, both in the columns of Q, and its preferences; ``U_F'U_F`` scores
             them. It comes beside a second and needs ``shared="both"``.
+        reverse : Preferences or Source
+            The first task turned round: a row of D is the query, rows of Q are better and worse. It needs
+            ``shared="both"``. A ``HardSource`` ranks the rows of Q for those of D.
+        mates, start : see ``LowRankRanker.fit``; given weights are those of the first task
         """
         queries, docs, source = self._checked(Q, prefs, D)
-        joined = self._joined(queries, docs, source, second, third)
-        self._train(self._start(queries, docs), *joined, validation, callbacks)
+        joined = self._joined(queries, docs, source, second, third, reverse)
+        self._train(self._start(queries, docs, mates, start), *joined, validation, callbacks)
         return self
 
     def partial_fit(
@@ -277,6 +312,7 @@ class MultiTaskRanker(SgdRanker):
         *,
         second: SecondTask | None = None,
         third: ThirdTask | None = None,
+        reverse: Preferences | None = None,
     ) -> Self:
         """Go on from where the ranker is: for each preference one step, and one of each other task that there is.
 
@@ -286,10 +322,11 @@ class MultiTaskRanker(SgdRanker):
         current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
-        others = [task for task in (second, third) if task is not None]
-        for task in others:
-            as_preferences(task[1])  # what is wrong with them is told before a step is taken
-        joined = self._joined(queries, docs, ArraySource(prefs), second, third, in_order=True)
+        others = [task[1] for task in (second, third) if task is not None]
+        others += [] if reverse is None else [reverse]
+        for other in others:
+            as_preferences(other)  # what is wrong with them is told before a step is taken
+        joined = self._joined(queries, docs, ArraySource(prefs), second, third, reverse, in_order=True)
         self._train_on(self._state_to_go_on(queries, docs), *joined, len(prefs) * (1 + len(others)))
         return self
 
@@ -314,6 +351,7 @@ class MultiTaskRanker(SgdRanker):
         source: Source,
         second: SecondTask | None,
         third: ThirdTask | None,
+        reverse: Preferences | Source | None,
         in_order: bool = False,
     ) -> tuple[Texts, Texts, Source]:
         """Queries of all tasks over the joined vocabulary, the documents, and the preferences in turn."""
@@ -321,6 +359,8 @@ class MultiTaskRanker(SgdRanker):
             source.prefs.check_rows(Q.shape[0], D.shape[0])
         if third is not None and (second is None or self.shared != "both"):
             raise ParameterError("a third task comes beside a second one, and needs shared='both'")
+        if reverse is not None and self.shared != "both":
+            raise ParameterError("a task that is turned round needs shared='both'")
         n, m = Q.shape[1], D.shape[1]
 
         def texts_of(texts: Any, name: str, width: int, like: str) -> Texts:
@@ -346,20 +386,67 @@ class MultiTaskRanker(SgdRanker):
             queries, docs = [*queries, (Q3, 0)], [*docs, (D3, 0)]
             above = Q.shape[0] + Q2.shape[0]
             tasks.append(Turn(source_of(third[1]), Q3.shape[0], D3.shape[0], above, D.shape[0]))
+        if reverse is not None:
+            above, before = (sum(rows.shape[0] for rows, _ in texts) for texts in (queries, docs))
+            tasks.append(Turn(source_of(reverse), D.shape[0], Q.shape[0], above, before, turned_round=True))
+            queries, docs = [*queries, (D, n)], [*docs, (Q, 0)]
         together = TakingTurns(tasks, float(self.margin)) if len(tasks) > 1 else source
         return _placed(queries, n + m), _placed(docs, n + m) if self.shared == "both" else D, together
 
-    def _start(self, Q: Texts, D: Texts) -> MultiTaskState:
+    @classmethod
+    def from_weights(cls, weights: Weights, **params: Any) -> Self:
+        """A fitted ranker whose first task has these weights, from which ``partial_fit`` learns on.
+
+        ``n_components`` and ``normalise`` are by default those of the weights; see ``LowRankRanker.from_weights``.
+        """
+        given = GivenStart.of(weights)
+        ranker = cls(**{"n_components": given.U.shape[1], "normalise": "latent" if given.cosine else None} | params)
+        ranker._check_params()
+        ranker._state = ranker._state_with(ranker._given_factors(given, weights.shape), given.cosine, None)
+        ranker.n_steps_ = 0
+        ranker.n_features_in_, ranker.n_doc_features_ = weights.shape
+        return ranker
+
+    def _start(self, Q: Texts, D: Texts, mates: Any = None, given: Weights | None = None) -> MultiTaskState:
+        check_start(self.start, mates, given)
         n, m = Q.shape[1], D.shape[1]
+        rare: Rare | None = None
+        if self.n_frequent is not None:
+            rare = rare_words(Q, self.n_frequent), rare_words(D, self.n_frequent)
+        if given is not None:
+            known = GivenStart.of(given)
+            return self._state_with(self._given_factors(known, (n, m)), known.cosine, rare)
+        if mates is not None:
+            factors = directions_of_mates(self.start, Q, D, mates, self.n_components, self.random_state, rare)
+            return self._state_with(factors, True, rare)
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)
+        return self._state_of(U, V, n, False, rare)
+
+    def _given_factors(self, given: GivenStart, shape: tuple[int, int]) -> Factors:
+        if given.diagonal is not None or given.scaled:
+            raise ParameterError("tasks over two vocabularies have low rank alone; the start has more")
+        return given.factors(self.n_components, shape, tied=False)
+
+    def _state_with(self, factors: Factors, cosine: bool, rare: Rare | None) -> MultiTaskState:
+        """The state in which the first task has these factors, and words of the documents theirs in every task."""
+        U, V = factors
+        joined = np.concatenate((U, V))
+        return self._state_of(joined, joined if self.shared == "both" else V, U.shape[0], cosine, rare)
+
+    def _state_of(
+        self, U: NDArray[np.float32], V: NDArray[np.float32], n_first: int, cosine: bool, rare: Rare | None
+    ) -> MultiTaskState:
+        cosine = cosine or self.normalise == "latent" or self.start in ACROSS
+        if cosine and self.averaged:
+            raise ParameterError("cosines of latent vectors are learned alone, without averaged=True")
+        nothing = np.empty(0, dtype=np.float32)
         state = MultiTaskState(
-            U, V, np.empty(0, dtype=np.float32), learn_diagonal=False, scale_documents=False, n_first=n
+            U, V, nothing, learn_diagonal=False, scale_documents=False, n_first=n_first, cosine=cosine
         )
-        if self.n_frequent is not None:
-            rare_d = rare_words(D, self.n_frequent)
-            rare_q = np.concatenate((rare_words(Q, self.n_frequent), rare_d))
-            state.leave_out((rare_q, rare_q if tied else rare_d))
+        if rare is not None:
+            rare_q = np.concatenate(rare)
+            state.leave_out((rare_q, rare_q if state.tied else rare[1]))
         if self.averaged:
             state.average()
         return state

@@ -1,0 +1,178 @@
+"""Where low rank starts: random factors, latent directions of documents or of mates, the factors of other weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
+
+from tercet.data.mapped_rows import Texts, take
+from tercet.data.shards import StoredRows
+from tercet.errors import InputError, ParameterError
+from tercet.learn.lsi import checked_mates, common_directions, mapped_directions
+from tercet.learn.matrices import by_document_frequency
+from tercet.learn.stored import leading_directions
+from tercet.weights import Diagonal, Identity, LowRank, Weights
+
+Factors = tuple[NDArray[np.float32], NDArray[np.float32]]  # of query and of document words, a word's in one row
+
+# Query and document words whose factors stay zero, 1 for each such word.
+Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+
+AcrossStart = Literal["parallel", "ridge"]  # from mates: texts of two vocabularies that mean the same
+ACROSS = ("parallel", "ridge")
+
+
+def normal_factors(n: int, m: int | None, n_components: int, spread: float, seed: int) -> Factors:
+    """Random factors of n query and m document words; None: the query's factors are those of the documents."""
+    rng = np.random.default_rng(seed)
+    U, V = (rng.standard_normal((size, n_components), dtype=np.float32) * np.float32(spread) for size in (n, m or 0))
+    return U, U if m is None else V
+
+
+def latent_directions(
+    D: Texts, n_components: int, seed: int, keep: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The largest singular values of the documents, and their right singular vectors in columns."""
+    if n_components >= min(D.shape):
+        raise InputError(
+            f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
+            f"n_components is {n_components}"
+        )
+    seed = int(seed) % 2**32  # scikit-learn takes no larger one
+    if isinstance(D, StoredRows):
+        size, directions = leading_directions(D, n_components, n_iter=2, seed=seed, keep=keep)
+    else:
+        if keep is not None:
+            D = sparse.csr_array((D.data * keep[D.indices], D.indices, D.indptr), shape=D.shape)
+        _, size, directions = randomized_svd(D, n_components, n_iter=2, random_state=seed)
+    if not size[0] > 0:
+        raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
+    return size, directions.T
+
+
+def directions_of_mates(
+    start: str, Q: Texts, D: Texts, mates: Any, n_components: int, seed: int, rare: Rare | None
+) -> Factors:
+    """What ``LSIRanker.fit_parallel`` finds: directions of mates side by side, or a ridge map between two spaces."""
+    pairs = checked_mates(mates, Q.shape[0], D.shape[0])
+    if start == "ridge":
+        U, V = mapped_directions(Q, D, pairs, n_components, seed, rare)
+    else:
+        rows = take(Q, pairs[:, 0]), take(D, pairs[:, 1])
+        if rare is not None:
+            rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
+        U, V = common_directions(*rows, n_components, seed)
+    if V.shape[1] < n_components:
+        raise InputError(
+            f"start={start!r} finds {V.shape[1]} directions in these mates; n_components is {n_components}"
+        )
+    return U, V
+
+
+def _without(texts: sparse.csr_array, words: NDArray[np.uint8]) -> sparse.csr_array:
+    """Texts without the words that are marked."""
+    return sparse.csr_array((texts.data * (words[texts.indices] == 0), texts.indices, texts.indptr), texts.shape)
+
+
+def rare_words(texts: Texts, n_frequent: int) -> NDArray[np.uint8]:
+    """1 for each word that is not among the n in most texts; ties by column."""
+    rare = np.zeros(texts.shape[1], dtype=np.uint8)
+    rare[by_document_frequency(texts)[n_frequent:]] = 1
+    return rare
+
+
+def check_start(start: str, mates: Any, given: Weights | None) -> None:
+    """Refuse mates for a start that has no use for them, and a start from mates without any."""
+    if given is not None and not isinstance(given, Weights):
+        raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
+    if mates is not None and (given is not None or start not in ACROSS):
+        told = repr(start) if given is None else "weights"
+        raise ParameterError(f"mates are for start='parallel' and start='ridge'; got {told}")
+    if mates is None and given is None and start in ACROSS:
+        raise ParameterError(f"start={start!r} needs mates: fit(…, mates=pairs of a row of Q and a row of D)")
+
+
+@dataclass(frozen=True)
+class GivenStart:
+    """Weights as the start of low rank: their factors, and what else their scores are made of.
+
+    diagonal : of each word; None where there is none
+    learned_diagonal : it is not the same for all words
+    cosine, scaled : their scores are cosines of latent vectors, or divided by the length of a document's
+    """
+
+    U: NDArray[np.float32]
+    V: NDArray[np.float32]
+    tied: bool
+    diagonal: NDArray[np.float32] | None
+    learned_diagonal: bool
+    cosine: bool
+    scaled: bool
+
+    @classmethod
+    def of(cls, weights: Weights) -> GivenStart:
+        """The start that scores as these weights do: one low-rank part, and a diagonal or none beside it."""
+        latent = [part for part in weights.parts if isinstance(part, LowRank)]
+        beside = [part for part in weights.parts if isinstance(part, Identity | Diagonal)]
+        if len(latent) != 1 or len(latent) + len(beside) != len(weights.parts):
+            raise InputError(f"a start has one low-rank part, and at most a diagonal beside it; got {weights!r}")
+        [part] = latent
+        if part.scale <= 0:
+            raise InputError(f"the low-rank part of a start counts {part.scale:g} times; it must count")
+        cosine = part.unit_queries and part.typical_length is not None
+        if cosine and beside:
+            raise InputError(f"a cosine of latent vectors is learned alone, without what is beside it in {weights!r}")
+        root = np.float32(1.0 if cosine else np.sqrt(part.scale))
+        U = part.query_factors * root
+        each = [one.scale * (one.weights if isinstance(one, Diagonal) else np.ones(one.shape[0])) for one in beside]
+        diagonal = np.sum(each, axis=0).astype(np.float32) if beside else None
+        return cls(
+            U,
+            U if part.tied else part.doc_factors * root,
+            part.tied,
+            diagonal,
+            any(isinstance(one, Diagonal) for one in beside),
+            cosine,
+            part.typical_length is not None and not cosine,
+        )
+
+    def factors(self, n_components: int, shape: tuple[int, int], tied: bool) -> Factors:
+        """Copies to learn in, one where a model is tied."""
+        if (self.U.shape[0], self.V.shape[0]) != shape:
+            raise InputError(f"the start is of {self.U.shape[0]} × {self.V.shape[0]} words, Q and D have {shape}")
+        if self.U.shape[1] != n_components:
+            raise InputError(f"the start has {self.U.shape[1]} components; n_components is {n_components}")
+        if tied and not self.tied:
+            raise ParameterError("tied=True needs a start whose query and document factors are the same")
+        U = self.U.copy()
+        return U, U if tied else self.V.copy()
+
+
+def turned(weights: Weights) -> Weights:
+    """The same scores with queries and documents in each other's place; of low-rank weights.
+
+    Examples
+    --------
+    >>> U, V = np.ones((2, 1), dtype=np.float32), np.ones((3, 1), dtype=np.float32)
+    >>> turned(Weights([LowRank(query_factors=U, doc_factors=V)])).shape
+    (3, 2)
+    """
+    parts = []
+    for part in weights.parts:
+        if not isinstance(part, LowRank) or (part.typical_length is not None) != part.unit_queries:
+            raise InputError(f"{weights!r} has more than low-rank parts that treat queries and documents alike")
+        parts.append(
+            LowRank(
+                query_factors=part.doc_factors,
+                doc_factors=part.query_factors,
+                typical_length=part.typical_length,
+                unit_queries=part.unit_queries,
+                scale=part.scale,
+            )
+        )
+    return Weights(parts)
