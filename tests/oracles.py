@@ -840,3 +840,11 @@ def drawn_shares(grades, n_docs, popular=0.0, uniform_over="queries", itself=Fal
         by_popularity = by_popularity / by_popularity.sum() if by_popularity.any() else uniform
         drawn[q, b] = better[q, b] * (popular * by_popularity + (1 - popular) * uniform)
     return drawn
+
+
+def nearest_of_rank(W, rank, a=None, b=None):
+    """The W_k of that rank with the least squared error ||A^½ (W - W_k) B^½||, by a dense decomposition."""
+    a, b = (np.sqrt(np.ones(n) if w is None else w) for n, w in zip(W.shape, (a, b), strict=True))
+    left, singular, right = np.linalg.svd(a[:, None] * W * b)
+    k = min(rank, singular.size)
+    return (left[:, :k] * singular[:k]) @ right[:k] / np.outer(a, b)

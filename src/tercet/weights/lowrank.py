@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import InputError
 from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
-from tercet.weights.base import Part, check_finite, frozen
+from tercet.weights.base import Part, check_finite, frozen, row_blocks
 from tercet.weights.scoring import Matrix, product
 
 
@@ -126,3 +127,70 @@ def _over_lengths(number: float, latent: NDArray[np.float64]) -> NDArray[np.floa
     """The number over the length of each row; 0 where it has none."""
     length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
     return np.divide(number, length, out=np.zeros_like(length), where=length > 0)
+
+
+def truncated_sum(
+    parts: Sequence[LowRank],
+    n_components: int,
+    query_weight: NDArray[np.float64] | None = None,
+    doc_weight: NDArray[np.float64] | None = None,
+) -> LowRank:
+    """The sum of parts as one of at most ``n_components``: the nearest in squared error over all pairs of words.
+
+    Truncated singular value decomposition of ``UV'``, with U and V the factors of all parts side by side (n, r), by way
+    of their Gram matrices: O(n r²), and never a matrix of words by words. Each singular value is shared evenly between
+    the two sides; those below the rounding of single precision are left out. With weights of words, diagonals A and B,
+    it is that of ``A^½ UV' B^½``.
+    """
+    if any(part.typical_length is not None or part.unit_queries for part in parts):
+        raise InputError(
+            "a low-rank part that divides by the length of latent vectors is no W, so it cannot be added to another or "
+            "made smaller"
+        )
+    queries, docs = [part.query_factors for part in parts], [part.doc_factors for part in parts]
+    scale = np.concatenate([np.full(part.query_factors.shape[1], part.scale) for part in parts])
+    tied = all(part.tied for part in parts) and bool((scale > 0).all()) and query_weight is doc_weight
+    gram_u = _gram(queries, query_weight)
+    gram_v = gram_u if tied else _gram(docs, doc_weight)
+    # Components are first made as long on one side as on the other, so that neither side's small ones are lost.
+    length_u, length_v = np.sqrt(np.diagonal(gram_u)), np.sqrt(np.diagonal(gram_v)) * np.abs(scale)
+    stretch_u = np.ones(scale.size)
+    np.sqrt(np.divide(length_v, length_u, where=length_u > 0, out=stretch_u), where=length_v > 0, out=stretch_u)
+    stretch_v = scale / stretch_u
+    root_u, inverse_u = _root(gram_u * np.outer(stretch_u, stretch_u))
+    root_v, inverse_v = (root_u, inverse_u) if tied else _root(gram_v * np.outer(stretch_v, stretch_v))
+    left, singular, right = np.linalg.svd(root_u @ root_v.T, full_matrices=False)
+    rank = max(1, np.count_nonzero(singular > np.finfo(np.float32).eps * singular[0]))
+    kept = slice(min(n_components, rank))
+    U = _combined(queries, stretch_u[:, None] * (inverse_u @ (left[:, kept] * np.sqrt(singular[kept]))))
+    V = U if tied else _combined(docs, stretch_v[:, None] * (inverse_v @ (right[kept].T * np.sqrt(singular[kept]))))
+    return LowRank(query_factors=U, doc_factors=V)
+
+
+def _gram(factors: Sequence[NDArray[np.float32]], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """``F' diag(weight) F`` (r, r) of factors side by side."""
+    width = sum(F.shape[1] for F in factors)
+    gram = np.zeros((width, width))
+    for block in row_blocks(factors[0].shape[0], width):
+        rows = np.hstack([F[block] for F in factors]).astype(np.float64)
+        if weight is not None:
+            rows *= np.sqrt(weight[block])[:, None]
+        gram += rows.T @ rows
+    return gram
+
+
+def _root(gram: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """R with ``R'R`` the Gram matrix (rank, r), and its pseudo-inverse."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > np.finfo(np.float64).eps * values[-1]
+    kept[-1] = True
+    root, vectors = np.sqrt(np.maximum(values[kept], 0)), vectors[:, kept]
+    return root[:, None] * vectors.T, vectors * np.divide(1, root, where=root > 0, out=np.zeros_like(root))
+
+
+def _combined(factors: Sequence[NDArray[np.float32]], mix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """``F @ mix`` of factors side by side."""
+    product = np.empty((factors[0].shape[0], mix.shape[1]), dtype=np.float32)
+    for block in row_blocks(factors[0].shape[0], mix.shape[0]):
+        product[block] = np.hstack([F[block] for F in factors]).astype(np.float64) @ mix
+    return product

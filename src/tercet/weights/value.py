@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tercet._validate import check_integer, is_integer
@@ -19,7 +19,7 @@ from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights.base import Part, frozen, same_bits
 from tercet.weights.explanation import Explanation, merge_pairs
 from tercet.weights.hashed import Hashed
-from tercet.weights.lowrank import LowRank
+from tercet.weights.lowrank import LowRank, truncated_sum
 from tercet.weights.mapped import Mapped
 from tercet.weights.plain import Dense, Diagonal, Identity, Sparse
 from tercet.weights.scoring import Matrix
@@ -230,6 +230,58 @@ class Weights:
             parts.append(Identity(n_terms=self.shape[0], scale=sum(part.scale for part in identities)))
         return Weights(parts)
 
+    def compressed(
+        self, n_components: int, *, query_weight: ArrayLike | None = None, doc_weight: ArrayLike | None = None
+    ) -> Weights:
+        """All low-rank parts as one of at most ``n_components``; identities, diagonals and pairs are added up.
+
+        The mean of several models becomes as small and as fast as one. Up to the rank of the sum W stays the same, to
+        rounding; below it, it is the nearest W of that rank in squared error over all pairs of words (a truncated
+        singular value decomposition). Hashed and mapped parts stay as they are.
+
+        Parameters
+        ----------
+        n_components : how many are kept
+        query_weight, doc_weight : how much each word counts, no less than 0; such as the mean square of its column in
+            queries or documents, for the nearest scores of texts with independent words. All alike where they are None.
+            A word of weight 0 keeps what the components of the others say of it.
+
+        Raises
+        ------
+        InputError : for a low-rank part that divides by the length of latent vectors (``normalise="latent"``)
+
+        Notes
+        -----
+        Cost: O(n r²) for n words and r components in all.
+
+        Examples
+        --------
+        >>> one, other = (
+        ...     Weights([LowRank(query_factors=U, doc_factors=U)]) for U in np.eye(3, dtype=np.float32)[:2, :, None]
+        ... )
+        >>> ((one + other) * 0.5).compressed(2)
+        Weights(3 × 3: 1·LowRank)
+        """
+        check_integer(n_components, "n_components", 1)
+        weights = [
+            _word_weights(query_weight, "query_weight", self.shape[0]),
+            _word_weights(doc_weight, "doc_weight", self.shape[1]),
+        ]
+        if query_weight is doc_weight:
+            weights[1] = weights[0]
+        groups: dict[str, list[Any]] = {}
+        for part in self.parts:
+            groups.setdefault(part.kind, []).append(part)
+        parts: list[Part] = []
+        for kind, alike in groups.items():
+            if kind == LowRank.kind and (len(alike) > 1 or alike[0].query_factors.shape[1] > n_components):
+                parts.append(truncated_sum(alike, n_components, *weights))
+            elif len(alike) == 1 or kind not in _SUMS:
+                parts.extend(alike)
+            else:
+                parts.append(_SUMS[kind](alike))
+        return Weights(parts)
+
     # -- saving -------------------------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -296,6 +348,38 @@ class SavedWeights:
 
     parts: list[Any]
     repeated: Annotated[dict[str, str] | None, OMIT_DEFAULT] = None  # a name, and that of the array it is again
+
+
+def _sum_of_identities(parts: Sequence[Identity]) -> Identity:
+    return Identity(n_terms=parts[0].n_terms, scale=sum(part.scale for part in parts))
+
+
+def _sum_of_diagonals(parts: Sequence[Diagonal]) -> Diagonal:
+    return Diagonal(weights=np.sum([part.diagonal for part in parts], axis=0).astype(np.float32))
+
+
+def _sum_of_pairs(parts: Sequence[Dense | Sparse]) -> Part:
+    total = parts[0].weights.astype(np.float64) * parts[0].scale
+    for part in parts[1:]:
+        total = total + part.weights.astype(np.float64) * part.scale
+    return type(parts[0])(weights=total.astype(np.float32))
+
+
+_SUMS: dict[str, Any] = {
+    Identity.kind: _sum_of_identities,
+    Diagonal.kind: _sum_of_diagonals,
+    Sparse.kind: _sum_of_pairs,
+    Dense.kind: _sum_of_pairs,
+}
+
+
+def _word_weights(weight: ArrayLike | None, name: str, n_terms: int) -> NDArray[np.float64] | None:
+    if weight is None:
+        return None
+    numbers = np.asarray(weight, dtype=np.float64)
+    if numbers.shape != (n_terms,) or not np.isfinite(numbers).all() or (numbers < 0).any() or not numbers.any():
+        raise InputError(f"{name} must be {n_terms} finite numbers, none below 0 and not all 0, one for each word")
+    return numbers
 
 
 def _matrix(matrix: Any, name: str, width: int) -> Matrix:
