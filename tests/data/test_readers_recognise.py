@@ -52,6 +52,11 @@ def packed_posts(name: str) -> bytes:
         (b"search term\tsku\tgrade\ntea\t7\t3\n", "judgements"),
         (b"query\tbetter\tworse\ntea\t7\t8\n", "threes"),
         (b'{"q": "tea", "winner": 7, "loser": 8}', "threes"),
+        (b"source\ttarget\na\tb\n", "links"),
+        (b"Type,Source,Destination,Anchor\na,/b,/c,see\n", "links"),
+        (b'{"FromNodeId": 7, "ToNodeId": 8}', "links"),
+        (b'{"id": "a", "links": ["b", "c"]}', "links"),
+        (b"id,from,to,subject,body\n1,a,b,hello,there\n", "documents"),  # mail
         ("id,text\n1,café\n".encode("utf-16"), "documents"),
         (packed_posts("20news-bydate-train/sci.space/1"), "20newsgroups"),
         (packed_posts("./20news-bydate-test/sci.space/1"), "20newsgroups"),

@@ -470,9 +470,16 @@ def test_links_are_learned_and_no_document_finds_itself():
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        ([("a", "b")], "links must be a mapping"),
+        (7, "links must be a mapping, id -> ids it links to, pairs .* got int"),
+        ("links.tsv", "got the string 'links.tsv': read_links reads a file"),
         ({"a": "b"}, "links of 'a' must be a list of ids"),
-        ({"a": ["nowhere"]}, "'nowhere' for query 'a'; there is no such document"),
+        ({"a": ["nowhere"]}, "links of 'a': document 'nowhere' is not among the documents"),
+        ({"nowhere": ["a"]}, "document 'nowhere' is not among the documents"),
+        ([("a", "b", "c")], r"links\[0\] must be two ids, those of source and target; got \('a', 'b', 'c'\)"),
+        ([("a", "b"), ("a", 0.5)], r"links\[1\] has the id 0.5; ids are strings or whole numbers"),
+        ([("a", "nowhere")], r"links\[0\]: document 'nowhere' is not among the documents"),
+        ([{"source": "a", "target": "nowhere"}], r"links\[0\]: document 'nowhere' is not among the documents"),
+        ([{"source": "a", "colour": "b"}], "no column is called as one that holds the target; .* source, colour"),
     ],
 )
 def test_links_that_are_none_are_refused(links, message):

@@ -31,10 +31,11 @@ from tercet.cli.options import (
 from tercet.data import JudgedTexts, read_qrels
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
+from tercet.data.links import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
 from tercet.data.threes import Three, read_threes
 from tercet.errors import InputError
-from tercet.fitting import TextModel, fit_labelled, fit_vectors
+from tercet.fitting import TextModel, fit_labelled, fit_linked, fit_vectors
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.prior import Prior, PriorMode
 from tercet.fitting.rankers import NameWithParameters, term_pair_ranker
@@ -103,10 +104,14 @@ text_options = together(
         "inverse, rank and date.",
     ),
 )
-VECTOR_OPTIONS = ("skip_unknown", "validation_qrels", "test_qrels", "checkpoint")
-SPLIT_OPTIONS = ("train", "validation", "test")  # that threes and clicks have no use for
+VECTOR_OPTIONS = ("validation_qrels", "test_qrels", "checkpoint")
+SPLIT_OPTIONS = ("train", "validation", "test")  # that threes, clicks and links have no use for
 vector_options = together(
-    click.option("--skip-unknown", is_flag=True, help="Vectors: leave out preferences with ids that have no vector."),
+    click.option(
+        "--skip-unknown",
+        is_flag=True,
+        help="Leave out links between documents that are not there; of vectors, preferences with ids that have none.",
+    ),
     click.option("--validation-qrels", type=FILE, help="Vectors: judgements to choose on; default a tenth of queries."),
     click.option("--test-qrels", type=FILE, help="Vectors: judgements to report on; default a tenth of queries."),
     click.option("--checkpoint", type=NEW, help="Vectors: folder to go on from after a kill."),
@@ -129,7 +134,14 @@ vector_options = together(
     help="Learn from this click log: a table with a row for each list or each document shown, or the folder or the two "
     "files of UBI's queries and events.",
 )
-@click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts]")
+@click.option(
+    "--links",
+    type=ANY,
+    multiple=True,
+    help="Learn from these links between documents: each is a query for those it links to. A table with a source and a "
+    "target on each row, two ids a line, or a folder of such files; may be repeated.",
+)
+@click.option("--measure", help="What to choose by.  [default: nDCG@10; AP for labelled texts and links]")
 @ranker_options
 @click.option(
     "--steps",
@@ -156,8 +168,8 @@ def fit(
 ) -> None:
     """Learn from DATA, print the result on held-out queries, and write the model.
 
-    What is learned from are DATA's judgements; or --judgements, --preferences and --clicks, alone or together. It is
-    compared with tf-idf and BM25.
+    What is learned from are DATA's judgements; or --judgements, --preferences and --clicks, alone or together; or
+    --links. It is compared with tf-idf and BM25.
     Vectors, as tercet vectorise writes them, may be larger than memory. LETOR files have verbs of their own: tercet
     letor.
     """
@@ -165,14 +177,19 @@ def fit(
     options |= {"seed": seed, "verbose": False if quiet else None, "rankers": rankers}
     kind = "files" if data is None else kind_of(data)
     if data is not None and kind == "vectors":
-        of_texts = ("corpus", "queries", "clicks", *TEXT_OPTIONS)
+        of_texts = ("corpus", "queries", "clicks", "links", *TEXT_OPTIONS)
         refuse_given(context, of_texts, f"is not for vectors; {data} holds some")
         with learning_on(cluster):
             model, took = _fit_vectors(data, qrels, **_without(options, of_texts))
     else:
         refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
-        has_pairs = bool(options["preferences"] or options["clicks"])
-        if has_pairs:
+        has_pairs = bool(options["preferences"] or options["clicks"] or options["links"])
+        if options["links"]:
+            others = ("queries", "qrels", "preferences", "clicks", "fields", "features", *SPLIT_OPTIONS)
+            refuse_given(context, others, "is not for --links: documents are the queries, and a tenth is held out")
+        elif options["skip_unknown"]:
+            raise click.UsageError("--skip-unknown is for --links, and for --preferences of vectors")
+        elif has_pairs:
             judged = SPLIT_OPTIONS if qrels is not None else (*SPLIT_OPTIONS, "measure")
             reason = "of --preferences and --clicks a tenth of the queries is held out"
             refuse_given(context, judged, f"is for judgements; {reason}")
@@ -181,11 +198,13 @@ def fit(
         else:
             texts = open_data(data, corpus, queries, qrels, kind, known_only=True)
         if isinstance(texts, JudgedTexts) and has_pairs and qrels is None and texts.qrels:
-            click.echo(f"note: the judgements of {data} are not learned from; --judgements names some", err=True)
+            advice = "" if options["links"] else "; --judgements names some"
+            click.echo(f"note: the judgements of {data} are not learned from{advice}", err=True)
             texts = replace(texts, qrels={})
         if isinstance(texts, JudgedTexts) and not texts.qrels and not has_pairs:
             raise click.UsageError(
-                f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences, --clicks"
+                f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences, --clicks, "
+                "--links"
             )
         with learning_on(cluster):
             model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
@@ -207,6 +226,8 @@ def _fit_texts(
     *,
     preferences: tuple[Path, ...],
     clicks: tuple[Path, ...],
+    links: tuple[Path, ...],
+    skip_unknown: bool,
     train: str,
     validation: str | None,
     test: str | None,
@@ -245,10 +266,15 @@ def _fit_texts(
             raise InputError(
                 "labelled texts have no queries to prefer documents for; leave out --preferences and --clicks"
             )
+        if links:
+            raise InputError("labelled texts are learned from by their classes; leave out --links")
         if validation is not None or test is not None:
             raise InputError("labelled texts have no named splits; leave out --validation and --test")
         held_out = None if texts.test is None else (texts.test.texts, texts.test.labels)
         model = fit_labelled(texts.train.texts, texts.train.labels, test=held_out, measure=measure or "AP", **settings)
+    elif links:
+        found = _read_links(links, texts, skip_unknown)
+        model = fit_linked(texts.docs, found, measure=measure or "AP", **settings)
     else:
         settings |= {"fields": _field_weights(fields), "features": features}
         if preferences or clicks:
@@ -303,6 +329,32 @@ def _read_clicks(paths: tuple[Path, ...]) -> ClickLog:
     lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
     click.echo(f"{lists}, {n_clicked:,} with a click")
     return log
+
+
+def _read_links(paths: tuple[Path, ...], texts: JudgedTexts, skip_unknown: bool) -> dict[str, list[str]]:
+    """Links of all files, between documents that there are."""
+    said = table_settings()
+    links: dict[str, list[str]] = {}
+    for path in preference_paths(paths, LINK_FILE_ENDINGS):
+        with naming_flag("--skip-unknown", UNKNOWN_ID), naming_table_options():
+            part = read_links(
+                path,
+                texts.docs,
+                columns=said.columns,
+                refused=bad_rows(),
+                skip_unknown=skip_unknown,
+                encoding=said.encoding,
+                delimiter=said.delimiter,
+            )
+        click.echo(f"{path}: {part.form}")
+        if part.n_unknown:
+            known = f"{part.n_unknown:,} of {part.n_links + part.n_own + part.n_unknown:,} links"
+            click.echo(f"note: {path}: left out, to or from documents that are not there: {known}", err=True)
+        for source, targets in part.links.items():
+            links.setdefault(source, []).extend(targets)
+    n_links = sum(len(set(targets)) for targets in links.values())
+    click.echo(f"{n_links:,} links of {len(links):,} documents")
+    return links
 
 
 def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Three]:

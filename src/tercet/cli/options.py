@@ -115,7 +115,7 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
 
 _TABLES = "tercet.tables"  # where a context keeps what was said of tables
 _BAD_ROWS = "tercet.bad-rows"
-ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight")
+ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight", "source", "target")
 CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action")
 
 
@@ -217,7 +217,7 @@ table_options = together(
         expose_value=False,
         callback=_columns_by_role,
         metavar="ROLE=COLUMN",
-        help=f"Table of judgements, threes or clicks: the column of a role, {', '.join(ROLES)}; of clicks also "
+        help=f"Table of judgements, threes, links or clicks: the column of a role, {', '.join(ROLES)}; of clicks also "
         f"{', '.join(CLICK_ROLES)}; may be repeated.",
     ),
     click.option(
@@ -240,7 +240,7 @@ table_options = together(
         expose_value=False,
         callback=_bad_rows,
         metavar="N",
-        help="Leave out up to N bad rows of tables, judgements, threes and clicks, and list them.",
+        help="Leave out up to N bad rows of tables, judgements, threes, clicks and links, and list them.",
     ),
 )
 

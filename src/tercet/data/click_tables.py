@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.data.clicks import CLICK_HEADER, ClickLog, Impression, impression_problem, impressions_of
-from tercet.data.documents import id_in
+from tercet.data.documents import id_in, ids_in
 from tercet.data.frames import as_table, key_id
 from tercet.data.judgements import Columns, query_in
 from tercet.data.lines import FilePath, Refused, refuse
@@ -198,8 +198,8 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
         try:
             impression = Impression(
                 query_in(row.get(query), table, number, query),
-                _ids_in(row.get(shown), table, number, shown),
-                _ids_in(row.get(clicked), table, number, clicked),
+                ids_in(row.get(shown), table, number, shown),
+                ids_in(row.get(clicked), table, number, clicked),
             )
             problem = impression_problem(impression)
             if problem is not None:
@@ -209,22 +209,6 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
             refuse(problem_of_row, refused)
     form = f"{table.form}; a row for each list; query: {query}; shown: {shown}; clicked: {clicked}{times}"
     return _in_order(lists, form, times.notes, table.name)
-
-
-def _ids_in(value: Value, table: DataTable, number: int, column: str) -> tuple[str, ...]:
-    """The ids in a cell: a JSON array, or separated by one of , ; | and blanks."""
-    if value is None:
-        return ()
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            ids = json.loads(value)
-        except ValueError:
-            raise table.error(number, f"{column} {value[:60]!r} is no JSON array of ids") from None
-    else:
-        text = str(value)
-        mark = next((mark for mark in (",", ";", "|") if mark in text), None)
-        ids = [part.strip() for part in text.split(mark) if part.strip()]
-    return tuple(id_in(one, table, number, column) for one in ids)
 
 
 # -- a row for each document ------------------------------------------------------------------------------------------
@@ -435,7 +419,7 @@ class _Events:
                 if row.get(text) is None:
                     continue  # a search without words, such as browsing a category
                 query = query_in(row.get(text), table, number, text)
-                shown = () if hits is None else _ids_in(row.get(hits), table, number, hits)
+                shown = () if hits is None else ids_in(row.get(hits), table, number, hits)
                 time = times.of(row, number)
             except FormatError as problem:
                 refuse(problem, self.refused)

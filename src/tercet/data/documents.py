@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -227,3 +228,19 @@ def id_in(value: Value, table: DataTable, number: int, column: str) -> str:
             problem = f"is {value}, a number with a point; ids are strings or whole numbers"
         raise table.error(number, f"{column} {problem}", "id")
     return str(identifier)
+
+
+def ids_in(value: Value, table: DataTable, number: int, column: str) -> tuple[str, ...]:
+    """The ids in a cell: a JSON array, or separated by one of , ; | and blanks."""
+    if value is None:
+        return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            ids = json.loads(value)
+        except ValueError:
+            raise table.error(number, f"{column} {value[:60]!r} is no JSON array of ids") from None
+    else:
+        text = str(value)
+        mark = next((mark for mark in (",", ";", "|") if mark in text), None)
+        ids = [part.strip() for part in text.split(mark) if part.strip()]
+    return tuple(id_in(one, table, number, column) for one in ids)

@@ -141,10 +141,11 @@ class Stretch:
         return FormatError(path, None, f"row group {self.group}, row {self.lines[number]}: {message}", kind)
 
 
-def preference_paths(paths: FilePath | Sequence[FilePath]) -> list[Path]:
+def preference_paths(paths: FilePath | Sequence[FilePath], endings: tuple[str, ...] = ENDINGS) -> list[Path]:
     """The files that are meant: one, several in their order, those of a folder, or those a pattern matches.
 
-    Of a folder the files named ``.tsv``, ``.jsonl`` (``.gz`` of each) and ``.parquet`` are taken, by name.
+    Of a folder the files named ``.tsv``, ``.jsonl`` (``.gz`` of each) and ``.parquet`` are taken, by name, or those
+    with other ``endings``.
 
     Examples
     --------
@@ -162,10 +163,10 @@ def preference_paths(paths: FilePath | Sequence[FilePath]) -> list[Path]:
     for name in names:
         path = Path(name)
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(ENDINGS))
+            inside = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(endings))
             files += [file for file in inside if not file.name.startswith(".")]
             if not inside:
-                raise InputError(f"{path}: the folder holds no file that ends in {', '.join(ENDINGS)}")
+                raise InputError(f"{path}: the folder holds no file that ends in {', '.join(endings)}")
         elif not path.exists() and glob.has_magic(fspath(name)):
             matching = sorted(Path(file) for file in glob.glob(fspath(name)) if os.path.isfile(file))
             if not matching:

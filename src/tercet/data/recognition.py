@@ -45,9 +45,10 @@ Kind: TypeAlias = Literal[
     "judgements",
     "threes",
     "click-log",
+    "links",
 ]
 # Kinds of tables, whose columns may have any names.
-TableKind: TypeAlias = Literal["documents", "judgements", "threes"]
+TableKind: TypeAlias = Literal["documents", "judgements", "threes", "links"]
 
 LINES_LOOKED_AT = 20
 _TAR_MAGIC = slice(257, 262)
@@ -63,8 +64,8 @@ _FILES = (
     "(query,docid,rating), 6-column runs, query/better/worse preferences and query/shown/clicked clicks as TSV or "
     "JSONL, preferences as Parquet, the archives of 20 Newsgroups and of LETOR folds, and a table: CSV with a header "
     "(separated by , ; | or tabs), JSONL or Parquet, of documents (an id and a text), judgements (a query, a document, "
-    "a grade), threes (a query, a better and a worse document) or clicks (a query, a document and whether it was "
-    "clicked)"
+    "a grade), threes (a query, a better and a worse document), clicks (a query, a document and whether it was "
+    "clicked) or links (a source and a target)"
 )
 
 
@@ -83,8 +84,8 @@ def recognise(path: FilePath) -> Kind:
     ``tercet vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
-    of their columns: ``"documents"``, ``"judgements"``, ``"threes"`` and ``"click-log"``. Looks at a few lines only; a
-    file recognised may still be refused by its reader.
+    of their columns: ``"documents"``, ``"judgements"``, ``"threes"``, ``"click-log"`` and ``"links"``. Looks at a few
+    lines only; a file recognised may still be refused by its reader.
 
     Examples
     --------
@@ -272,7 +273,8 @@ def _kind_of_table(table: DataTable) -> Kind:
         raise InputError(
             f"{table.name}: a table of no known kind, with the columns {', '.join(table.columns)}; documents have an "
             "id and a text (columns called id, sku, title, text, description, …, or named), judgements query, doc and "
-            "grade, threes query, better and worse, and clicks query, doc or shown, and clicked or action"
+            "grade, threes query, better and worse, clicks query, doc or shown, and clicked or action, and links a "
+            "source and a target"
         )
     return cast(Kind, kind)
 

@@ -63,6 +63,20 @@ TIMES = (
     ("time", "timestamp", "ts", "datetime", "event_time", "created_at", "occurred_at", "event_timestamp", "@timestamp"),
     ("date", "day"),
 )
+# Of links; ids before what may be a title, and the id of a document where its targets stand in a list.
+SOURCES = (
+    ("source_id", "from_id", "src_id", "source_doc_id", "from_doc_id", "from_node_id", "citing_id", "_start_id"),
+    ("source", "from", "src", "citing", "source_url", "from_url", "referrer", "linking"),
+    *DOCUMENTS,
+)
+TARGET_LISTS = ("links", "links_to", "targets", "outlinks", "out_links", "references", "citations", "cites", "see_also")
+TARGETS = (
+    *(
+        ("target_id", "to_id", "dst_id", "target_doc_id", "to_doc_id", "to_node_id", "cited_id", "_end_id"),
+        ("target", "to", "dst", "dest", "destination", "cited", "target_url", "to_url", "linked"),
+    ),
+    TARGET_LISTS,
+)
 ACTIONS = (("action", "action_name", "event", "event_type", "event_name"),)
 
 Tiers = Sequence[Sequence[str]]
@@ -193,7 +207,7 @@ _SURE_QUERIES = ("query", "query_text", "search_term", "search_query", "search_t
 
 
 def kind_of_columns(columns: Iterable[str]) -> str | None:
-    """What a table holds, by the names of its columns: documents, judgements, threes, a click log, or None of these.
+    """What a table holds, by the names of its columns: documents, judgements, threes, a click log, links, or None.
 
     Examples
     --------
@@ -215,4 +229,7 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
         return "judgements"
     if has_queries and has(DOCUMENTS) and has(ACTIONS):  # events
         return "click-log"
-    return "documents" if has(IDS) and has_texts else None
+    if has(IDS) and has_texts:  # which may have a source, or carry its links
+        return "documents"
+    is_linked = (has(SOURCES[:2]) and has(TARGETS[:2])) or (has(SOURCES) and has((TARGET_LISTS,)))
+    return "links" if is_linked and not has_queries else None

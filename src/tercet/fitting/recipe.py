@@ -4,7 +4,7 @@ is better on validation queries by more than one standard error."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose
 from tercet.data.click_tables import as_click_log
 from tercet.data.documents import as_documents
+from tercet.data.links import as_links
 from tercet.data.preferences import Preferences
 from tercet.data.threes import as_evidence
 from tercet.errors import InputError
@@ -164,13 +165,13 @@ def fit_labelled(
 
 
 def fit_linked(
-    docs: Mapping[str, str],
-    links: Mapping[str, Iterable[str]],
+    docs: Any,
+    links: Any,
     *,
     ranker: RankerChoice | None = None,
     prior: Any = None,
-    validation: Mapping[str, Iterable[str]] | None = None,
-    test: Mapping[str, Iterable[str]] | None = None,
+    validation: Any = None,
+    test: Any = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
     n_steps: int | None = None,
@@ -183,8 +184,9 @@ def fit_linked(
 
     Parameters
     ----------
-    docs : id -> text
-    links : id -> ids of the documents it links to, the links to learn from
+    docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
+    links : id -> ids of the documents it links to, pairs (source, target), or records or a frame with a source and a
+        target: the links to learn from
     validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
         in for each that is left out
     ranker, prior, measure, analyser, n_steps, n_models, random_state, verbose, name : as in ``fit``
@@ -199,9 +201,10 @@ def fit_linked(
     """
     how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, prior=prior)
     measure = str(parse_measure(measure))
-    judged = links_as_judgements(links, "links")
+    docs = as_documents(docs)
+    judged = links_as_judgements(as_links(links, docs))
     to_choose, to_report = (
-        None if part is None else links_as_judgements(part, what)
+        None if part is None else links_as_judgements(as_links(part, docs, what))
         for part, what in ((validation, "validation"), (test, "test"))
     )
     task = judged_task(docs, docs, judged, to_choose, to_report, measure, how.seed, linked=True)

@@ -94,16 +94,9 @@ def answerable(qrels: Qrels) -> dict[str, Mapping[str, int]]:
     return {qid: judged for qid, judged in qrels.items() if max(judged.values(), default=0) > 0}
 
 
-def links_as_judgements(links: Mapping[str, Iterable[str]], name: str) -> dict[str, dict[str, int]]:
-    """What a document links to is relevant for it."""
-    if not isinstance(links, Mapping):
-        raise InputError(f"{name} must be a mapping, id -> ids it links to; got {type(links).__name__}")
-    judged = {}
-    for source, targets in links.items():
-        if isinstance(targets, (str, bytes)) or not isinstance(targets, Iterable):
-            raise InputError(f"{name} of {source!r} must be a list of ids; got {targets!r}")
-        judged[source] = {target: 1 for target in targets if target != source}
-    return judged
+def links_as_judgements(links: Mapping[str, Iterable[str]]) -> dict[str, dict[str, int]]:
+    """What a document links to is relevant for it; a link to itself says nothing."""
+    return {source: {target: 1 for target in targets if target != source} for source, targets in links.items()}
 
 
 def check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:

@@ -10,7 +10,13 @@ from tercet.data.checking.beir import check_beir
 from tercet.data.checking.feature_rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
 from tercet.data.checking.findings import MOST_SHOWN, CheckReport, Counts, Findings
 from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_quepid, check_run
-from tercet.data.checking.tables import check_click_log, check_documents, check_judgement_table, check_threes
+from tercet.data.checking.tables import (
+    check_click_log,
+    check_documents,
+    check_judgement_table,
+    check_links,
+    check_threes,
+)
 from tercet.data.lines import FilePath
 from tercet.data.mapped_rows import MappedRows
 from tercet.data.recognition import Kind, guess, recognise
@@ -118,4 +124,5 @@ _TABLE_CHECKS: dict[Kind, Callable[[Path, Findings, TableSettings], Counts]] = {
     "judgements": check_judgement_table,
     "threes": check_threes,
     "click-log": check_click_log,
+    "links": check_links,
 }

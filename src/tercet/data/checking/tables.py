@@ -1,4 +1,4 @@
-"""Checks of tables of documents, judgements, threes and clicks; `checking` has the whole."""
+"""Checks of tables of documents, judgements, threes, clicks and links; `checking` has the whole."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tercet.data.checking.near_duplicates import text_digest
 from tercet.data.click_tables import click_log_of, ubi_files
 from tercet.data.documents import document_rows, joined_text
 from tercet.data.judgements import judgement_roles, judgement_rows
+from tercet.data.links import link_roles, link_rows, open_links
 from tercet.data.roles import TableSettings, document_roles
 from tercet.data.tables import NO_ROWS, DataTable
 from tercet.data.threes import three_roles, three_rows
@@ -95,6 +96,24 @@ def check_click_log(path: Path, findings: Findings, settings: TableSettings) -> 
     if counts["impressions"] and not counts["clicks"]:
         findings.warning("no-preference", path, None, "nothing was clicked, so there is nothing to learn from")
     return counts
+
+
+def check_links(path: Path, findings: Findings, settings: TableSettings) -> Counts:
+    """Check a table of links, or a list of two ids a line."""
+    seen: set[tuple[str, str]] = set()
+    with findings.file(path, NO_ROWS, lambda: len(seen)):
+        table = open_links(path, settings.columns, settings.encoding, settings.delimiter)
+        for source, target, error in link_rows(table, link_roles(table, settings.columns), findings.refused):
+            message, kind = "", "repeated-line"
+            if source == target:
+                message, kind = f"{source!r} links to itself, which is left out", "own-link"
+            elif (source, target) in seen:
+                message = f"the link from {source!r} to {target!r} is there before"
+            if message:
+                problem = error(message, kind)
+                findings.warning(kind, problem.path, problem.line, problem.message)
+            seen.add((source, target))
+    return {"links": len(seen), "documents that link": len({source for source, _ in seen})}
 
 
 def _warn(findings: Findings, table: DataTable, number: int, message: str, kind: str) -> None:
