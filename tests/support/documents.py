@@ -177,6 +177,12 @@ def write_tables(folder: Path, corpus: Corpus) -> None:
         for place, doc_id in enumerate(rng.choice(list(corpus.docs), 5, replace=False), start=1)
     ]
     pandas.DataFrame(clicks).to_csv(folder / "clicks.csv", index=False)
+    links = [(row["sku"], rows[(number + step) % 80]["sku"]) for number, row in enumerate(rows) for step in (2, 4, 6)]
+    pandas.DataFrame(links, columns=["source", "target"]).to_csv(folder / "links.tsv", index=False, sep="\t")
+    pages = [{"id": row["sku"], "text": row["description"]} for row in rows]
+    for page in pages:
+        page["links"] = [target for source, target in links if source == page["id"]]
+    pandas.DataFrame(pages).to_json(folder / "pages.jsonl", orient="records", lines=True)
 
 
 def names(document: str) -> dict[str, Any]:
