@@ -31,7 +31,7 @@ from tercet.cli.options import (
 from tercet.data import JudgedTexts, read_qrels
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
-from tercet.data.links import LINK_FILE_ENDINGS, read_links
+from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
 from tercet.data.threes import Three, read_threes
 from tercet.errors import InputError

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tercet.data.letor_folds import query_folds as query_folds
     from tercet.data.letor_folds import read_letor_folds as read_letor_folds
     from tercet.data.letor_writing import write_letor as write_letor
-    from tercet.data.links import ReadLinks as ReadLinks
-    from tercet.data.links import read_links as read_links
+    from tercet.data.link_tables import ReadLinks as ReadLinks
+    from tercet.data.link_tables import read_links as read_links
     from tercet.data.preference_files import iter_preferences as iter_preferences
     from tercet.data.preference_files import read_preferences as read_preferences
     from tercet.data.preference_files import write_preferences as write_preferences
@@ -91,7 +91,7 @@ else:
             ),
             "tercet.data.letor_folds": ("LetorFold", "query_folds", "read_letor_folds"),
             "tercet.data.letor_writing": ("write_letor",),
-            "tercet.data.links": ("ReadLinks", "read_links"),
+            "tercet.data.link_tables": ("ReadLinks", "read_links"),
             "tercet.data.preference_files": ("iter_preferences", "read_preferences", "write_preferences"),
             "tercet.data.preference_text": ("PreferenceTriples",),
             "tercet.data.preferences": ("Preferences",),

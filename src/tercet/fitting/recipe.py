@@ -14,7 +14,7 @@ from tercet._validate import check_integer, check_seed
 from tercet.choose import Trial, choose
 from tercet.data.click_tables import as_click_log
 from tercet.data.documents import as_documents
-from tercet.data.links import as_links
+from tercet.data.link_tables import as_links
 from tercet.data.preferences import Preferences
 from tercet.data.threes import as_evidence
 from tercet.errors import InputError

@@ -9,7 +9,7 @@ from tercet.data.checking.near_duplicates import text_digest
 from tercet.data.click_tables import click_log_of, ubi_files
 from tercet.data.documents import document_rows, joined_text
 from tercet.data.judgements import judgement_roles, judgement_rows
-from tercet.data.links import link_roles, link_rows, open_links
+from tercet.data.link_tables import link_roles, link_rows, open_links
 from tercet.data.roles import TableSettings, document_roles
 from tercet.data.tables import NO_ROWS, DataTable
 from tercet.data.threes import three_roles, three_rows

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet.data import check, read_links
-from tercet.data.links import as_links
+from tercet.data.link_tables import as_links
 from tercet.errors import FormatError, InputError
 
 DOCS = {"a": "one", "007": "two", "Paris, Texas": "three"}
