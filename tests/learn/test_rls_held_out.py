@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tercet import Preferences
 from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
-from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, columns, comparisons
+from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, choosing, columns, comparisons
 from tercet.learn.rls.columns import KernelColumns
 
 L2S = [1e-3, 0.1, 2.0, 50.0]
@@ -244,6 +245,25 @@ def test_the_grid_goes_over_the_basis():
         best["basis"],
         best["gamma"],
     )
+
+
+def test_the_grid_keeps_what_is_shared_of_one_basis_at_a_time(monkeypatch):
+    X, y, qid = made_rows(9)
+    kept, alive = [], []
+
+    class Watched(columns.Shared):
+        def columns(self, kernel, X, vectors):
+            made = super().columns(kernel, X, vectors)
+            if all(one() is not self._kept[0] for one in kept):
+                kept.append(weakref.ref(self._kept[0]))
+            alive.append(sum(one() is not None for one in kept))
+            return made
+
+    monkeypatch.setattr(choosing, "Shared", Watched)
+    parameters = {"gamma": [0.2, 1.0], "n_basis": [5, 8, 12]}  # the basis changes from setting to setting
+    choose_rls(X, y, qid, l2s=[1.0], parameters=parameters, ranker=RankRLS(kernel="gaussian"))
+    assert len(kept) == 3
+    assert alive == [1] * 6
 
 
 # -- a block of rows at a time --------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def choose_rls(
     For each setting one decomposition serves all l2. Rows are taken a block at a time, two or three times for a
     setting: memory is that of some n_basis × n_basis matrices, a block of rows and the scores (n_rows, n_l2s). What
     settings with the same basis share, squared distances or inner products of the rows with it, is kept where it has
-    256 MiB at most.
+    256 MiB at most; one basis is done after the other, so that it is there for one.
 
     Examples
     --------
@@ -107,21 +107,30 @@ def choose_rls(
     query, n_queries = query_numbers(qid, len(labels))  # a regression's rows may stand alone; errors are of queries
     if n_queries == len(labels):
         raise InputError("no query has two rows or more, so there are no pairs to choose by")
-    shared: dict[tuple[Any, ...], Shared] = {}
-    errors = []
-    for setting in settings:
-        candidate = clone(pattern).set_params(**setting)
-        candidate._check_params()
-        kept = shared.setdefault(tuple(setting.get(name) for name in _OF_BASIS), Shared())
-        # The rows that leverage chooses depend on the kernel.
-        is_same = len(settings) > 1 and (candidate.basis != "leverage" or np.ndim(candidate.n_basis) > 0)
-        training = candidate._posed(rows, comparisons, queries, kept if is_same else None)
-        scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
-        errors.append([disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T])
+    errors: list[Any] = [None] * len(settings)
+    for places in _by_basis(settings):
+        shared = Shared() if len(places) > 1 else None  # of one basis at a time: each may take KEPT_AT_MOST
+        for place in places:
+            candidate = clone(pattern).set_params(**settings[place])
+            candidate._check_params()
+            # The rows that leverage chooses depend on the kernel.
+            is_same = candidate.basis != "leverage" or np.ndim(candidate.n_basis) > 0
+            training = candidate._posed(rows, comparisons, queries, shared if is_same else None)
+            scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
+            del training  # it holds what is shared, which the next basis has no need of
+            errors[place] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
     by_query = np.array(errors)
     setting_row, penalty_row = _best(by_query.mean(axis=2), penalties)
     chosen = clone(pattern).set_params(**settings[setting_row], l2=float(penalties[penalty_row]))
     return RLSGrid(settings, penalties, by_query, chosen.fit(X, y, qid=qid))
+
+
+def _by_basis(settings: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """The places of settings that have the same basis."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, setting in enumerate(settings):
+        groups.setdefault(tuple(setting.get(name) for name in _OF_BASIS), []).append(place)
+    return list(groups.values())
 
 
 def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
