@@ -8,6 +8,7 @@ import os
 import signal
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -261,6 +262,29 @@ def test_what_waits_for_a_failure_has_failed_and_what_waits_for_a_cut_is_left_ou
         run = PlanRun(results, [first, second], None, None, Quiet(), {first: ending})
         assert not run._may_begin(second)
         assert (run.endings[second].failed, run.endings[second].cut) == (failed, cut)
+
+
+@pytest.mark.parametrize(
+    ("method", "texts", "words", "large"),
+    [
+        ("dense", 4_600, 30_000, False),  # 30,000² pairs of words would be
+        ("dense", 9_000, 2_000, True),
+        ("pruned-1000", 4_600, 30_000, True),
+        ("pruned-10", 4_600, 20_000, False),
+        ("uv", 4_600, 30_000, False),
+    ],
+)
+def test_a_w_kept_by_texts_is_as_large_as_texts_make_it(method, texts, words, large):
+    plan = find_plan("ssi")
+    results = PaperResults(plan, False, "0")
+    sizes = {"documents": texts, "query texts": texts, "words of queries": words, "words of documents": words}
+    results.data["wiki"] = {"statistics": sizes}
+    piece = MethodPiece("wiki", method, 0)
+    run = PlanRun(results, [piece], None, None, Quiet())
+    assert run._is_large(piece) is large
+    whole = replace(plan.method(method), parameters={})
+    run.plan = replace(plan, methods=tuple(whole if one.key == method else one for one in plan.methods))
+    assert run._is_large(piece) is (whole.ranker != "LowRankRanker" and 4 * words**2 > 10**9)
 
 
 def test_a_cost_study_whose_package_is_missing_has_failed():

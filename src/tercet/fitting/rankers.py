@@ -39,6 +39,7 @@ from tercet.learn import (
     TermPairRanker,
 )
 from tercet.learn.base import SgdRanker
+from tercet.learn.dual import bytes_by_texts
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
     LINEAR_RANKERS,
@@ -441,6 +442,19 @@ def learns_by_steps(name: str) -> bool:
     """
     cls = OF_WORDS.get(name)
     return cls is not None and issubclass(cls, (SgdRanker, CorrelatedRanker, CorrelatedLowRank))
+
+
+def bytes_of_whole_w(name: str, parameters: Mapping[str, Any], texts: tuple[int, int], words: tuple[int, int]) -> int:
+    """About what a W takes that is held whole, or what stands for it by texts; 0 for rankers that hold none."""
+    if OF_WORDS.get(name) not in (DenseRanker, PrunedRanker):
+        return 0
+    if parameters.get("form") != "texts":
+        return 4 * words[0] * words[1]
+    needed = bytes_by_texts(*texts)
+    if OF_WORDS[name] is PrunedRanker:  # what rows of W are made from, and those entries of them that are kept
+        kept = min(parameters.get("n_kept", words[1]), words[1])
+        needed += 4 * texts[0] * words[1] + 8 * words[0] * kept
+    return needed
 
 
 def warm_up(name: str) -> None:

@@ -23,6 +23,11 @@ from tercet.weights import Diagonal, Identity, Mapped, Part, Sparse, Weights
 _COLUMNS_AT_ONCE = 1024  # of W, when its rows are made: these of all texts stay in the cache
 
 
+def bytes_by_texts(n: int, m: int, *, has_identity: bool = True) -> int:
+    """What W takes by n queries and m documents that are other texts."""
+    return 4 * (n * n + m * m + (2 + has_identity) * n * m)
+
+
 @dataclass(frozen=True, eq=False)
 class _Products:
     """Inner products of queries, of documents, and of both; ``M`` as ``dual_advance`` keeps it."""
@@ -55,8 +60,8 @@ class DualState(State):
         if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
             raise InputError("form='texts' keeps all texts in memory; give matrices, or use form='words'")
         n, m = Q.shape[0], D.shape[0]
-        starts_from_identity = Q.shape[1] == D.shape[1] and not zero_diagonal
-        needed = 12 * n * n if D is Q else 4 * (n * n + m * m + (2 + starts_from_identity) * n * m)
+        has_identity = Q.shape[1] == D.shape[1] and not zero_diagonal
+        needed = 12 * n * n if D is Q else bytes_by_texts(n, m, has_identity=has_identity)
         if needed > max_memory:
             raise MemoryLimitError(
                 f"inner products of {n:,} queries and {m:,} documents take {needed:,} bytes; {max_memory:,} are "

@@ -60,6 +60,7 @@ class LinkTask(PreferenceTask):
     def statistics(self) -> dict[str, int]:
         return {
             "documents": self.D.shape[0],
+            "query texts": self.Q.shape[0],
             "links": sum(map(len, (self.train_links, self.validation_links, self.test_links))),
             "training links": len(self.train_links),
             "validation links": len(self.validation_links),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import InputError
+from tercet.fitting.rankers import bytes_of_whole_w
 from tercet.repro.cache import Listener, RunDeadline
 from tercet.repro.cost_jobs import cost_jobs
 from tercet.repro.datasets import with_data_found
@@ -36,7 +37,6 @@ from tercet.repro.processes import Hand, OtherProcesses, ThisProcess, WorkForce
 from tercet.repro.quick import made_quick
 
 _LARGE = 10**9  # bytes of a W that is held whole; no two of them at once
-_WHOLE_W = ("DenseRanker", "PrunedRanker")
 
 
 def reproduce(
@@ -216,11 +216,13 @@ class PlanRun:
         return endings[0].result if endings else None
 
     def _is_large(self, piece: Piece) -> bool:
-        """Whether all of a W is in memory that is too large to be there twice."""
-        if not isinstance(piece, MethodPiece) or self.plan.method(piece.method).ranker not in _WHOLE_W:
+        """Whether all of a W is in memory that is too large to be there twice, or what stands for it by texts."""
+        if not isinstance(piece, MethodPiece):
             return False
-        known = self.results.data[piece.dataset]["statistics"]
-        return 4 * known.get("words of queries", 0) * known.get("words of documents", 0) > _LARGE
+        method, known = self.plan.method(piece.method), self.results.data[piece.dataset].get("statistics", {})
+        texts = known.get("query texts", 0), known.get("documents", 0)
+        words = known.get("words of queries", 0), known.get("words of documents", 0)
+        return bytes_of_whole_w(method.ranker, method.parameters, texts, words) > _LARGE
 
     def _may_begin(self, piece: Piece) -> bool:
         """Whether what it needs is there; what cannot begin is noted."""
