@@ -14,9 +14,9 @@ import pytest
 from support.paper_values import made_plan, made_results
 from tercet.repro import find_plan, write_results
 from tercet.repro.check import known_papers
-from tercet.repro.index_page import make_index, read_overview, write_index
+from tercet.repro.index_page import UnreadRun, make_index, read_overview, tiles, write_index
 from tercet.repro.overview import PaperOverview, make_overview, planned_overview
-from tercet.repro.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row
+from tercet.repro.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row, Standings
 from tercet.repro.tables import make_tables
 
 RNG = np.random.default_rng(1)
@@ -96,6 +96,19 @@ def test_without_what_falls_short_it_holds():
     assert overview.items[0].counts == {"short within the error": 1}
 
 
+def test_a_model_that_is_best_less_often_than_stated_falls_short_and_contradicts_nothing():
+    table = replace(TABLES[0], rows=(Row("a", printed={"map": 0.4}), Row("c", printed={"map": 0.5})))
+    standings = Standings("places", "how often c is the best", "Section 4", "c", ("first",), best=1, second=0)
+    plan = replace(PLAN, tables=(table,), claims=(), cutoffs=(), standings=(standings,))
+    overview = overview_of(plan=plan)
+    item = next(item for item in overview.items if item.key == "places")
+    assert (item.status, item.counts) == ("falls short", {"hold": 1, "fall short": 1})
+    shown = str(tiles([overview]))
+    assert "1 of 2" in shown
+    assert "1 fall short" in shown
+    assert "opposite" not in shown
+
+
 def test_quick_runs_and_other_data_are_not_compared():
     overview = overview_of(quick=True)
     assert next(item.status for item in overview.items if item.kind == "table") == "not compared"
@@ -146,7 +159,32 @@ def test_a_folder_of_another_name_gets_no_index(tmp_path):
 
 
 @pytest.mark.slow  # reads every plan
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"paper": "made"}', b'{"overview": {"key": 3}}'])
+def test_results_of_another_version_are_named_as_such(tmp_path):
+    older = {"paper": "ssi", "version": "0.0.9", "overview": {"key": "ssi"}}
+    mine = {"paper": "made", "overview": overview_of().as_json() | {"colour": "red"}}
+    for name, content in (("ssi", older), ("ssi-quick", older), ("made", mine)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text(json.dumps(content))
+    assert read_overview(tmp_path / "ssi") == UnreadRun("ssi", "0.0.9")
+    path = write_index(tmp_path)
+    assert path is not None
+    index = path.read_text()
+    assert f"0 of {1 + len(known_papers())} papers have run. 2 ran with another version of Tercet" in index
+    section = re.search(r'<section><h2 id="ssi">.*?</section>', index, re.DOTALL)
+    assert section is not None
+    assert "not run" not in section[0]
+    assert 'href="ssi/index.html"' in section[0]
+    assert "by Tercet 0.0.9 in a form" in section[0]
+    assert "<code>tercet repro ssi</code> writes them again." in section[0]
+    assert "tercet repro made" not in index  # a plan of somebody's own
+    assert "by an older Tercet in a form" in index
+    # One that is read takes their place.
+    write_results(results_of(), tmp_path / "made")
+    assert f"1 of {1 + len(known_papers())} papers have run. 1 ran with" in path.read_text()
+
+
+@pytest.mark.slow  # reads every plan
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"paper": 3}', b'{"overview": {"key": 3}}'])
 def test_results_that_cannot_be_read_are_left_out(content, tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "results.json").write_bytes(content)

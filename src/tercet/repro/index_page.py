@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tercet.errors import TercetError
 from tercet.report.html import Html, element, join, page
@@ -148,33 +151,55 @@ def write_index(folder: Path) -> Path | None:
     if path.exists() and _MARK not in path.read_text(encoding="utf-8", errors="replace")[:20_000]:
         return None
     found = {child.name: read_overview(child) for child in sorted(folder.iterdir()) if child.is_dir()}
-    write_file_atomically(path, make_index({name: one for name, one in found.items() if one is not None}).encode())
+    overviews = {name: one for name, one in found.items() if isinstance(one, PaperOverview)}
+    unread = {name: one for name, one in found.items() if isinstance(one, UnreadRun)}
+    write_file_atomically(path, make_index(overviews, unread).encode())
     return path
 
 
-def read_overview(folder: Path) -> PaperOverview | None:
-    """What a folder's results.json says; None where there is none, or one of another version."""
+@dataclass(frozen=True)
+class UnreadRun:
+    """Results that another version of Tercet wrote in another form: of which paper, by which version."""
+
+    key: str
+    version: str
+
+
+def read_overview(folder: Path) -> PaperOverview | UnreadRun | None:
+    """What a folder's results.json says; None where there is none of a paper."""
     path = folder / "results.json"
     try:
         content = parse_json(path.read_bytes(), str(path))
-        return PaperOverview.from_json(content.get("overview") if isinstance(content, dict) else None)
     except (OSError, TercetError):
         return None
+    if not isinstance(content, dict):
+        return None
+    try:
+        return PaperOverview.from_json(content.get("overview"))
+    except TercetError:
+        key, version = content.get("paper"), content.get("version")
+        return UnreadRun(key, version if isinstance(version, str) else "") if isinstance(key, str) else None
 
 
-def make_index(found: dict[str, PaperOverview]) -> str:
+def make_index(found: dict[str, PaperOverview], unread: Mapping[str, UnreadRun] = MappingProxyType({})) -> str:
     """The page, from overviews by the names of their folders; packaged papers that have not run are named.
 
-    A quick run is left out where there is a complete one of the same paper.
+    A quick run is left out where there is a complete one of the same paper, and so is a run that cannot be read where
+    there is one that can.
     """
     complete = {overview.key for overview in found.values() if not overview.quick}
     shown = {name: one for name, one in found.items() if not one.quick or one.key not in complete}
     order = {key: number for number, key in enumerate(known_papers())}
     names = sorted(shown, key=lambda name: (order.get(shown[name].key, len(order)), name))
-    absent = [key for key in known_papers() if key not in {one.key for one in shown.values()}]
     overviews = [shown[name] for name in names]
-    n_papers = len({one.key for one in overviews})
-    lead = f"{n_papers} of {n_papers + len(absent)} papers have run." if absent else f"All {n_papers} papers have run."
+    read = {one.key for one in overviews}
+    to_repeat = {name: run for name, run in unread.items() if run.key not in read}
+    older = {run.key for run in to_repeat.values()}
+    absent = [key for key in known_papers() if key not in read | older]
+    n_papers, n_all = len(read), len(read) + len(older) + len(absent)
+    lead = f"{n_papers} of {n_all} papers have run." if n_papers < n_all else f"All {n_papers} papers have run."
+    if older:
+        lead += f" {len(older)} ran with another version of Tercet, and should be run again."
     lead += " Every table and figure of each: what holds, what falls short, and what is not to be had."
     body: list[object] = [
         element("p", "Tercet reproductions", class_="kicker"),
@@ -184,7 +209,8 @@ def make_index(found: dict[str, PaperOverview]) -> str:
     if any(one.quick for one in overviews):
         quick = ", ".join(one.key for one in overviews if one.quick)
         body.append(element("p", f"Quick runs, whose numbers mean little: {quick}.", class_="warning"))
-    body += [tiles(overviews), *(_paper(name, shown[name]) for name in names), *map(_absent_paper, absent), _legend()]
+    body += [tiles(overviews), *(_paper(name, shown[name]) for name in names)]
+    body += [*(_unread_paper(name, run) for name, run in to_repeat.items()), *map(_absent_paper, absent), _legend()]
     return page(_TITLE, element("main", join(body, "\n")))
 
 
@@ -201,6 +227,26 @@ def _paper(folder: str, overview: PaperOverview) -> Html:
         element("p", " ".join(lines), class_="soft"),
         element("p", " ".join(f"{name}: {text}." for name, text in sums.items() if text)),
         glance(overview.items, address),
+    )
+
+
+def _unread_paper(folder: str, run: UnreadRun) -> Html:
+    title = find_plan(run.key).paper.title if run.key in known_papers() else run.key
+    whose = f"Tercet {run.version}" if run.version else "an older Tercet"
+    again = (
+        ["; ", element("code", f"tercet repro {run.key}"), " writes them again."]
+        if run.key in known_papers()
+        else ["."]
+    )
+    return element(
+        "section",
+        element(
+            "h2",
+            element("span", "other version", class_="badge bad"),
+            element("a", title, href=f"{folder}/index.html"),
+            id=folder,
+        ),
+        element("p", f"Its results were written by {whose} in a form that this version does not read", *again),
     )
 
 
@@ -223,7 +269,8 @@ def _legend() -> Html:
         "stated ordering holds",
         "within the error": "what is short is so by less than its standard error",
         "not decided": "the data cannot tell some of the orderings apart; none is contradicted",
-        "falls short": "a number is short by more than its standard error, or an ordering comes out the other way",
+        "falls short": "a number is short by more than its standard error, an ordering comes out the other way, or a "
+        "model is the best less often than stated",
         "not compared": "other data than the paper's, or a quick run: the printed numbers stand beside ours",
         "not to be had": "the data are not there",
     }

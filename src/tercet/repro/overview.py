@@ -29,7 +29,7 @@ Status = Literal[
     "not to be had",
 ]
 STATUS_TONES: dict[Status, Tone] = {"holds": "good", "within the error": "good", "falls short": "bad", "cut": "bad"}
-ORDERINGS = ("hold", "not decided", "opposite")
+ORDERINGS = ("hold", "not decided", "opposite", "fall short")
 
 
 @dataclass(frozen=True)

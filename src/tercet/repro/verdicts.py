@@ -116,7 +116,7 @@ _COUNTED: tuple[tuple[str, str, Tone], ...] = (
     ("the opposite holds", "opposite", "bad"),
     ("not decided", "not decided", "plain"),
     ("one seed", "not decided", "plain"),
-    ("falls short", "opposite", "bad"),
+    ("falls short", "fall short", "bad"),  # how often a model is the best
     ("met", "met", "good"),
     ("missed by", "missed", "bad"),
     ("rises no faster", "as stated", "good"),
