@@ -1,0 +1,251 @@
+"""Weights of pairs of words: dense, diagonal, sparse, in groups, correlated, pruned, hashed, online."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def sgd_dense(W, preferences, rates, margin=1.0):
+    """Chen et al. 2010, equation 4: W <- W + rate q (d+ - d-)' when q'W(d+ - d-) < margin."""
+    W = W.copy()
+    violations, loss = 0, 0.0
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        z = q @ W @ (better - worse)
+        if z < margin:
+            violations += 1
+            loss += margin - z
+            W += rate * np.outer(q, better - worse)
+    return W, violations, loss
+
+
+def sgd_diagonal(w, preferences, rates, margin=1.0):
+    """The same loss with W = diag(w): the gradient is the diagonal of q (d+ - d-)'."""
+    w = w.copy()
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        if q @ np.diag(w) @ (better - worse) < margin:
+            w += rate * q * (better - worse)
+    return w
+
+
+def soft_threshold(W, amount):
+    """Chen et al. 2010, equation 7."""
+    return np.where(amount < W, W - amount, np.where(-amount > W, W + amount, 0.0))
+
+
+def algorithm_1(W, preferences, rates, l1, T, margin=1.0, towards=0.0, may=1.0):
+    """Chen et al. 2010, Algorithm 1, with the sum over k read as the sum of the rates eta_k.
+
+    Every T steps all of W is swept with l1 times the rates of the last T steps. ``towards`` is what W shrinks to: 0 in
+    the paper; the identity gives the penalty on W - I. ``may`` is 0 where W never has a weight.
+    """
+    W = W * may
+    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
+        if q @ W @ (better - worse) < margin:
+            W = W + may * rate * np.outer(q, better - worse)
+        if t % T == 0:
+            W = towards + soft_threshold(W - towards, l1 * sum(rates[t - T : t]))
+    return W
+
+
+def thinned_sgd(W, preferences, rates, cuts, margin=1.0):
+    """SGD on all of W that after the steps in ``cuts`` keeps that many entries; after the last cut, learns only those.
+
+    Sizes are told apart by the upper 17 bits of a float32; those at the threshold stay.
+    """
+    W = W.copy()
+    support = np.ones_like(W, dtype=bool)
+    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
+        if q @ W @ (better - worse) < margin:
+            W = W + np.where(support, rate * np.outer(q, better - worse), 0.0)
+        if t in cuts:
+            size = np.abs(W).astype(np.float32).view(np.uint32) >> 15
+            smallest = max(np.sort(size, axis=None)[::-1][cuts[t] - 1], 1)
+            W = np.where(size >= smallest, W, 0.0)
+            if t == max(cuts):
+                support = W != 0
+    return W
+
+
+def largest_entries(W, density):
+    """The share ``density`` of W that is largest in size, and zeros; of equal entries the first by row and column.
+
+    Zeros are never among them.
+    """
+    size = np.abs(W.astype(np.float32)).ravel()
+    order = sorted(range(size.size), key=lambda k: (-size[k], k))[: max(1, round(density * size.size))]
+    kept = np.zeros_like(W, dtype=np.float32)
+    for k in order:
+        kept.flat[k] = np.float32(W.flat[k])
+    return kept
+
+
+def refit(support, preferences, rates, margin=1.0, start=None, fixed=0.0):
+    """Chen et al. 2010, section III.B: SGD on equation 8, from the identity restricted to the support.
+
+    ``fixed`` is a matrix beside W that scores too and is not learned.
+    """
+    W = np.where(support, np.eye(*support.shape), 0.0) if start is None else np.where(support, start, 0.0)
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        if q @ (W + fixed) @ (better - worse) < margin:
+            W = W + np.where(support, rate * np.outer(q, better - worse), 0.0)
+    return W
+
+
+def shrink_groups(W, amount, by):
+    """W_g <- W_g max(0, 1 - amount / ||W_g||) for each row, or each column, g."""
+    norm = np.linalg.norm(W, axis=1 if by == "rows" else 0, keepdims=True)
+    kept = np.divide(norm - amount, norm, out=np.zeros_like(norm), where=norm > amount)
+    return W * kept
+
+
+def shrink_nested(W, amount, groups):
+    """Groups of rows within each other, given as (rows, weight): soft-thresholds from the smallest to the largest."""
+    W = W.copy()
+    for rows, weight in sorted(groups, key=lambda group: len(group[0])):
+        norm = np.linalg.norm(W[rows])
+        W[rows] *= (norm - amount * weight) / norm if norm > amount * weight else 0.0
+    return W
+
+
+def group_penalty(W, groups):
+    return sum(weight * np.linalg.norm(W[rows]) for rows, weight in groups)
+
+
+def shrink_overlapping(X, amount, groups, n_steps=3000):
+    """argmin_W 1/2 ||X - W||^2 + amount group_penalty(W), by accelerated projected gradients on its dual.
+
+    W = X - sum of xi_g, where xi_g is zero outside of the group and at most amount weight_g long, and all of these
+    together are to make W as small as they can.
+    """
+    inside = np.zeros((len(groups), len(X), 1))
+    for g, (rows, _) in enumerate(groups):
+        inside[g, rows] = 1
+    radius = amount * np.array([weight for _, weight in groups])[:, None, None]
+    rate = 1 / max(inside.sum(axis=0).max(), 1)  # the number of groups a row is in at most
+    xi = ahead = np.zeros((len(groups), *X.shape))
+    t = 1.0
+    for _ in range(n_steps):
+        step = ahead + rate * inside * (X - ahead.sum(axis=0))
+        length = np.sqrt((step**2).sum(axis=(1, 2), keepdims=True))
+        moved = step * np.minimum(1, radius / np.maximum(length, 1e-300))
+        next_t = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        xi, ahead, t = moved, moved + (t - 1) / next_t * (moved - xi), next_t
+    return X - xi.sum(axis=0)
+
+
+def algorithm_1_by_groups(W, preferences, rates, l1, T, by, margin=1.0, shrink=shrink_groups):
+    """Algorithm 1 with the norms of rows or columns in place of L1: every T steps all of W is swept."""
+    W = W.copy()
+    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
+        if q @ W @ (better - worse) < margin:
+            W = W + rate * np.outer(q, better - worse)
+        if t % T == 0:
+            W = shrink(W, l1 * sum(rates[t - T : t]), by)
+    return W
+
+
+def correlated_bins(occurs, n_frequent, n_bins):
+    """Bai et al. 2010, section 2.2.3: the frequent columns, and S and DICE for each word, best first.
+
+    ``occurs`` (n_units, n_words) is not zero where a word occurs. Frequent words are numbered from the most frequent;
+    those that a word never occurs with are left out of its S.
+    """
+    occurs = np.asarray(occurs) != 0
+    n_words = occurs.shape[1]
+    occur = [int(occurs[:, i].sum()) for i in range(n_words)]
+    frequent = sorted((i for i in range(n_words) if occur[i]), key=lambda i: (-occur[i], i))[:n_frequent]
+    S, DICE = [], []
+    for i in range(n_words):
+        scores = [2 * (occurs[:, i] & occurs[:, j]).sum() / (occur[i] + occur[j]) for j in frequent]
+        best = sorted((r for r, score in enumerate(scores) if score), key=lambda r: (-scores[r], r))[:n_bins]
+        S.append(best)
+        DICE.append([scores[r] for r in best])
+    return frequent, S, DICE
+
+
+def correlated_hashing(q, d, S, n_frequent, k):
+    """Bai et al. 2010, Algorithm 1, as printed: the features ab'/k (n_frequent, n_frequent)."""
+    a, b = np.zeros(n_frequent), np.zeros(n_frequent)
+    for p in range(k):
+        for i in range(len(q)):
+            if p < len(S[i]):
+                a[S[i][p]] += q[i]
+                b[S[i][p]] += d[i]
+    return np.outer(a, b) / k
+
+
+def correlated_hashing_by_bin(q, d, S, n_frequent, k):
+    """Bai et al. 2010, equations 6 and 7: the mean of k maps, where p-th bins meet p-th bins."""
+    features = np.zeros((n_frequent, n_frequent))
+    for p in range(k):
+        for s in range(len(q)):
+            for t in range(len(d)):
+                if p < len(S[s]) and p < len(S[t]):
+                    features[S[s][p], S[t][p]] += q[s] * d[t] / k
+    return features
+
+
+def algorithm_2(W, preferences, rates, cuts, frequent_first, margin=1.0):
+    """Bai et al. 2010, Algorithm 2: after the steps in ``cuts`` only that many active entries of each row stay.
+
+    They are its largest by size, of equal ones those whose column comes first in ``frequent_first``.
+    """
+    W = W.copy()
+    active = np.ones_like(W, dtype=bool)
+    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
+        if q @ W @ (better - worse) < margin:
+            W = W + np.where(active, rate * np.outer(q, better - worse), 0.0)
+        if t in cuts:
+            for row in range(len(W)):
+                candidates = [column for column in frequent_first if active[row, column]]
+                candidates.sort(key=lambda column: -abs(W[row, column]))
+                active[row, candidates[cuts[t] :]] = False
+            W = np.where(active, W, 0.0)
+    return W, active
+
+
+def sgd_hashed(n_buckets, multiplier, identity, preferences, rates, margin=1.0, learn_identity=False):
+    """Bai et al. 2010, equation 5: the margin rank loss on the features of each bucket, from a table of zeros.
+
+    ``identity`` is the amount of the identity at the start; its gradient is q'(d+ - d-).
+    """
+    table = np.zeros(n_buckets)
+    for (q, better, worse), rate in zip(preferences, rates, strict=True):
+        delta = better - worse
+        features = np.zeros(n_buckets)
+        for s in np.flatnonzero(q):
+            for t in np.flatnonzero(delta):
+                features[(int(s) * multiplier + int(t)) % n_buckets] += q[s] * delta[t]
+        overlap = q @ delta if identity is not None else 0.0
+        if table @ features + (identity or 0.0) * overlap < margin:
+            table = table + rate * features
+            if learn_identity:
+                identity = identity + rate * overlap
+    return table, identity
+
+
+def online_steps(preferences, scores, rule, unit):
+    """One passive-aggressive step a preference: min(target - margin, rate weight target) along q (d+ - d-)'.
+
+    A preference is (q, d_better, d_worse, weight); ``scores`` has those of the weights that stay, one pair each. Every
+    100 steps, ``l1`` times the lengths of the targets since then is taken off every weight.
+    """
+    W, pending = np.zeros((preferences[0][0].size, preferences[0][1].size)), 0.0
+    for step, ((q, better, worse, weight), (first, second)) in enumerate(zip(preferences, scores, strict=True), 1):
+        X = np.outer(q, better - worse)
+        longer = max(np.linalg.norm(better), np.linalg.norm(worse))
+        least = rule.least_margin * unit * np.linalg.norm(q) * longer
+        target = max(rule.margin * max(abs(first), abs(second)), least)
+        gap = target - (first - second) - q @ W @ (better - worse)
+        pending += target / np.linalg.norm(X) if X.any() else 0.0
+        if gap > 0 and X.any():
+            if rule.pairs:
+                X[np.abs(X) < np.sort(np.abs(X), axis=None)[-rule.pairs]] = 0
+            change = min(gap, rule.rate * weight * target) * X / (X * X).sum()
+            if rule.step:
+                change *= min(1, rule.step * unit / np.linalg.norm(change))
+            W += change
+            W = np.clip(W, -rule.weight * unit, rule.weight * unit) if rule.weight else W
+        if step % 100 == 0:
+            W, pending = np.sign(W) * np.maximum(np.abs(W) - rule.l1 * pending, 0), 0.0
+    return W
