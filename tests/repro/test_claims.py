@@ -12,7 +12,8 @@ from tercet.measure import holm, paired_test
 from tercet.repro import find_plan
 from tercet.repro.claims import PairDecisions
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Claim, PairedTests, PaperMeasure, PaperTable, Row, Standings
+from tercet.repro.plan import PaperMeasure
+from tercet.repro.plan_items import Claim, PairedTests, PaperTable, Row, Standings
 from tercet.repro.tables import make_tables
 
 RNG = np.random.default_rng(5)

@@ -9,19 +9,14 @@ import tercet.repro.figures
 from support.paper_values import AP, made_plan, made_results
 from tercet.repro.figures import make_drawings
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import (
+from tercet.repro.plan import Data, Method, Model, Paper, PaperMeasure, Plan
+from tercet.repro.plan_items import (
     Cost,
     CostSeries,
     Curves,
     Cutoffs,
-    Data,
     Growth,
-    Method,
-    Model,
-    Paper,
-    PaperMeasure,
     PaperTable,
-    Plan,
     Row,
     Scatter,
     Series,

@@ -16,7 +16,8 @@ from tercet.repro import find_plan, write_results
 from tercet.repro.check import known_papers
 from tercet.repro.index_page import UnreadRun, make_index, read_overview, tiles, write_index
 from tercet.repro.overview import PaperOverview, make_overview, planned_overview
-from tercet.repro.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row, Standings
+from tercet.repro.plan import Data, PaperMeasure
+from tercet.repro.plan_items import Claim, Cutoffs, PaperTable, Row, Standings
 from tercet.repro.tables import make_tables
 
 RNG = np.random.default_rng(1)

@@ -26,7 +26,8 @@ from tercet.repro.cache import RunDeadline
 from tercet.repro.cost_jobs import CostJob, power
 from tercet.repro.datasets import load_dataset
 from tercet.repro.folds import FoldTask, drawn_rows, measure_by_query, rows_of
-from tercet.repro.plan import Cost, CostSeries, Data, Method
+from tercet.repro.plan import Data, Method
+from tercet.repro.plan_items import Cost, CostSeries
 from tercet.repro.quick import first_points
 from tercet.repro.readers import ScoredRows
 from tercet.repro.row_jobs import peak_bytes, prepared, try_grid

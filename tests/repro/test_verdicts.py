@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet.choose import verdict_of
-from tercet.repro.plan import PaperMeasure, Target
+from tercet.repro.plan import PaperMeasure
+from tercet.repro.plan_items import Target
 from tercet.repro.tasks import entries_of_megabytes, megabytes
 from tercet.repro.verdicts import compare, judge_claim, judge_target
 

@@ -13,7 +13,8 @@ from tercet.errors import FormatError, InputError
 from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters, learns_by_steps
 from tercet.measure import parse_measure
 from tercet.repro.folds import OF_PAIRS, OF_THE_RANKER
-from tercet.repro.plan import ChosenBy, Cost, Method, PaperTable, Plan
+from tercet.repro.plan import ChosenBy, Method, Plan
+from tercet.repro.plan_items import Cost, PaperTable
 from tercet.store.codec import decode
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -18,7 +18,7 @@ from tercet.measure import PairedTest, holm, paired_test
 from tercet.report.table import Cell, Table
 from tercet.report.value import shown_p
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Claim, PairedTests, Standings
+from tercet.repro.plan_items import Claim, PairedTests, Standings
 from tercet.repro.printed import printed_in
 from tercet.repro.verdicts import (
     NOT_COMPARED,

@@ -20,6 +20,7 @@ _ASIDE = (
     "tercet.repro.cache",
     "tercet.repro.paper_results",
     "tercet.repro.plan",
+    "tercet.repro.plan_items",
     "tercet.repro.verdicts",
     "tercet.store",
 )

@@ -14,7 +14,8 @@ import numpy as np
 from tercet.fitting.rankers import make_ranker
 from tercet.report.table import Cell, Table
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Cost, Plan
+from tercet.repro.plan import Plan
+from tercet.repro.plan_items import Cost
 from tercet.repro.row_jobs import peak_bytes
 from tercet.repro.verdicts import NOT_COMPARED, Verdict, judge_power
 

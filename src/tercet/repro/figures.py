@@ -12,7 +12,8 @@ from tercet.errors import MissingExtraError
 from tercet.repro.cost_jobs import power
 from tercet.repro.fronts import front_points
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Cost, Curves, Cutoffs, Front, Growth, Method, Model, Precisions, Scatter, TradeOff
+from tercet.repro.plan import Method, Model
+from tercet.repro.plan_items import Cost, Curves, Cutoffs, Front, Growth, Precisions, Scatter, TradeOff
 from tercet.repro.plotting import (
     COLOURS,
     MARKERS,

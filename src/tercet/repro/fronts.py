@@ -9,7 +9,7 @@ import numpy as np
 from tercet.choose import standard_error
 from tercet.report.table import Cell, Table
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Front
+from tercet.repro.plan_items import Front
 from tercet.repro.verdicts import shown, with_plus_minus
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.measure import PairedTest, paired_test
-from tercet.repro.plan import PaperTable, Plan
+from tercet.repro.plan import Plan
+from tercet.repro.plan_items import PaperTable
 
 Seeds = tuple[int, ...] | None  # None for all that have run
 ERROR = "error"  # the measure that counts wrong test preferences

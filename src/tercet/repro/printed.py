@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tercet.repro.plan import PaperTable, Plan, Row
+from tercet.repro.plan import Plan
+from tercet.repro.plan_items import PaperTable, Row
 from tercet.repro.tasks import entries_of_megabytes
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tercet.repro.plan import CostSeries, Method, Plan, Quick
+from tercet.repro.plan import Method, Plan, Quick
+from tercet.repro.plan_items import CostSeries
 
 
 def made_quick(plan: Plan) -> Plan:

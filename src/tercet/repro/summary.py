@@ -9,7 +9,7 @@ from tercet.report.table import Table
 from tercet.repro.index_page import counted, ran_how
 from tercet.repro.overview import PaperOverview
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import PaperTable
+from tercet.repro.plan_items import PaperTable
 from tercet.repro.tables import UNFINISHED
 from tercet.repro.verdicts import NOT_COMPARED, shown_ours, with_plus_minus
 

@@ -12,7 +12,8 @@ from tercet.repro.claims import PairDecisions, claims_table, not_run, paired_tab
 from tercet.repro.cost_jobs import cost_table
 from tercet.repro.fronts import front_table
 from tercet.repro.paper_results import PaperResults
-from tercet.repro.plan import Method, PaperTable, Row, Statistics, TradeOff, Words
+from tercet.repro.plan import Method, Statistics
+from tercet.repro.plan_items import PaperTable, Row, TradeOff, Words
 from tercet.repro.printed import PrintedNumber, printed_in
 from tercet.repro.runner import short
 from tercet.repro.verdicts import (

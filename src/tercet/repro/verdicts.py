@@ -10,7 +10,8 @@ import numpy as np
 
 from tercet.choose import ThreeWay
 from tercet.report.table import Tone
-from tercet.repro.plan import PaperMeasure, Target
+from tercet.repro.plan import PaperMeasure
+from tercet.repro.plan_items import Target
 
 NOT_COMPARED = "not compared"
 SHORT = "short by"
