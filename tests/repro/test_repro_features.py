@@ -457,3 +457,12 @@ def test_the_papers_protocol_is_that_of_the_plan(paper):
     ]
     assert paper.n_seeds(paper.method_of("ours")) >= 3
     assert paper.method_of("ours-sparse").parameters["largest"] / 45 <= 0.2311
+
+
+def test_what_the_paper_compares_is_corrected_by_itself(paper):
+    stated = [claim for claim in paper.claims if not claim.place.startswith("not in the paper")]
+    *own, others = paper.comparisons
+    tested = {model for tests in own for model in (*tests.models, tests.against)} - {""}
+    assert tested == {model for claim in stated for model in (claim.better, *claim.worse)}
+    assert not tested & set(others.models)
+    assert {tests.measures for tests in paper.comparisons} == {("ndcg1", "ndcg10", "map")}
