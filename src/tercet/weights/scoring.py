@@ -66,7 +66,9 @@ def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDA
         block = scores[start : start + height]
         if sparse.issparse(expanded):
             scattered = _COST_OF_SCATTERING * int(docs_per_word[expanded.indices].sum())
-            if scattered + _COST_OF_POSTINGS * D.nnz * (docs_by_word is None) <= len(block) * D.nnz:
+            # Sorted once, documents serve the blocks to come as well.
+            sorting = _COST_OF_POSTINGS * D.nnz * len(block) / (Q.shape[0] - start) if docs_by_word is None else 0
+            if scattered + sorting <= len(block) * D.nnz:
                 if docs_by_word is None:
                     docs_by_word = in_double(D.T.tocsr())
                 expanded.sort_indices()
