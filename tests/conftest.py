@@ -19,6 +19,18 @@ settings.register_profile("quick", settings.get_profile("tercet"), max_examples=
 settings.load_profile("tercet")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Hold properties that have a number of examples of their own to that of the quick profile, too."""
+    if config.getoption("--hypothesis-profile") != "quick":
+        return
+    for item in items:
+        test = getattr(item, "obj", None)
+        test = getattr(test, "__func__", test)
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None and own.max_examples > settings.default.max_examples:
+            test._hypothesis_internal_use_settings = settings(own, max_examples=settings.default.max_examples)
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)

@@ -26,6 +26,7 @@ def fit(data, output, *options):
     return tc.load(output)
 
 
+@pytest.mark.slow
 def test_text_to_sparse_w_to_index_to_picture(data, tmp_path):
     pytest.importorskip("matplotlib")
     model = fit(data, tmp_path / "model", "--ranker", "sparse", "--density", "0.05", "--set", "refit_rate=0.5")

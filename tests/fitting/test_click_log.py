@@ -316,6 +316,7 @@ def test_lines_come_whole(tmp_path):
         assert (file.read(9), file.n_waiting, file.position) == ([], 2, (9, 2))
 
 
+@pytest.mark.slow
 def test_a_killed_follower_ends_with_the_bits_of_one_that_was_not(tmp_path):
     rng = np.random.default_rng(0)
     many = [LOG[at] for at in rng.integers(0, len(LOG), 600)]

@@ -241,6 +241,7 @@ def test_no_point_is_as_sparse_and_better_than_one_of_the_front(points, higher):
         assert beaten != (len(same) == 1)
 
 
+@pytest.mark.slow
 def test_the_picture_shows_the_path_the_choice_and_the_weights(model, tmp_path):
     pytest.importorskip("matplotlib")
     for name in ("path.png", "path.svg", "path.pdf"):

@@ -146,6 +146,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_another_split():
     assert str(fitted[0].report) != str(fitted[2].report)
 
 
+@pytest.mark.slow
 def test_several_models_are_their_mean_and_the_blend_is_chosen_for_it():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     parts = {"validation": small.part(40, 50), "test": small.part(50)}
@@ -403,6 +404,7 @@ def test_held_out_texts_give_no_words():
     assert (model.report.n_validation, model.report.n_test) == (10, 10)
 
 
+@pytest.mark.slow
 def test_shuffled_labels_are_declined():
     accepted = 0
     for seed in range(5):

@@ -73,6 +73,7 @@ def test_an_analyser_that_is_given_is_taken():
 # -- RM3 --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rm3_has_the_setting_that_is_best_on_validation(seed):
     corpus = synonyms(seed, n_pairs=12, n_docs=60, n_queries=60)

@@ -70,6 +70,7 @@ print(sum(diagonal_advance.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.slow
 def test_what_two_processes_compile_has_other_names():
     """Numba's own names begin anew in each process, and code from its cache is linked with code that is new."""
     script = (

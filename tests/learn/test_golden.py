@@ -147,6 +147,7 @@ def test_golden_files_stay_small(version, name):
     assert sum(path.stat().st_size for path in (GOLDEN / version / name).iterdir()) < 20_000
 
 
+@pytest.mark.slow
 def test_golden_files_are_not_overwritten_unless_forced(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(make_golden, "GOLDEN", tmp_path)
     folder: Path = tmp_path / tc.__version__

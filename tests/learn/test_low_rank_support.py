@@ -85,6 +85,7 @@ def test_two_vocabularies():
     assert ranker.weights_.shape == (40, N_TERMS)
 
 
+@pytest.mark.slow
 def test_no_dense_w_is_ever_in_memory(monkeypatch):
     monkeypatch.setattr(thin, "_BLOCK_BYTES", 1 << 18)
     n = 3000

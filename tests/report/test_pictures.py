@@ -165,6 +165,7 @@ def test_the_side_panels_show_the_counts():
     assert live.lines[0].get_ydata().tolist() == sorted(seen.live.tolist(), reverse=True)
 
 
+@pytest.mark.slow
 def test_a_text_model_is_drawn_with_its_words_and_document_frequencies(model, tmp_path):
     seen = picture(model, tmp_path / "pairs.svg")
     words = model.query_vectoriser.words_
@@ -177,6 +178,7 @@ def test_a_text_model_is_drawn_with_its_words_and_document_frequencies(model, tm
     assert "<svg" in (tmp_path / "pairs.svg").read_text()
 
 
+@pytest.mark.slow
 def test_words_are_never_read_as_formulas_and_long_ones_are_cut(tmp_path):
     weights, _ = some_weights(3, kinds="D")
     words = ["$x^$", "$\\frac$", "a_b", "w" * 40, *LETTERS[:4]]

@@ -391,6 +391,7 @@ def change_for_ever(path: Path) -> None:
             index.merge()
 
 
+@pytest.mark.slow
 @posix_only
 def test_reading_while_another_process_writes_and_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "index"

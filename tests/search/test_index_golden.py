@@ -61,6 +61,7 @@ def test_it_stays_small(version: str) -> None:
     assert sum(path.stat().st_size for path in (GOLDEN / version).rglob("*") if path.is_file()) < 40_000
 
 
+@pytest.mark.slow
 def test_golden_files_are_not_overwritten_unless_forced(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(make_golden_index, "GOLDEN", tmp_path)
     make_golden_index.main([])

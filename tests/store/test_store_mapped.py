@@ -31,6 +31,7 @@ def test_mapped_arrays_are_those_that_were_written(tmp_path: Path) -> None:
     assert is_same(found, content)  # what is mapped stays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["manifest", "arrays"])
 def test_damage_is_noticed(saved: Path, which: str) -> None:
     path = saved / "manifest.json" if which == "manifest" else arrays_file(saved)

@@ -76,6 +76,7 @@ def test_vectors_have_the_bits_of_the_vectoriser_in_memory(
     np.testing.assert_array_equal(vectors.docs.column_counts(), vectoriser.document_frequency_)
 
 
+@pytest.mark.slow
 def test_many_texts_in_many_blocks_have_the_same_bits(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     docs = {f"d{i}": " ".join(f"w{w}" for w in rng.integers(0, 500, rng.integers(1, 30))) for i in range(9000)}
