@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 from unicodedata import normalize
@@ -100,6 +100,19 @@ class Analyser:
         for size in range(fewest, min(most, len(words)) + 1):
             terms.extend([" ".join(words[start : start + size]) for start in range(len(words) - size + 1)])
         return terms
+
+    @property
+    def plain(self) -> Analyser | None:
+        """The one that finds the same words and keeps all of them as they are; None where terms are not words."""
+        if self.cut == "characters" or self.ngrams != (1, 1):
+            return None
+        return replace(self, stop_words=None, stemmer=None)
+
+    def term_of(self, word: str) -> str | None:
+        """What a word that was found counts as: its stem, or itself; None for a stop word."""
+        if word in self._dropped:
+            return None
+        return word if self._stems is None else self._stems[word]
 
     def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Analyser], tuple[dict[str, Any]]]:
         # A copy, also one in another process, rebuilds its caches: a Snowball stemmer cannot be copied.

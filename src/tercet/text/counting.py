@@ -70,7 +70,13 @@ class WordCollector:
 
     def count(self, analysed: Iterable[list[str]]) -> WordCounts:
         """The counts of some texts, by the words' numbers."""
-        counts = self.see(analysed)
+        return self._add(self.see(analysed))
+
+    def take(self, words: Iterable[str], counts: WordCounts) -> WordCounts:
+        """The same of texts that were counted before; ``words`` are those of the numbers in their counts."""
+        return self._add(counts.moved(np.array([self.numbers[word] for word in words], dtype=np.int64)))
+
+    def _add(self, counts: WordCounts) -> WordCounts:
         self.n_texts += len(counts.n_words)
         self.n_words += int(counts.n_words.sum())
         more = len(self.numbers) - len(self.texts_with)

@@ -17,6 +17,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
+from tercet.text.counted import CountedTexts
 from tercet.text.counting import SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.estimator import TextEstimator, check_fitted
 
@@ -214,7 +215,8 @@ class Vectoriser(TextEstimator):
         """Fit, and return the word counts of the same texts."""
         self._check_parameters()
         collector = WordCollector()
-        counts = collector.count(self.analysed(texts))
+        known = texts.words(self._analyser()) if isinstance(texts, CountedTexts) else None
+        counts = collector.count(self.analysed(texts)) if known is None else collector.take(*known)
         columns = self.settle(collector, self.analysed(queries))
         counts = counts.moved(columns)
         self.settle_scale([counts])
@@ -296,6 +298,9 @@ class Vectoriser(TextEstimator):
     def _count(self, texts: Iterable[str]) -> WordCounts:
         check_fitted(self, "words_")
         column_of = self.index_.get
+        if isinstance(texts, CountedTexts) and (known := texts.words(self._analyser())) is not None:
+            words, counts = known
+            return counts.moved(np.array([column_of(word, -1) for word in words], dtype=np.int64))
         return count_words(self.analysed(texts), lambda words: map(column_of, words, repeat(-1)))
 
     def analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
