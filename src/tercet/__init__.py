@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tercet.fitting import fit_labelled as fit_labelled
     from tercet.fitting import fit_letor as fit_letor
     from tercet.fitting import fit_linked as fit_linked
+    from tercet.fitting import fit_parallel as fit_parallel
     from tercet.fitting import fit_vectors as fit_vectors
     from tercet.learn import Checkpoint as Checkpoint
     from tercet.learn import CosineRanker as CosineRanker
@@ -65,7 +66,16 @@ else:
         __name__,
         {
             "tercet.data": ("Documents", "Preferences", "as_documents", "query_folds", "read_letor", "read_table"),
-            "tercet.fitting": ("Prior", "TextModel", "fit", "fit_labelled", "fit_letor", "fit_linked", "fit_vectors"),
+            "tercet.fitting": (
+                "Prior",
+                "TextModel",
+                "fit",
+                "fit_labelled",
+                "fit_letor",
+                "fit_linked",
+                "fit_parallel",
+                "fit_vectors",
+            ),
             "tercet.learn": (
                 "Checkpoint",
                 "CosineRanker",

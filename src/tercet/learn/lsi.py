@@ -65,8 +65,9 @@ class LSIRanker(TermPairRanker):
         the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
     parallel : {"joint", "ridge"}
         What ``fit_parallel`` finds: the directions of mates side by side (cross-language LSI), or directions of each
-        side, in all its texts, and the linear map from those of Q to those of D with the least squared error on unit
-        latent vectors of mates. Its ridge penalty is the one with the least error on each mate when left out.
+        side, in all its texts, and the linear map from those of D to those of Q with the least squared error on unit
+        latent vectors of mates. Its ridge penalty is the one with the least error on each mate when left out. Documents
+        are what is mapped, since mapped queries would all come near to a few of them (Shigeto et al. 2015).
     random_state : seed of the decomposition where it is a randomised one
 
     Attributes
@@ -317,18 +318,24 @@ def mapped_directions(
     seed: int,
     rare: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Directions A and B of the texts of each side, and M from the ridge regression of mates: factors A M and B.
+    """Directions of the texts of each side, and a map between them; words that are marked as rare have no factors.
 
-    Words that are marked as rare have no factors. Cost: two decompositions, and n_mates × n_components² for each of
-    nine penalties.
+    Cost: two decompositions, and n_mates × n_components² for each of nine penalties.
     """
     A = directions_of(queries, "Q", n_components, seed)
     B = directions_of(docs, "D", n_components, seed)
     if rare is not None:
         A, B = A * (rare[0] == 0)[:, None], B * (rare[1] == 0)[:, None]
+    return A, mapped_to(A, B, queries, docs, mates)
+
+
+def mapped_to(
+    A: NDArray[np.float32], B: NDArray[np.float32], queries: Texts, docs: Texts, mates: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """``B M``, M of the ridge regression that takes latent vectors of documents to those of their mates."""
     X = _unit_rows(take(queries, mates[:, 0]).astype(np.float64) @ A.astype(np.float64))
     Y = _unit_rows(take(docs, mates[:, 1]).astype(np.float64) @ B.astype(np.float64))
-    return (A @ ridge_map(X, Y)).astype(np.float32), B
+    return (B @ ridge_map(Y, X)).astype(np.float32)
 
 
 def ridge_map(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,139 @@
+"""Kyoto, Japanese and English: finding the translation of an article, in both directions, and the articles it mentions.
+
+Everything is chosen on training and validation parts of `tercet repro ssi`, and its test queries are looked at once.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from common import machine_facts, parse_arguments, print_facts, print_table, write_json
+from tercet.fitting.parallel import CL_LSI, WIDTHS, Journey, Judge, best_starts, learn_judged, learn_mates
+from tercet.learn.starts import turned
+from tercet.measure import HeldOutQueries, paired_test
+from tercet.repro.check import find_plan
+from tercet.repro.datasets import load_dataset
+from tercet.repro.links import LinkTask, split_links
+from tercet.weights import LowRank, Weights
+
+N_FIXED = 100  # components, where they are not chosen
+N_TESTED = 1000
+MATE_STEPS = 65_536
+LINK_STEPS = 200_000
+
+
+def n_components(weights: Weights) -> int:
+    [part] = weights.parts
+    assert isinstance(part, LowRank)
+    return part.query_factors.shape[1]
+
+
+def row(name: str, value: NDArray[np.float64], other: NDArray[np.float64] | None, seconds: float) -> list[str]:
+    """A system: its mean, the difference to another with its 95 % interval, and processor seconds."""
+    change = ""
+    if other is not None:
+        test = paired_test(value, other)
+        change = f"{test.difference:+.3f} [{test.low:+.3f}, {test.high:+.3f}]"
+    return [name, f"{value.mean():.3f}", change, f"{seconds:.0f}"]
+
+
+def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
+    """Mean reciprocal rank of the translation, from Japanese to English and back."""
+    Q, D = task.query_block("ja"), task.D
+    split = split_links(
+        np.repeat(np.arange(task.n_articles)[:, None], 2, axis=1), by="links", n_articles=task.n_articles
+    )
+    judge: Judge = HeldOutQueries.from_links(split.validation, Q, D, exclude_self=False, measure="RR").values
+    some = np.random.default_rng(0).permutation(np.unique(split.test[:, 0]))[:N_TESTED]  # those of tercet repro
+    tested = [
+        HeldOutQueries.from_links(np.repeat(some[:, None], 2, axis=1), *texts, exclude_self=False, measure="RR")
+        for texts in ((Q, D), (D, Q))
+    ]
+
+    def measured(weights: Weights) -> list[NDArray[np.float64]]:
+        return [held_out.values(one) for held_out, one in zip(tested, (weights, turned(weights)), strict=True)]
+
+    steps = 8192 if quick else MATE_STEPS
+    rows = []
+    for widths, what in (((N_FIXED,), ""), (WIDTHS, ", chosen")):
+        began = time.process_time()
+        better, starts = best_starts(Q, D, split.train, judge, seed, widths)
+        seconds = time.process_time() - began
+        baseline = measured(starts[CL_LSI])
+        models = dict(starts)
+        for name in (CL_LSI if len(widths) == 1 else better,):
+            learned, _ = learn_mates(Journey(starts[name], Q, D, split.train, judge, steps, seed, False))
+            models[f"learned from {name}"] = learned
+        for name, weights in models.items():
+            there, back = measured(weights)
+            label = f"{name}, N = {n_components(weights)}{what}"
+            first = name == CL_LSI
+            spent = seconds if name in starts else time.process_time() - began
+            rows.append(
+                row(label, there, None if first else baseline[0], spent)[:3]
+                + row(label, back, None if first else baseline[1], spent)[1:]
+            )
+    return rows
+
+
+def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
+    """Mean average precision of the articles that an article mentions."""
+    Q, D = task.query_block("ja"), task.D
+
+    def over(asked: HeldOutQueries) -> HeldOutQueries:
+        return replace(asked, Q=sparse.csr_array(asked.Q[:, task.query_blocks["ja"]]))
+
+    known = np.repeat(task.parallel()[:, None], 2, axis=1)
+    judge: Judge = over(task.validation).values
+    tested = over(task._test)
+    began = time.process_time()
+    better, starts = best_starts(Q, D, known, judge, seed)
+    seconds = time.process_time() - began
+    values = {name: tested.values(weights) for name, weights in starts.items()}
+    rows = [
+        row(
+            f"{name}, N = {n_components(weights)}",
+            values[name],
+            None if name == CL_LSI else values[CL_LSI],
+            seconds,
+        )
+        for name, weights in starts.items()
+    ]
+    learn = partial(learn_judged, task.sampler(1.0, "queries"))
+    steps = 20_000 if quick else LINK_STEPS
+    learned, _ = learn(Journey(starts[better], Q, D, known, judge, steps, seed, False))
+    label = f"learned from {better}, N = {n_components(learned)}"
+    return [*rows, row(label, tested.values(learned), values[CL_LSI], time.process_time() - began)]
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__)
+    plan = find_plan("ssi")
+    [task] = load_dataset(plan.datasets["kyoto"], arguments.data_home, plan.quick if arguments.quick else None).tasks
+    assert isinstance(task, LinkTask)
+    results: dict[str, Any] = {"machine": machine_facts()}
+    for title, measured, columns in (
+        ("The translation, MRR", mates, ["ja → en", "to CL-LSI", "en → ja", "to CL-LSI", "s"]),
+        ("Articles it mentions, MAP", neighbours, ["MAP", "to CL-LSI", "s"]),
+    ):
+        rows = measured(task, arguments.seed, arguments.quick)
+        print_table(title, ["", *columns], rows)
+        results[title] = rows
+    print_facts(results["machine"])
+    write_json(arguments.output, results)
+
+
+if __name__ == "__main__":
+    main()
