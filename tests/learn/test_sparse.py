@@ -311,14 +311,20 @@ def test_a_density_is_met_within_a_tenth(density):
     assert same_bits(again.weights_, ranker.weights_)
 
 
-@given(seed=st.integers(0, 10**6), density=st.floats(0.01, 1.0), block=st.sampled_from([1, 4096, 10**7]))
-def test_thinning_keeps_the_largest_entries_of_any_ranker(seed, density, block):
+@given(
+    seed=st.integers(0, 10**6),
+    density=st.floats(0.01, 1.0),
+    block=st.sampled_from([1, 4096, 10**7]),
+    looked_at=st.sampled_from([1, 3, 128]),  # rows that the threshold is guessed by; of one it is often wrong
+)
+def test_thinning_keeps_the_largest_entries_of_any_ranker(seed, density, block, looked_at):
     rng = np.random.default_rng(seed)
     U, V = (rng.integers(-3, 4, (20, 3)).astype(np.float32) for _ in range(2))  # with ties and zeros
     weights = tc.Weights([LowRank(query_factors=U, doc_factors=V), Identity(n_terms=20, scale=0.5)])
     W = U.astype(float) @ V.T.astype(float) + 0.5 * np.eye(20)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thin_module, "_BLOCK_BYTES", block)
+        patch.setattr(thin_module, "_ROWS_LOOKED_AT", looked_at)
         found = thin_module.largest_entries(weights, density).toarray()
     kept = min(max(1, round(density * 400)), np.count_nonzero(W))
     order = np.lexsort((np.arange(400), -np.abs(W).ravel()))[:kept]

@@ -77,7 +77,8 @@ class LowRank(Part):
 
     def expand(self, Q: Matrix) -> NDArray[np.float64]:
         """Expansion at typical document length when there is a per-document scale."""
-        return self.latent_queries(Q) @ self.doc_factors.T.astype(np.float64) * self.scale
+        expanded = self.latent_queries(Q) @ self.doc_factors.T.astype(np.float64)
+        return expanded if self.scale == 1 else np.multiply(expanded, self.scale, out=expanded)
 
     def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
         return None if self.typical_length is None else self._scale_of(self.latent_docs(D))

@@ -132,14 +132,19 @@ class Weights:
         """Rows of W as a dense block (len(terms), n_doc_terms); for a few query terms at a time."""
         row = np.arange(len(terms))
         unit = sparse.csr_array((np.ones(row.size), (row, terms)), shape=(row.size, self.shape[0]))
-        total = np.zeros((row.size, self.shape[1]))
+        total: NDArray[np.float64] | None = None
         for part in self.parts:
-            expanded = part.expand(unit)
-            rows = expanded.toarray() if sparse.issparse(expanded) else expanded
+            rows = part.expand(unit)
             scale = part.query_scale(unit)  # a word alone is no query here
+            if total is not None and sparse.issparse(rows) and scale is None:
+                rows.sum_duplicates()
+                total[np.repeat(row, np.diff(rows.indptr)), rows.indices] += rows.data  # not all of the block
+                continue
+            rows = rows.toarray() if sparse.issparse(rows) else rows
             if scale is not None:
                 rows = np.divide(rows, scale[:, None], out=np.zeros_like(rows), where=scale[:, None] > 0)
-            total += rows
+            total = rows if total is None else np.add(total, rows, out=total)
+        assert total is not None
         return total
 
     def explain(self, q: Any, d: Any) -> Explanation:
