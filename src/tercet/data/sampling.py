@@ -64,6 +64,16 @@ class LabelSampler:
         self._classes, self._codes = np.unique(labels, return_inverse=True)
         self._group(np.arange(labels.size))
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Those that are drawn from, rising."""
+        return self._rows
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """The number of the class of each row, whether it is drawn or not."""
+        return self._codes
+
     def _group(self, rows: NDArray[np.int64]) -> None:
         """Sort these rows, which are drawn from, by class."""
         codes = self._codes[rows]

@@ -63,7 +63,12 @@ Setting = Mapping[str, Any]
 # -- of texts, by short name ------------------------------------------------------------------------------------------
 
 FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
+# What classes say, and what preferences add to it. With a scale, texts that are hard to tell count as much as others,
+# which is better where there are many classes; where there are two, all that is left of a text would be its side.
+_CLASSES: Final = {"start": "classes", "identity_weight": 0.5, "n_components": 300, "tied": True}
 FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
+    {**_CLASSES, "scale_documents": True},
+    {**_CLASSES, "scale_documents": False},
     {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
 )
@@ -104,6 +109,8 @@ class NamedRanker:
             settings = self.settings
         different: list[dict[str, Any]] = []
         for setting in settings:
+            if setting.get("start") == "classes" and parameters.get("start", "classes") != "classes":
+                continue  # what is left of it is no setting of its own
             changed = {**setting, **parameters}
             if changed not in different:
                 different.append(changed)
@@ -191,6 +198,8 @@ class Candidate:
     @property
     def label(self) -> str:
         """The candidate in a few words."""
+        if self.name == "low-rank" and self.setting.get("start") == "classes":
+            return "class scores, documents scaled" if self.setting.get("scale_documents") else "class scores"
         if self.name == "low-rank" and {"start", "n_components"} <= self.setting.keys():
             start = {"lsi": "latent semantic indexing", "random": "random factors"}[self.setting["start"]]
             tied = ", tied" if self.setting.get("tied") else ""
@@ -329,9 +338,10 @@ def _named(choice: NameWithParameters, seed: int, labelled: bool) -> list[Candid
 
 
 def _inner_rankers(cls: type[TermPairRanker], labelled: bool, seed: int) -> dict[str, Any]:
-    """The low-rank ranker inside another: the one that is tried first by that name."""
+    """The low-rank ranker inside another: the one that is tried first by that name, and learns all it knows."""
     if cls is SparseRanker:
-        return {"low_rank": _named(NameWithParameters("low-rank", {}), seed, labelled)[0].ranker}
+        tried = _named(NameWithParameters("low-rank", {}), seed, labelled)
+        return {"low_rank": next(one.ranker for one in tried if one.setting["start"] != "classes")}
     if cls is CorrelatedRanker:
         return {
             "words": CorrelatedWords(n_frequent=5000, n_bins=5),

@@ -22,8 +22,10 @@ from tercet.learn.sources import Source
 from tercet.learn.starts import (
     ACROSS,
     GivenStart,
+    LabelledRows,
     Rare,
     check_start,
+    class_scores,
     directions_of_mates,
     latent_directions,
     normal_factors,
@@ -203,11 +205,15 @@ class LowRankRanker(SgdRanker):
     identity_weight : float
         w. Scores of unit-length texts lie below 1, so a margin of 1 forces large factors; a weight of 5 to 10 holds
         on to word matching, which is the safer choice when preferences are few.
-    start : {"random", "lsi", "parallel", "ridge"}
+    start : {"random", "lsi", "classes", "parallel", "ridge"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
         singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
         costs one randomised decomposition of D. Of stored rows it is another one, a block at a time, which finds the
         same directions but not to the bit.
+
+        ``"classes"`` is for texts that have labels: ridge regression of the classes gives each word a score for each,
+        and U'V is the inner product of the class scores of two texts. It is as wide as there are classes, at most
+        ``n_components``, and knows them from the source (``SampledSource.from_labels``) or from ``fit(…, labels=)``.
 
         Two vocabularies start from ``fit(…, mates=)``, texts that mean the same, as ``LSIRanker.fit_parallel`` does:
         ``"parallel"`` from the directions that mates have in common (cross-language LSI), ``"ridge"`` from LSI of
@@ -244,7 +250,7 @@ class LowRankRanker(SgdRanker):
     tied: bool = False
     diagonal: Literal["identity", "learned"] | None = "identity"
     identity_weight: NotNegative = 1.0
-    start: Literal["random", "lsi", "parallel", "ridge"] = "random"
+    start: Literal["random", "lsi", "classes", "parallel", "ridge"] = "random"
     spread: Positive = 0.1
     scale_documents: bool = False
     n_frequent: Count | None = None
@@ -266,6 +272,7 @@ class LowRankRanker(SgdRanker):
         callbacks: Sequence[Callback] = (),
         *,
         mates: Any = None,
+        labels: Any = None,
         start: Weights | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
@@ -275,12 +282,18 @@ class LowRankRanker(SgdRanker):
         mates : integer pairs (n, 2), optional
             Rows of Q and of D that mean the same, such as a text and its translation: what ``start="parallel"`` and
             ``start="ridge"`` find directions in that two vocabularies have in common.
+        labels : optional
+            The class of each row of D, for ``start="classes"``; a source that draws from labels has them itself.
         start : Weights, optional
             Begin from these instead of what the parameter of that name says: those of any ranker that have one
             low-rank part, and at most a diagonal beside it. Before the first step scores are theirs.
         """
         queries, docs, source = self._checked(Q, prefs, D)
-        self._train(self._start(queries, docs, mates, start), queries, docs, source, validation, callbacks)
+        check_start(self.start, mates, start, labels)
+        labelled = None
+        if self.start == "classes" and start is None:
+            labelled = LabelledRows.known(labels, source, docs.shape[0])
+        self._train(self._start(queries, docs, mates, start, labelled), queries, docs, source, validation, callbacks)
         return self
 
     @classmethod
@@ -319,7 +332,14 @@ class LowRankRanker(SgdRanker):
     def _cosine(self) -> bool:
         return self.normalise == "latent" or self.start in ACROSS
 
-    def _start(self, Q: Texts, D: Texts, mates: Any = None, given: Weights | None = None) -> LowRankState:
+    def _start(
+        self,
+        Q: Texts,
+        D: Texts,
+        mates: Any = None,
+        given: Weights | None = None,
+        labelled: LabelledRows | None = None,
+    ) -> LowRankState:
         check_start(self.start, mates, given)
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
@@ -332,9 +352,9 @@ class LowRankRanker(SgdRanker):
         if mates is not None and self.tied:
             raise ParameterError(f"start={self.start!r} is of two vocabularies, and tied=True needs one")
         diagonal = None if mates is not None else self.diagonal
-        if n != m and (self.tied or diagonal is not None or self.start == "lsi"):
+        if n != m and (self.tied or diagonal is not None or self.start in ("lsi", "classes")):
             what = "tied=True" if self.tied else f"diagonal={diagonal!r}"
-            what = what if self.tied or diagonal is not None else "start='lsi'"
+            what = what if self.tied or diagonal is not None else f"start={self.start!r}"
             raise InputError(
                 f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
                 "start='random', or start='parallel' where there are mates"
@@ -346,6 +366,12 @@ class LowRankRanker(SgdRanker):
             size, directions = latent_directions(D, self.n_components, self.random_state, keep)
             weight = np.ones(size.size) if self.normalise else (self.identity_weight or 1.0) * size / size[0]
             U = np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
+            V = U if self.tied else U.copy()
+        elif self.start == "classes":
+            if labelled is None:
+                raise ParameterError("start='classes' is where fit starts; other ways to learn know of no classes")
+            keep = None if rare is None else rare[1] == 0
+            U = class_scores(D, labelled, self.n_components, self.random_state, keep)
             V = U if self.tied else U.copy()
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)

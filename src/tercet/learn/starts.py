@@ -1,20 +1,24 @@
-"""Where low rank starts: random factors, latent directions of documents or of mates, the factors of other weights."""
+"""Where low rank starts: random factors, latent directions of documents or of mates, class scores, other weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.linear_model import Ridge
 from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.mapped_rows import Texts, take
+from tercet.data.sampling import LabelSampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
+from tercet.learn.beside import BesideSource
 from tercet.learn.lsi import checked_mates, common_directions, mapped_directions
 from tercet.learn.matrices import by_document_frequency
+from tercet.learn.sources import SampledSource, Source
 from tercet.learn.stored import leading_directions
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
@@ -25,6 +29,9 @@ Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 AcrossStart = Literal["parallel", "ridge"]  # from mates: texts of two vocabularies that mean the same
 ACROSS = ("parallel", "ridge")
+
+CLASS_PENALTY = 1.0  # of class scores, in units of the mean squared length of the texts
+CLASS_SCALE = 3.0  # of U'U, so that what the classes tell apart keeps the margin and is left alone
 
 
 def normal_factors(n: int, m: int | None, n_components: int, spread: float, seed: int) -> Factors:
@@ -53,6 +60,60 @@ def latent_directions(
     if not size[0] > 0:
         raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
     return size, directions.T
+
+
+class LabelledRows(NamedTuple):
+    """Documents whose class is known: their rows, and the number of the class of each."""
+
+    rows: NDArray[np.int64]
+    classes: NDArray[np.int64]
+
+    @classmethod
+    def known(cls, labels: Any, source: Source, n_docs: int) -> LabelledRows:
+        """Those of labels, one for each document; without them, what the source draws from."""
+        while isinstance(source, BesideSource):
+            source = source.source
+        if labels is None and isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler):
+            sampler = source.sampler
+        elif labels is None:
+            raise ParameterError(
+                "start='classes' needs the classes of documents: preferences drawn by SampledSource.from_labels, or "
+                "fit(…, labels=one for each row of D)"
+            )
+        else:
+            sampler = LabelSampler(labels)
+        if sampler.classes.size != n_docs:
+            raise InputError(f"there are {sampler.classes.size} labels and {n_docs} documents; each document has one")
+        return cls(sampler.rows, sampler.classes[sampler.rows])
+
+
+def class_scores(
+    D: Texts, labelled: LabelledRows, n_components: int, seed: int, keep: NDArray[np.bool_] | None = None
+) -> NDArray[np.float32]:
+    """Factors of words (n_terms, n) whose inner product with a text estimates its classes: ridge regression.
+
+    With y a 1 for the class of a text and 0 for all others, less the share of each class, a column b minimises
+    ``sum over texts (b'x - y)^2 + penalty |b|^2``. So z = B'x is the linear estimate of the posteriors that a
+    classifier would give, and z(q)'z(d) of the chance that two texts are of one class. There are as many columns as
+    classes. More classes than ``n_components`` share these: each has a random direction of length 1 in place of its
+    own column, and those of different classes are nearly orthogonal.
+    """
+    texts = sparse.csr_array(take(D, labelled.rows), dtype=np.float64)
+    if keep is not None:
+        texts.data *= keep[texts.indices]
+    length = float(texts.power(2).sum()) / texts.shape[0]
+    if length == 0:
+        raise InputError("start='classes' finds nothing in documents without a word; use start='random'")
+    _, codes = np.unique(labelled.classes, return_inverse=True)
+    n_classes = int(codes.max()) + 1
+    of_class = np.eye(n_classes)
+    if n_classes > n_components:
+        of_class = np.random.default_rng(seed).standard_normal((n_classes, n_components))
+        of_class /= np.linalg.norm(of_class, axis=1, keepdims=True)
+    wanted = of_class[codes]
+    ridge = Ridge(alpha=CLASS_PENALTY * length, fit_intercept=False, solver="sparse_cg", tol=1e-3)
+    B = np.atleast_2d(ridge.fit(texts, wanted - wanted.mean(axis=0)).coef_).T  # (n_terms, n)
+    return np.ascontiguousarray((B * np.sqrt(CLASS_SCALE)).astype(np.float32))
 
 
 def directions_of_mates(
@@ -86,13 +147,15 @@ def rare_words(texts: Texts, n_frequent: int) -> NDArray[np.uint8]:
     return rare
 
 
-def check_start(start: str, mates: Any, given: Weights | None) -> None:
-    """Refuse mates for a start that has no use for them, and a start from mates without any."""
+def check_start(start: str, mates: Any, given: Weights | None, labels: Any = None) -> None:
+    """Refuse mates or labels for a start that has no use for them, and a start from mates without any."""
     if given is not None and not isinstance(given, Weights):
         raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
     if mates is not None and (given is not None or start not in ACROSS):
         told = repr(start) if given is None else "weights"
         raise ParameterError(f"mates are for start='parallel' and start='ridge'; got {told}")
+    if labels is not None and (given is not None or start != "classes"):
+        raise ParameterError(f"labels are for start='classes'; got {repr(start) if given is None else 'weights'}")
     if mates is None and given is None and start in ACROSS:
         raise ParameterError(f"start={start!r} needs mates: fit(…, mates=pairs of a row of Q and a row of D)")
 
