@@ -84,8 +84,8 @@ class BinnedRanker(LowRankRanker):
         made._n_bins = n_bins
         return made
 
-    def _start(self, Q: Texts, D: Texts, mates: Any = None, given: Weights | None = None) -> BinnedState:
-        plain = super()._start(Q, D, mates, given)
+    def _start(self, Q: Texts, D: Texts, *more: Any) -> BinnedState:
+        plain = super()._start(Q, D, *more)
         return BinnedState(
             plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self._n_bins
         )

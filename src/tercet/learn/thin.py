@@ -122,5 +122,4 @@ def _bins(block: NDArray[np.float32]) -> NDArray[np.int64]:
 
 def _least_of(edge: int) -> np.float32:
     """The smallest size in a bin. Zeros, and what is too small to tell from them, are in bin 0 and never kept."""
-    least: np.float32 = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
-    return least
+    return np.float32(np.uint32(edge << SIZE_SHIFT).view(np.float32))
