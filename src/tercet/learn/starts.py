@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.linear_model import Ridge
 from sklearn.utils.extmath import randomized_svd
 
 from tercet.data.mapped_rows import Texts, take
@@ -98,6 +97,8 @@ def class_scores(
     classes. More classes than ``n_components`` share these: each has a random direction of length 1 in place of its
     own column, and those of different classes are nearly orthogonal.
     """
+    from sklearn.linear_model import Ridge  # half a second, and few start from classes
+
     texts = sparse.csr_array(take(D, labelled.rows), dtype=np.float64)
     if keep is not None:
         texts.data *= keep[texts.indices]
