@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
-from tercet.fitting.parallel import CL_LSI, WIDTHS, Journey, Judge, best_starts, learn_judged, learn_mates
+from tercet.fitting.parallel import CL_LSI, Journey, Judge, best_starts, learn_judged, learn_mates
+from tercet.learn import LSIRanker
 from tercet.learn.starts import turned
 from tercet.measure import HeldOutQueries, paired_test
 from tercet.repro.check import find_plan
@@ -32,6 +33,9 @@ N_FIXED = 100  # components, where they are not chosen
 N_TESTED = 1000
 MATE_STEPS = 65_536
 LINK_STEPS = 200_000
+
+
+Values = list[NDArray[np.float64]]  # a measure of each query, in both directions
 
 
 def n_components(weights: Weights) -> int:
@@ -62,30 +66,31 @@ def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
         for texts in ((Q, D), (D, Q))
     ]
 
-    def measured(weights: Weights) -> list[NDArray[np.float64]]:
+    def measured(weights: Weights) -> Values:
         return [held_out.values(one) for held_out, one in zip(tested, (weights, turned(weights)), strict=True)]
 
     steps = 8192 if quick else MATE_STEPS
-    rows = []
-    for widths, what in (((N_FIXED,), ""), (WIDTHS, ", chosen")):
-        began = time.process_time()
-        better, starts = best_starts(Q, D, split.train, judge, seed, widths)
-        seconds = time.process_time() - began
-        baseline = measured(starts[CL_LSI])
-        models = dict(starts)
-        for name in (CL_LSI if len(widths) == 1 else better,):
-            learned, _ = learn_mates(Journey(starts[name], Q, D, split.train, judge, steps, seed, False))
-            models[f"learned from {name}"] = learned
-        for name, weights in models.items():
-            there, back = measured(weights)
-            label = f"{name}, N = {n_components(weights)}{what}"
-            first = name == CL_LSI
-            spent = seconds if name in starts else time.process_time() - began
-            rows.append(
-                row(label, there, None if first else baseline[0], spent)[:3]
-                + row(label, back, None if first else baseline[1], spent)[1:]
-            )
-    return rows
+    began = time.process_time()
+    narrow = LSIRanker(n_components=min(N_FIXED, len(split.train) - 1), random_state=seed)
+    baseline = narrow.fit_parallel(Q, D, mates=split.train).weights_
+    plain = measured(baseline)
+    rows = [two_rows(CL_LSI, baseline, plain, None, began)]
+    learned, _ = learn_mates(Journey(baseline, Q, D, split.train, judge, steps, seed, False))
+    rows.append(two_rows(f"learned from {CL_LSI}", learned, measured(learned), plain, began))
+    began = time.process_time()
+    better, starts = best_starts(Q, D, split.train, judge, seed)
+    plain = measured(starts[CL_LSI])
+    for name, weights in starts.items():
+        rows.append(two_rows(f"{name}, chosen", weights, measured(weights), None if name == CL_LSI else plain, began))
+    learned, _ = learn_mates(Journey(starts[better], Q, D, split.train, judge, steps, seed, False))
+    return [*rows, two_rows(f"learned from {better}, chosen", learned, measured(learned), plain, began)]
+
+
+def two_rows(name: str, weights: Weights, values: Values, others: Values | None, began: float) -> list[str]:
+    """A system in both directions."""
+    label, spent = f"{name}, N = {n_components(weights)}", time.process_time() - began
+    there, back = (row(label, value, None if others is None else others[at], spent) for at, value in enumerate(values))
+    return there[:3] + back[1:]
 
 
 def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:

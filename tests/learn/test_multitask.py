@@ -155,14 +155,14 @@ def test_from_mates_and_turned_round_it_steps_down_the_gradient_of_the_cosine(se
     Q, prefs, D, second = made_tasks(seed)
     back = random_preferences(np.random.default_rng([seed, 4]), len(prefs), D.shape[0], Q.shape[0])
     mates = mated(seed)
-    ranker = make(start=start, margin=0.4, random_state=seed).set_params(rate=0.02)
+    ranker = make(start=start, margin=0.4, random_state=seed).set_params(rate=0.5)
     F = ranker._start(Q, D, mates).U.T.astype(float)
     turns = [joined_vectors(prefs, Q, D, 0, N_F)]
     if two:
         turns.append(joined_vectors(second[1][np.arange(len(prefs)) % len(second[1])], second[0], D, N_F, N_F))
     turns.append(joined_vectors(back, D, Q, N_F, 0))
     texts = [text for turn in zip(*turns, strict=True) for text in turn]
-    F, _ = oracles.sgd_cosine(F, F, texts, [0.02] * len(texts), 0.4)
+    F, _ = oracles.sgd_cosine(F, F, texts, [0.5] * len(texts), 0.4)
     ranker.fit(Q, prefs, D, second=second if two else None, reverse=back, mates=mates)
     np.testing.assert_allclose(ranker.weights_.query_factors, F[:, :N_F].T, atol=2e-4)
     np.testing.assert_allclose(ranker.weights_.doc_factors, F[:, N_F:].T, atol=2e-4)
@@ -184,10 +184,10 @@ def test_a_start_from_mates_is_cross_language_lsi_and_validation_gives_it_back(s
     ranker.fit(Q, prefs, D, lambda weights: next(worse), second=second, mates=mates)
     lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, mates=mates).weights_
     assert ranker.n_steps_ == 0
-    assert same_bits(ranker.weights_, lsi)
+    np.testing.assert_allclose(ranker.weights_.score(Q, D), lsi.score(Q, D), atol=1e-6)
     given = make(shared=shared).fit(Q, prefs, D, second=second, start=lsi)
     again = tc.learn.MultiTaskRanker.from_weights(lsi, shared=shared, rate=0.2)
-    assert same_bits(again.weights_, lsi)
+    np.testing.assert_allclose(again.weights_.score(Q, D), lsi.score(Q, D), atol=1e-6)
     assert same_bits(again.partial_fit(Q, prefs, D, second=second).weights_, given.weights_)
 
 
@@ -204,7 +204,7 @@ def test_turned_round_hard_documents_are_ranked_by_the_model_turned_round(tmp_pa
         )
 
     lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, mates=pairs).weights_
-    options = {"n_components": 4, "rate": 0.01, "margin": 0.2}
+    options = {"n_components": 4, "rate": 0.5, "margin": 0.2}
     there, back = sources()
     top, _ = turned(lsi).rank(D[:40], Q, 3)
     np.testing.assert_allclose(turned(lsi).score(D, Q), lsi.score(Q, D).T, atol=1e-12)

@@ -23,7 +23,7 @@ from tercet.fitting.rankers import n_steps_for
 from tercet.fitting.text_model import TextModel
 from tercet.learn import HardSource, LowRankRanker, MultiTaskRanker, SampledSource
 from tercet.learn.lsi import common_directions, directions_of, mapped_to
-from tercet.learn.starts import turned
+from tercet.learn.starts import for_cosine, turned
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
 from tercet.report import Report, SystemResult, changes_between
@@ -37,6 +37,7 @@ FOR_MATES: Final = {"margin": 0.1, "rate": 0.02}
 FOR_JUDGEMENTS: Final = {"margin": 0.5, "rate": 0.1}
 _STEPS_PER_MATE, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
 _HARD, _DEPTH = 0.8, 30  # share of worse documents from the top of the current ranking, and how far that goes
+_MOST_RANKED = 300_000_000  # scores of a ranking that hard negatives come from; of more mates some are learned from
 _N_LOOKS = 5  # at the queries that choose, while learning
 _FEWEST = 20
 _MOST_HELD_OUT = 1000
@@ -311,7 +312,7 @@ class Journey:
 
     def settings(self, margin: float, rate: float) -> dict[str, Any]:
         """Parameters of a ranker that goes it."""
-        U, V = _factors(self.start)
+        U, V = for_cosine(_factors(self.start))  # as the ranker begins
         square = (_mean_square(self.Q[self.mates[:, 0]] @ U) + _mean_square(self.D[self.mates[:, 1]] @ V)) / 2
         return {
             "n_components": U.shape[1],
@@ -336,6 +337,8 @@ def learn_mates(journey: Journey) -> tuple[Weights, dict[str, Any]]:
     half = -(-journey.steps // 2)
 
     def source(pairs: Pairs, asking: sparse.csr_array, sought: sparse.csr_array) -> HardSource:
+        most = max(1000, _MOST_RANKED // sought.shape[0])
+        pairs = np.random.default_rng(journey.seed).permutation(pairs)[:most]
         ones = np.ones(len(pairs), dtype=np.int64)
         sampler = JudgementSampler(pairs[:, 0], pairs[:, 1], ones, n_docs=sought.shape[0])
         how: dict[str, Any] = {"depth": _DEPTH, "hard": _HARD, "refresh_every": -(-half // 2)}

@@ -27,6 +27,7 @@ from tercet.learn.starts import (
     check_start,
     class_scores,
     directions_of_mates,
+    for_cosine,
     latent_directions,
     normal_factors,
     rare_words,
@@ -222,7 +223,7 @@ class LowRankRanker(SgdRanker):
     normalise : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
         length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its
-        directions not weighted. Cosines lie below 1, so margin and rate want to be small: about 0.1 and 0.001.
+        directions not weighted. Cosines lie below 1, so the margin wants to be small: about 0.1 to find mates.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     n_frequent : int, optional
@@ -360,13 +361,16 @@ class LowRankRanker(SgdRanker):
                 "start='random', or start='parallel' where there are mates"
             )
         if mates is not None:
-            U, V = directions_of_mates(self.start, Q, D, mates, self.n_components, self.random_state, rare)
+            factors = directions_of_mates(self.start, Q, D, mates, self.n_components, self.random_state, rare)
+            U, V = for_cosine(factors)
         elif self.start == "lsi":
             keep = None if rare is None else rare[1] == 0
             size, directions = latent_directions(D, self.n_components, self.random_state, keep)
             weight = np.ones(size.size) if self.normalise else (self.identity_weight or 1.0) * size / size[0]
             U = np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
             V = U if self.tied else U.copy()
+            if self._cosine:
+                U, V = for_cosine((U, V))
         elif self.start == "classes":
             if labelled is None:
                 raise ParameterError("start='classes' is where fit starts; other ways to learn know of no classes")
@@ -383,6 +387,8 @@ class LowRankRanker(SgdRanker):
         cosine = given.cosine or self._cosine
         self._check_cosine(cosine)
         U, V = given.factors(self.n_components, shape, self.tied)
+        if cosine:
+            U, V = for_cosine((U, V))
         if given.scaled and not (self.scale_documents or cosine):
             raise ParameterError("the start divides scores by the length of a document; that is scale_documents=True")
         diagonal = self.diagonal if shape[0] == shape[1] and not cosine else None

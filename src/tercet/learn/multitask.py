@@ -38,6 +38,7 @@ from tercet.learn.starts import (
     Rare,
     check_start,
     directions_of_mates,
+    for_cosine,
     normal_factors,
     rare_words,
     turned,
@@ -430,7 +431,7 @@ class MultiTaskRanker(SgdRanker):
 
     def _state_with(self, factors: Factors, cosine: bool, rare: Rare | None) -> MultiTaskState:
         """The state in which the first task has these factors, and words of the documents theirs in every task."""
-        U, V = factors
+        U, V = for_cosine(factors) if cosine or self.normalise else factors
         joined = np.concatenate((U, V))
         return self._state_of(joined, joined if self.shared == "both" else V, U.shape[0], cosine, rare)
 

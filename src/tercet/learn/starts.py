@@ -32,6 +32,9 @@ ACROSS = ("parallel", "ridge")
 CLASS_PENALTY = 1.0  # of class scores, in units of the mean squared length of the texts
 CLASS_SCALE = 3.0  # of U'U, so that what the classes tell apart keeps the margin and is left alone
 
+# Squared length of a latent direction, over the words of both sides, where cosines are learned from other than noise.
+COSINE_SQUARE = 50.0
+
 
 def normal_factors(n: int, m: int | None, n_components: int, spread: float, seed: int) -> Factors:
     """Random factors of n query and m document words; None: the query's factors are those of the documents."""
@@ -146,6 +149,18 @@ def rare_words(texts: Texts, n_frequent: int) -> NDArray[np.uint8]:
     rare = np.zeros(texts.shape[1], dtype=np.uint8)
     rare[by_document_frequency(texts)[n_frequent:]] = 1
     return rare
+
+
+def for_cosine(factors: Factors) -> Factors:
+    """The same cosines from factors of a length at which rates such as 0.1 are small steps.
+
+    Directions of latent semantic indexing have length 1, and a rate counts by the inverse square of that.
+    """
+    U, V = factors
+    square = sum(float(np.einsum("ij,ij->", F, F, dtype=np.float64)) for F in (U, V)) / U.shape[1]
+    scale = np.float32(np.sqrt(COSINE_SQUARE / square)) if square else np.float32(1)
+    scaled = U * scale
+    return scaled, scaled if U is V else V * scale
 
 
 def check_start(start: str, mates: Any, given: Weights | None, labels: Any = None) -> None:
