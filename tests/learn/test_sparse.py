@@ -22,7 +22,7 @@ from tercet.learn import thin as thin_module
 from tercet.learn.sources import ArraySource
 from tercet.learn.sparse_state import SparseRows, Thinning
 from tercet.learn.state import rates
-from tercet.weights import Identity, LowRank
+from tercet.weights import Identity, LowRank, Sparse
 
 N_TERMS = 300
 # A byte too little for a level for every pair (300 columns are kept as 320).
@@ -319,9 +319,18 @@ def test_a_density_is_met_within_a_tenth(density):
 )
 def test_thinning_keeps_the_largest_entries_of_any_ranker(seed, density, block, looked_at):
     rng = np.random.default_rng(seed)
-    U, V = (rng.integers(-3, 4, (20, 3)).astype(np.float32) for _ in range(2))  # with ties and zeros
-    weights = tc.Weights([LowRank(query_factors=U, doc_factors=V), Identity(n_terms=20, scale=0.5)])
-    W = U.astype(float) @ V.T.astype(float) + 0.5 * np.eye(20)
+    U, V = (
+        (rng.integers(-3, 4, (20, 3)) * 2.0 ** rng.integers(-6, 1, (20, 1))).astype(np.float32) for _ in range(2)
+    )  # with ties and zeros, and words of all sizes
+    stored = (rng.integers(-3, 4, (20, 20)) * (rng.random((20, 20)) < 0.1)).astype(np.float32)
+    parts = [
+        LowRank(query_factors=U, doc_factors=V, scale=-2.0),
+        Identity(n_terms=20, scale=0.5),
+        Sparse(weights=sparse.csr_array(stored)),
+    ]
+    weights = tc.Weights(parts[: int(rng.integers(1, 4))])
+    W = -2 * U.astype(float) @ V.T.astype(float)
+    W = W + 0.5 * np.eye(20) * (len(weights.parts) > 1) + stored * (len(weights.parts) > 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thin_module, "_BLOCK_BYTES", block)
         patch.setattr(thin_module, "_ROWS_LOOKED_AT", looked_at)

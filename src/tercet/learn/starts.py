@@ -100,7 +100,7 @@ def class_scores(
     classes. More classes than ``n_components`` share these: each has a random direction of length 1 in place of its
     own column, and those of different classes are nearly orthogonal.
     """
-    from sklearn.linear_model import Ridge  # half a second, and few start from classes
+    from sklearn.linear_model import Ridge  # few start from classes, and it loads much
 
     texts = sparse.csr_array(take(D, labelled.rows), dtype=np.float64)
     if keep is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy import sparse
 from tercet._validate import is_number
 from tercet.errors import InputError
 from tercet.kernels.sparse_rows import N_SIZES, SIZE_SHIFT
-from tercet.weights import Weights
+from tercet.weights import Diagonal, Identity, LowRank, Sparse, Weights
 
 _BLOCK_BYTES = 24 * 2**20  # below what the C library returns to the system at once, so that blocks share their memory
 _ROWS_LOOKED_AT = 128  # for a first guess of the threshold
@@ -24,9 +23,10 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
 
     W is looked at a block of rows at a time and never held as a whole: of the entries seen so far only those are kept
     that may be among the largest, at most half as many again as are wanted. What is far too small by a guess from a
-    few rows is passed over at once; a guess that was too high is found out, and W is looked at again without it. Of
-    equal sizes at the threshold, the first by row and column are taken. A part with a per-document scale counts at
-    typical document length.
+    few rows is passed over at once; a guess that was too high is found out, and W is looked at again without it. Of a
+    low-rank W, pairs of words whose factors are too short are not looked at: ``|u'v| <= |u| |v|``. Of equal sizes at
+    the threshold, the first by row and column are taken. A part with a per-document scale counts at typical document
+    length.
     """
     if not is_number(density, least=0, most=1) or density == 0:
         raise InputError(f"density must lie above 0 and be at most 1; got {density!r}")
@@ -36,58 +36,108 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
     largest = _look_through(weights, wanted, guess)
     if guess > 1 and largest.counts.sum() < wanted:
         largest = _look_through(weights, wanted, 1)
-    row, column, value = largest.columns()
+    W = largest.by_row(n, m)
     wanted = min(wanted, int(largest.counts.sum()))
     if wanted == 0:
         return sparse.csr_array((n, m), dtype=np.float32)
     edge = _edge(largest.counts, wanted)
     short = wanted - int(largest.counts[edge + 1 :].sum())  # to take from the bin at the edge
-    bins = _bins(value)
+    bins = _bins(W.data)
     candidates = np.flatnonzero(bins == edge)
-    order = np.argsort(-np.abs(value[candidates]), kind="stable")
+    order = np.argsort(-np.abs(W.data[candidates]), kind="stable")
     keep = bins > edge
     keep[candidates[order[:short]]] = True
-    starts = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=n))])
-    starts = starts.astype(np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64)
-    return sparse.csr_array((value[keep], column[keep], starts), shape=(n, m))
+    starts = np.concatenate([[0], np.cumsum(keep)])[W.indptr].astype(W.indptr.dtype)
+    return sparse.csr_array((W.data[keep], W.indices[keep], starts), shape=(n, m))
 
 
 @dataclass(eq=False)
 class _Largest:
-    """Entries that may be among the largest, by row and column, and how many there were of each size."""
+    """Entries that may be among the largest, by the place of their row in ``order``, and how many are of each size."""
 
+    order: NDArray[np.int64]
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(N_SIZES, dtype=np.int64))
     pieces: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]] = field(default_factory=list)
     size: int = 0
 
-    def add(self, start: int, block: NDArray[np.float32], edge: int) -> None:
-        """Those of a block of rows from ``start`` on that lie in this bin or above."""
-        places = np.flatnonzero(np.abs(block) >= _least_of(edge))
-        row, column = np.divmod(places, block.shape[1])
+    def add(self, start: int, columns: NDArray[np.int64], block: NDArray[np.float32], least: np.float32) -> None:
+        """Those of a block, of the rows from the place ``start`` on, that reach a size."""
+        places = np.flatnonzero(np.abs(block) >= least)
+        place, column = np.divmod(places, block.shape[1])
         value = block.ravel()[places]
         self.counts += np.bincount(_bins(value), minlength=N_SIZES)
-        self.pieces.append(((row + start).astype(np.int32), column.astype(np.int32), value))
+        self.pieces.append(((place + start).astype(np.int32), columns[column].astype(np.int32), value))
         self.size += value.size
 
-    def drop_below(self, edge: int) -> None:
-        row, column, value = self.columns()
-        keep = np.abs(value) >= _least_of(edge)
-        self.pieces = [(row[keep], column[keep], value[keep])]
+    def drop_below(self, least: np.float32) -> None:
+        place, column, value = self._columns()
+        keep = np.abs(value) >= least
+        self.pieces = [(place[keep], column[keep], value[keep])]
         self.size = int(np.count_nonzero(keep))
 
-    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-        row, column, value = (np.concatenate(parts) for parts in zip(*self.pieces, strict=True))
-        return row, column, value
+    def by_row(self, n: int, m: int) -> sparse.csr_array:
+        """As CSR, rows and columns rising."""
+        place, column, value = self._columns()
+        starts = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=n))])
+        starts = starts.astype(np.int32 if value.size <= np.iinfo(np.int32).max else np.int64)
+        W = sparse.csr_array((value, column, starts), shape=(n, m))
+        return W if (self.order[1:] > self.order[:-1]).all() else W[np.argsort(self.order)]
+
+    def _columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        place, column, value = (np.concatenate(parts) for parts in zip(*self.pieces, strict=True))
+        return place, column, value
+
+
+class _Limits:
+    """For pairs of words, a size that no entry of W exceeds but where its sparse parts have one; of low-rank parts.
+
+    order : rows, those first that may have the largest entries
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        latent = [part for part in weights.parts if isinstance(part, LowRank)]
+        self.sparse = [part for part in weights.parts if isinstance(part, Identity | Diagonal | Sparse)]
+        self.are_known = bool(latent) and len(latent) + len(self.sparse) == len(weights.parts)
+        self.order = np.arange(weights.shape[0])
+        if self.are_known:
+            lengths = [[np.linalg.norm(F, axis=1) for F in (part.query_factors, part.doc_factors)] for part in latent]
+            # More than rounding to single precision can add.
+            self.of_rows = np.array(
+                [u * (abs(part.scale) * 1.0001) for part, (u, _) in zip(latent, lengths, strict=True)]
+            )
+            self.of_columns = np.array([v for _, v in lengths], dtype=np.float64)
+            self.order = np.argsort(-self.of_rows.sum(axis=0), kind="stable")
+
+    def columns(self, rows: NDArray[np.int64], least: np.float32) -> NDArray[np.int64]:
+        """Those in which one of the rows may have an entry of that size, rising."""
+        if not self.are_known:
+            return np.arange(self.weights.shape[1])
+        may_reach = self.of_rows[:, rows].max(axis=1) @ self.of_columns >= least
+        for part in self.sparse:
+            stored = rows if not isinstance(part, Sparse) else part.weights[rows].indices
+            may_reach[stored] = True
+        return np.flatnonzero(may_reach)
 
 
 def _look_through(weights: Weights, wanted: int, edge: int) -> _Largest:
     """All of W, but for entries below the bin ``edge``, and below one that so many lie in or above."""
-    largest = _Largest()
-    for start, block in _blocks(weights, np.arange(weights.shape[0])):
-        largest.add(start, block, edge)
+    limits = _Limits(weights)
+    largest = _Largest(limits.order)
+    height = _height(weights)
+    for start in range(0, limits.order.size, height):
+        rows = limits.order[start : start + height]
+        columns = limits.columns(rows, _least_of(edge))
+        if columns.size == weights.shape[1]:
+            block = weights.rows(rows)
+        else:
+            block = weights.parts[0].block(rows, columns)
+            for part in weights.parts[1:]:
+                block += part.block(rows, columns)
+        largest.add(start, columns, block.astype(np.float32), _least_of(edge))
         edge = max(edge, _edge(largest.counts, wanted))
         if largest.size > _MORE * wanted:
-            largest.drop_below(edge)
+            largest.drop_below(_least_of(edge))
     return largest
 
 
@@ -98,7 +148,9 @@ def _guessed_edge(weights: Weights, density: float) -> int:
         return 1
     rows = np.linspace(0, n - 1, _ROWS_LOOKED_AT).astype(np.int64)
     counts = np.zeros(N_SIZES, dtype=np.int64)
-    for _, block in _blocks(weights, rows):
+    height = _height(weights)
+    for start in range(0, rows.size, height):
+        block = weights.rows(rows[start : start + height]).astype(np.float32)
         counts += np.bincount(_bins(block).ravel(), minlength=N_SIZES)
     counts[0] = 0
     return _edge(counts, round(_MORE * density * rows.size * m))
@@ -110,10 +162,9 @@ def _edge(counts: NDArray[np.int64], wanted: int) -> int:
     return max(1, int(enough[-1])) if enough.size else 1
 
 
-def _blocks(weights: Weights, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    height = max(1, _BLOCK_BYTES // (8 * weights.shape[1]))
-    for start in range(0, rows.size, height):
-        yield start, weights.rows(rows[start : start + height]).astype(np.float32)
+def _height(weights: Weights) -> int:
+    """Rows that are looked at together."""
+    return max(1, _BLOCK_BYTES // (8 * weights.shape[1]))
 
 
 def _bins(block: NDArray[np.float32]) -> NDArray[np.int64]:
