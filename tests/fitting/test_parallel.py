@@ -128,6 +128,25 @@ def test_two_spaces_side_by_side_count_alike():
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("bonus", "chosen"), [(0.0, "both"), (0.01, "both"), (0.3, "CL-LSI")])
+def test_one_start_alone_is_taken_where_it_is_clearly_better(bonus, chosen):
+    rng = np.random.default_rng(0)
+    Q, D = (sparse.csr_array(rng.random((30, n)).astype(np.float32)) for n in (8, 6))
+
+    def judge(weights):
+        alone = weights.query_factors.shape[1] == 3
+        return np.full(40, 0.5) + (bonus + np.random.default_rng(1).normal(0, 0.2, 40) if alone else 0.0)
+
+    mates = np.repeat(np.arange(30)[:, None], 2, axis=1)
+    name, starts = parallel.best_starts(Q, D, mates, judge, 0, (3,))
+    assert name == chosen
+    assert {one: weights.query_factors.shape[1] for one, weights in starts.items()} == {
+        "CL-LSI": 3,
+        "ridge map": 3,
+        "both": 6,
+    }
+
+
 def test_languages_without_blanks_are_cut_into_pairs_of_characters():
     assert parallel._analyser_for(["東京都は日本の首都です。"]).cut == "characters"
     assert parallel._analyser_for(["Tōkyō ist die Hauptstadt Japans (東京都)."]).cut == "words"
