@@ -29,6 +29,7 @@ from tercet.repro.datasets import load_dataset
 from tercet.repro.links import LinkTask, split_links
 from tercet.weights import LowRank, Weights
 
+WIDTHS = (100, 200)  # of those that fit_parallel tries
 N_FIXED = 100  # components, where they are not chosen
 N_TESTED = 1000
 MATE_STEPS = 65_536
@@ -78,7 +79,7 @@ def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     learned, _ = learn_mates(Journey(baseline, Q, D, split.train, judge, steps, seed, False))
     rows.append(two_rows(f"learned from {CL_LSI}", learned, measured(learned), plain, began))
     began = time.process_time()
-    better, starts = best_starts(Q, D, split.train, judge, seed)
+    better, starts = best_starts(Q, D, split.train, judge, seed, WIDTHS)
     plain = measured(starts[CL_LSI])
     for name, weights in starts.items():
         rows.append(two_rows(f"{name}, chosen", weights, measured(weights), None if name == CL_LSI else plain, began))
@@ -104,7 +105,7 @@ def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     judge: Judge = over(task.validation).values
     tested = over(task._test)
     began = time.process_time()
-    better, starts = best_starts(Q, D, known, judge, seed)
+    better, starts = best_starts(Q, D, known, judge, seed, WIDTHS)
     seconds = time.process_time() - began
     values = {name: tested.values(weights) for name, weights in starts.items()}
     rows = [

@@ -31,7 +31,7 @@ from tercet.text import Analyser, Vectoriser
 from tercet.weights import LowRank, Weights
 
 CL_LSI, RIDGE_MAP, BOTH = "CL-LSI", "ridge map", "both"  # starts, as the report has them
-WIDTHS: Final = (25, 50, 100, 200)
+WIDTHS: Final = (25, 50, 100, 200, 400)
 # Rates are of factors that give texts latent vectors of length 1; a step on the cosine counts by their inverse square.
 FOR_MATES: Final = {"margin": 0.1, "rate": 0.02}
 FOR_JUDGEMENTS: Final = {"margin": 0.5, "rate": 0.1}
@@ -64,7 +64,7 @@ def fit_parallel(
 ) -> TextModel:
     """Learn to find documents by queries in another language, from texts that are there in both.
 
-    The start is cross-language LSI and a ridge map between two LSI spaces side by side, each at the one of 25 to 200
+    The start is cross-language LSI and a ridge map between two LSI spaces side by side, each at the one of 25 to 400
     components that is best on queries that were held out; or one of the two alone where that is better there by more
     than one standard error. From there the cosine of latent vectors is learned: from mates in both directions against
     the documents that are now ranked above them, or from judgements where there are any. What was learned is kept only
