@@ -6,6 +6,7 @@ small       NFCorpus' training queries cut to a few, many draws: what is shipped
 documents   documents that are relevant in training and documents that are not, apart
 nfcorpus    all of NFCorpus' training queries
 labelled    20 Newsgroups, all classes and some, beside the posteriors of logistic regression
+steps       what each step of the recipe adds
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ SIZES = (30, 60, 120, 240)
 CLASSES = (20, 10, 5, 2)
 COLLECTIONS = ("docstrings", "nfcorpus", "wikispeedia")
 WITHHELD = 0.2  # of the documents, and of the queries to test on
+# What differs from the default call, each with the steps before it.
+STEPS: dict[str, dict[str, Any]] = {
+    "learned, one model": {"n_models": 1},
+    "… the mean of three": {"n_models": 3},
+}
 SAME = 0.001  # a fit that is behind by less does not count as worse
 QUICK_STEPS = 2_000
 
@@ -70,12 +76,14 @@ class Collection:
     measure: str = "nDCG@10"
     linked: bool = False
 
-    def fit(self, docs: Mapping[str, str], qrels: Qrels, options: argparse.Namespace, seed: int) -> Fitted:
-        """The default call, with nothing but these documents and judgements."""
-        settings = default_call(options, seed)
+    def fit(
+        self, docs: Mapping[str, str], qrels: Qrels, options: argparse.Namespace, seed: int, **settings: Any
+    ) -> Fitted:
+        """The default call, with nothing but these documents and judgements, and what differs from it."""
+        settings = default_call(options, seed) | settings
         with (clock := Clock()).running():
             if self.linked:
-                model = tc.fit_linked(docs, qrels, **settings)
+                model = tc.fit_linked(docs, {source: list(linked) for source, linked in qrels.items()}, **settings)
             else:
                 model = tc.fit(docs, {qid: self.queries[qid] for qid in qrels}, qrels, **settings)
         return Fitted(model, clock.processor)
@@ -101,6 +109,10 @@ class Fitted:
     def accepted(self) -> bool:
         assert self.model.report is not None
         return self.model.report.accepted
+
+    @property
+    def decision(self) -> str:
+        return "accepted" if self.accepted else "declined"
 
     @property
     def start(self) -> tc.Weights:
@@ -188,7 +200,8 @@ def small(options: argparse.Namespace) -> dict[str, Any]:
             value, start = held_out(fitted.model.weights), held_out(fitted.start)
             row = {"queries": size, "seed": seed, "model": value, "start": start, "seconds": fitted.seconds}
             fits.append(row | {"accepted": fitted.accepted})
-            print(f"  {size} queries, draw {seed}: {value - ordinary:+.4f}, start {start - ordinary:+.4f}", flush=True)
+            gains = f"{value - ordinary:+.4f}, start {start - ordinary:+.4f}"
+            print(f"  {size} queries, draw {seed}: {gains}, {fitted.decision}, {fitted.seconds:.1f} s", flush=True)
     rows = [_small_row(size, [fit for fit in fits if fit["queries"] == size], ordinary) for size in options.sizes]
     print_table(
         f"{collection.measure} on dev less that of stemmed BM25, {options.draws} draws; mean ± standard error",
@@ -216,23 +229,26 @@ def documents(options: argparse.Namespace) -> dict[str, Any]:
     *Seen* are documents that are relevant to a query that was learned from, *new* all others. Each kind is measured
     with the relevant documents of the other kind left out of the ranking; irrelevant ones of both compete.
     """
+    how = {"judgements": "in the collection without judgements", "documents": "added to the collection after learning"}
     results: dict[str, Any] = {}
     rows = []
     for name in options.collections:
         collection = READERS[name](options)
         split = Split.drawn(collection, options.withhold, options.seed)
         fitted = collection.fit(split.docs, split.train, options, options.seed)
-        values = kinds_of(collection, split, fitted)
-        told = "accepted" if fitted.accepted else "declined"
-        print(f"{name}: {split}; learning was {told}, {fitted.seconds:.0f} s", flush=True)
-        for kind, (bm25, start, model) in values.items():
-            means = [f"{part.mean():.4f}" for part in (bm25, start, model)]
-            gains = difference(start, model), difference(bm25, model)
-            rows.append([f"{name}, {collection.measure}", kind, str(model.size), *means, *gains])
-        means = {kind: [float(part.mean()) for part in parts] for kind, parts in values.items()}
-        results[name] = {"accepted": fitted.accepted, "seconds": fitted.seconds, "means": means}
+        bm25 = stemmed_bm25(split.docs)
+        values = by_kind(collection, split, bm25, bm25.weights)
+        for kind, found in by_kind(collection, split, fitted.model, fitted.start, fitted.model.weights).items():
+            values[kind] += found
+        print(f"{name}: {split}; learning was {fitted.decision}, {fitted.seconds:.0f} s", flush=True)
+        for kind, (ordinary, start, shipped) in values.items():
+            means = [f"{part.mean():.4f}" for part in (ordinary, start, shipped)]
+            gains = difference(start, shipped), difference(ordinary, shipped)
+            rows.append([f"{name}, {collection.measure}", kind, str(shipped.size), *means, *gains])
+        by_system = {kind: [float(part.mean()) for part in parts] for kind, parts in values.items()}
+        results[name] = {"accepted": fitted.accepted, "seconds": fitted.seconds, "means": by_system}
     print_table(
-        f"Held-out queries, {options.withhold} of a fifth of the documents withheld, seed {options.seed}",
+        f"Held-out queries; a fifth of the documents withheld, {how[options.withhold]}; seed {options.seed}",
         ["", "relevant", "queries", "stemmed BM25", "start", "shipped", "shipped − start", "shipped − BM25"],
         rows,
     )
@@ -249,7 +265,8 @@ class Split:
     seen: frozenset[str]
 
     @classmethod
-    def drawn(cls, collection: Collection, withhold: str, seed: int) -> Split:
+    def drawn(cls, collection: Collection, withhold: str, seed: int, n_queries: int | None = None) -> Split:
+        """With ``n_queries``, only so many of the training queries are learned from."""
         rng = np.random.default_rng(seed)
         withheld = _fifth(collection.docs, rng)
         to_test = _fifth(collection.qrels, rng)
@@ -262,6 +279,8 @@ class Split:
             if qid not in to_test and not (collection.linked and qid not in docs)
         }
         train = {qid: judged for qid, judged in train.items() if any(judged.values())}
+        qids = sorted(train)
+        train = {qids[i]: train[qids[i]] for i in sorted(rng.permutation(len(qids))[:n_queries])}
         seen = {doc_id for judged in train.values() for doc_id, grade in judged.items() if grade > 0}
         test = {qid: judged for qid, judged in collection.qrels.items() if qid in to_test}
         return cls(docs, train, test, frozenset(seen))
@@ -278,20 +297,13 @@ def _fifth(ids: Iterable[str], rng: np.random.Generator) -> set[str]:
     return {names[i] for i in rng.permutation(len(names))[: round(WITHHELD * len(names))]}
 
 
-def kinds_of(collection: Collection, split: Split, fitted: Fitted) -> dict[str, tuple[Values, Values, Values]]:
-    """Values of stemmed BM25, of the start and of what was shipped, by query, for each kind of relevant documents."""
-    bm25 = stemmed_bm25(split.docs)
-    by_bm25, by_model = (collection.held_out(model, split.test) for model in (bm25, fitted.model))
+def by_kind(collection: Collection, split: Split, model: tc.TextModel, *weights: tc.Weights) -> dict[str, list[Values]]:
+    """Values by query of weights over the words of a model, for each kind of relevant documents."""
+    held_out = collection.held_out(model, split.test)
     is_seen = np.array([doc_id in split.seen for doc_id in collection.docs])
-    values = {}
-    for kind, is_kind in (("all", np.ones_like(is_seen)), ("seen", is_seen), ("new", ~is_seen)):
-        some_bm25, some_model = (of_kind(held_out, is_kind) for held_out in (by_bm25, by_model))
-        if some_model is None or some_bm25 is None:
-            continue
-        parts = [(some_bm25, bm25.weights), (some_model, fitted.start), (some_model, fitted.model.weights)]
-        stemmed, start, model = (held_out.values(weights) for held_out, weights in parts)
-        values[kind] = stemmed, start, model
-    return values
+    kinds = {"all": np.ones_like(is_seen), "seen": is_seen, "new": ~is_seen}
+    parts = {kind: of_kind(held_out, is_kind) for kind, is_kind in kinds.items()}
+    return {kind: [part.values(one) for one in weights] for kind, part in parts.items() if part is not None}
 
 
 def of_kind(held_out: tc.HeldOutQueries, is_kind: NDArray[np.bool_]) -> tc.HeldOutQueries | None:
@@ -313,6 +325,50 @@ def of_kind(held_out: tc.HeldOutQueries, is_kind: NDArray[np.bool_]) -> tc.HeldO
         qids=tuple(held_out.qids[row] for row in rows),
         exclude=None if held_out.exclude is None else held_out.exclude[rows],
     )
+
+
+# -- the steps of the recipe ------------------------------------------------------------------------------------------
+
+
+def steps(options: argparse.Namespace) -> dict[str, Any]:
+    """Each step of the recipe beside the one before it, on the test queries of `documents`."""
+    results: dict[str, Any] = {}
+    for name in options.collections:
+        collection = READERS[name](options)
+        split = Split.drawn(collection, "judgements", options.seed, options.queries)
+        print(f"{name}: {split}", flush=True)
+        box, ordinary = tc.TextModel.bm25(split.docs.values()), stemmed_bm25(split.docs)
+        systems: dict[str, dict[str, list[Values]]] = {
+            "BM25, k1 .9, b .4, no stems": by_kind(collection, split, box, box.weights),
+            "BM25, k1 1.2, b .75, stems": by_kind(collection, split, ordinary, ordinary.weights),
+        }
+        seconds: dict[str, float] = {}
+        for step, settings in STEPS.items():
+            fitted = collection.fit(split.docs, split.train, options, options.seed, **settings)
+            weights = {"the start that training queries choose": fitted.start, step: fitted.model.weights}
+            for system, one in weights.items():
+                if system not in systems:
+                    systems[system] = by_kind(collection, split, fitted.model, one)
+            seconds[step] = fitted.seconds
+            print(f"  {step}: {fitted.decision}, {fitted.seconds:.0f} s", flush=True)
+        rows, above = [], None
+        for system, values in systems.items():
+            means = [f"{part.mean():.4f}" for [part] in values.values()]
+            gains = [difference(above[kind][0], part) if above else "" for kind, [part] in values.items()]
+            rows.append([system, *means, *gains, f"{seconds[system]:.0f}" if system in seconds else ""])
+            above = values
+        kinds = list(systems[step])
+        print_table(
+            f"{name}, {collection.measure} on {len(split.test):,} test queries, seed {options.seed}; changes from the "
+            "row above",
+            ["step", *kinds, *(f"change, {kind}" for kind in kinds), "seconds"],
+            rows,
+        )
+        means = {
+            system: {kind: float(part.mean()) for kind, [part] in parts.items()} for system, parts in systems.items()
+        }
+        results[name] = {"means": means, "seconds": seconds}
+    return results
 
 
 # -- all training queries ---------------------------------------------------------------------------------------------
@@ -365,8 +421,8 @@ def labelled(options: argparse.Namespace) -> dict[str, Any]:
             rival = ClassPosteriors().fit(data.X, data.y)
         posteriors = average_precision_of_classes(rival.weights_, rival.represent(data.X_test), data.y_test).mean()
         seconds = clock.processor, rival_clock.processor
-        told = "accepted" if model.report.accepted else "declined"
-        print(f"{len(groups)} classes: {values[-1]:.4f}, {told}, {model.report.chosen}", flush=True)
+        decision = Fitted(model, clock.processor).decision
+        print(f"{len(groups)} classes: {values[-1]:.4f}, {decision}, {model.report.chosen}", flush=True)
         shown = [f"{value:.4f}" for value in (*values, posteriors)]
         rows.append([str(len(groups)), str(len(asked)), *shown, *(f"{spent:.1f}" for spent in seconds)])
         results[str(len(groups))] = {"start": values[0], "model": values[1], "posteriors": posteriors, "s": seconds}
@@ -417,6 +473,11 @@ def main(words: Sequence[str] | None = None) -> None:
     one.add_argument("--seeds", type=int, default=3, help="how many fits (default 3); --seed is the first")
     one = verb("labelled", labelled)
     one.add_argument("--classes", type=numbers, default=CLASSES, help="how many, evenly spaced (default 20,10,5,2)")
+    one = verb("steps", steps)
+    one.add_argument("--collections", type=names_of, default=COLLECTIONS, help=f"default {','.join(COLLECTIONS)}")
+    one.add_argument(
+        "--queries", type=int, metavar="N", help="learn from so many of the training queries (default all)"
+    )
     options = parser.parse_args(words)
     if getattr(options, "collections", None) != ("docstrings",):
         check_data_home(parser, options)

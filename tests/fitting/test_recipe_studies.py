@@ -47,6 +47,7 @@ def data_home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -55,6 +56,7 @@ def data_home(tmp_path: Path) -> Path:
         (["documents", "--collections", "wikispeedia", "--withhold", "documents"], ["wikispeedia"]),
         (["nfcorpus", "--seeds", "1"], ["stemmed BM25", "fits"]),
         (["labelled", "--classes", "3,2"], ["3", "2"]),
+        (["steps", "--collections", "nfcorpus", "--queries", "20"], ["nfcorpus"]),
     ],
 )
 def test_verbs(
