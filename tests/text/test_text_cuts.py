@@ -161,7 +161,7 @@ class TestCommandLine:
     def test_fit_takes_the_cut(self, folder):
         model = folder / "model"
         done = CliRunner().invoke(
-            cli, ["fit", str(folder / "data"), "-o", str(model), "--cut", "characters", "--quiet"]
+            cli, ["fit", str(folder / "data"), "-o", str(model), "--cut", "characters", "--quiet", "--steps", "1000"]
         )
         assert done.exit_code == 0, done.output
         related = CliRunner().invoke(cli, ["related", str(model), "京都"])

@@ -167,18 +167,60 @@ class HeldOutQueries:
 
     def values_of_blends(self, weights: Weights, other: Weights, factors: Sequence[float]) -> NDArray[np.float64]:
         """The measure of each query under ``weights + factor * other``, (n_factors, n_q); each is scored once."""
+        return self.measures_of_blends(weights, other, factors, (self.measure,))[:, :, 0]
+
+    def measures_of_blends(
+        self, weights: Weights, other: Weights, factors: Sequence[float], measures: tuple[Measure, ...]
+    ) -> NDArray[np.float64]:
+        """The same by several measures, (n_factors, n_q, n_measures)."""
         blocks = []
         both = zip(weights.score_blocks(self.Q, self.D), other.score_blocks(self.Q, self.D), strict=True)
         for (block, scores), (_, other_scores) in both:
-            blends = [self.measured(block, scores + factor * other_scores, (self.measure,)) for factor in factors]
-            blocks.append(np.concatenate(blends, axis=1).T)
+            blocks.append(
+                np.stack([self.measured(block, scores + factor * other_scores, measures) for factor in factors])
+            )
         return np.concatenate(blocks, axis=1)
+
+    def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
+        """The same, of those queries that a chosen document answers; other documents that answer them are hidden.
+
+        Parameters
+        ----------
+        chosen : by row of D
+
+        Returns
+        -------
+        None where there is no such query.
+
+        Examples
+        --------
+        >>> Q, D = sparse.csr_array([[1.0, 0.0]]), sparse.csr_array([[1.0, 0.0], [0.5, 1.0], [0.4, 0.0]])
+        >>> held_out = HeldOutQueries.from_qrels({0: {0: 1, 2: 1}}, Q, D, measure="AP")
+        >>> last = held_out.by_documents(np.array([False, False, True]))
+        >>> from tercet.weights import Identity
+        >>> last(Weights([Identity(n_terms=2)]))  # behind the second document; the first is hidden
+        0.5
+        """
+        grades = self.grades.tocoo()
+        answers = grades.data > 0
+        wanted = answers & chosen[grades.col]
+        rows = np.unique(grades.row[wanted])
+        if not rows.size:
+            return None
+        shape = self.grades.shape
+        other = answers & ~wanted
+        hidden = sparse.csr_array((np.ones(int(other.sum()), np.int64), (grades.row[other], grades.col[other])), shape)
+        kept = sparse.csr_array((grades.data[~other], (grades.row[~other], grades.col[~other])), shape=shape)
+        hidden = hidden if self.hidden is None else hidden + self.hidden
+        return replace(self, grades=kept, hidden=hidden)._of_rows(rows)
 
     def at_most(self, n: int) -> Self:
         """The same, of so many queries, evenly spaced."""
         if len(self.qids) <= n:
             return self
-        rows = _evenly_spaced(len(self.qids), n)
+        return self._of_rows(_evenly_spaced(len(self.qids), n))
+
+    def _of_rows(self, rows: NDArray[np.int64]) -> Self:
         return replace(
             self,
             Q=self.Q[rows],
@@ -239,24 +281,44 @@ class HeldOutPreferences:
     def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
         """The one measure there is, as an evaluation."""
         parsed = parse_measures(measures or [self.measure])
-        if parsed != (self.measure,):
-            raise InputError(f"preferences are measured by {self.measure} alone; got {', '.join(map(str, parsed))}")
+        self._check(parsed)
         return Evaluation(parsed, self.qids, self.values(weights)[:, None])
+
+    def _check(self, measures: tuple[Measure, ...]) -> None:
+        if measures != (self.measure,):
+            raise InputError(f"preferences are measured by {self.measure} alone; got {', '.join(map(str, measures))}")
 
     def values_of_blends(self, weights: Weights, other: Weights, factors: Sequence[float]) -> NDArray[np.float64]:
         """The measure of each query under ``weights + factor * other``, (n_factors, n_q); each is scored once."""
         margins, other_margins = self._margins(weights), self._margins(other)
         return np.stack([self._shares(margins + factor * other_margins) for factor in factors])
 
+    def measures_of_blends(
+        self, weights: Weights, other: Weights, factors: Sequence[float], measures: tuple[Measure, ...]
+    ) -> NDArray[np.float64]:
+        """The same by several measures, of which there is one, (n_factors, n_q, 1)."""
+        self._check(measures)
+        return self.values_of_blends(weights, other, factors)[:, :, None]
+
+    def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
+        """The same, of those preferences whose better document is a chosen one; None where there is none."""
+        kept = chosen[self.preferences.better]
+        if not kept.any():
+            return None
+        return self._of(kept)
+
     def at_most(self, n: int) -> Self:
         """The same, of so many queries, evenly spaced."""
         if len(self.qids) <= n:
             return self
         _, number = np.unique(self.preferences.query, return_inverse=True)
-        rows = _evenly_spaced(len(self.qids), n)
-        kept = np.isin(number.ravel(), rows)
+        return self._of(np.isin(number.ravel(), _evenly_spaced(len(self.qids), n)))
+
+    def _of(self, kept: NDArray[np.bool_]) -> Self:
+        """The same, of some preferences."""
         some = self.preferences[kept]
         taken, query = np.unique(some.query, return_inverse=True)
+        rows = np.searchsorted(np.unique(self.preferences.query), taken)
         return replace(
             self,
             Q=take(self.Q, taken),

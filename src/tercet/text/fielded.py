@@ -119,8 +119,10 @@ class FieldedVectoriser(Vectoriser):
         features: Sequence[str] = (),
         analyser: Analyser | None = None,
         weighting: str = "bm25",
+        k1: float = 0.9,
+        b: float = 0.4,
     ) -> None:
-        super().__init__(analyser=analyser, weighting=weighting)
+        super().__init__(analyser=analyser, weighting=weighting, k1=k1, b=b)
         self.fields = fields
         self.features = features
         check_names(fields, features)
@@ -135,7 +137,7 @@ class FieldedVectoriser(Vectoriser):
     def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_array:
         docs = self._documents(texts)
         columns = {name: _texts_of(docs, name) for name in self.fields}
-        plain = Vectoriser(analyser=self.analyser, weighting=self.weighting)
+        plain = Vectoriser(analyser=self.analyser, weighting=self.weighting, k1=self.k1, b=self.b)
         # Words of a field that is no part of the text get a column, too.
         apart = [column for name, column in columns.items() if name not in docs.text_columns]
         rows = plain.fit_transform_docs(list(docs.values()), queries=chain(queries, *apart))
@@ -238,6 +240,8 @@ class FieldedVectoriser(Vectoriser):
             features=[number.name for number in saved.numbers],
             analyser=plain.analyser,
             weighting=plain.weighting,
+            k1=plain.k1,
+            b=plain.b,
         )
         fields = {
             field.name: _field(plain, field.document_frequency.copy(), field.n_docs, field.mean_length, field.doc_scale)
@@ -288,7 +292,7 @@ def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[
 def _field(
     plain: Vectoriser, frequency: NDArray[np.int64], n_docs: int, mean_length: float, scale: float
 ) -> Vectoriser:
-    field = Vectoriser(analyser=plain.analyser, weighting=plain.weighting)
+    field = Vectoriser(analyser=plain.analyser, weighting=plain.weighting, k1=plain.k1, b=plain.b)
     field.remember(plain.words_, frequency, n_docs, mean_length, scale)
     return field
 

@@ -134,26 +134,30 @@ class Vectoriser(TextEstimator):
         Words that only the `queries` have get a column too: they match no document by themselves, but a ranker can
         learn which document words they stand for.
         """
-        self._learn(texts, queries)
+        self.fit_counts(texts, queries)
         return self
 
     def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_array:
         """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
-        return self.doc_rows(self._learn(texts, queries))
+        return self.doc_rows(self.fit_counts(texts, queries))
 
     def transform_docs(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for documents, CSR float32 (n_texts, n_words); empty for a text without known words."""
-        return self.doc_rows(self._count(texts))
+        return self.doc_rows(self.counts(texts))
 
     def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for queries, CSR float32 (n_texts, n_words); empty for a text without known words."""
-        return self.query_rows(self._count(texts))
+        return self.query_rows(self.counts(texts))
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that have no column, each once, in order; stop words are not among them."""
+        """The words of a text that have no column, each once, in order, as they stand there; no stop words."""
         check_fitted(self, "words_")
-        [words] = self.analysed([text])
-        return [word for word in dict.fromkeys(words) if word not in self.index_]
+        [found] = self.analysed([text])
+        analyse = self._analyser()
+        if analyse.plain is None:
+            return [term for term in dict.fromkeys(found) if term not in self.index_]
+        terms = {word: analyse.term_of(word) for word in dict.fromkeys(analyse.plain(text))}
+        return [word for word, term in terms.items() if term is not None and term not in self.index_]
 
     def described(self, column: int, value: float | None = None) -> str:
         """The word of a column; ``value``, what a document has in it, tells no more."""
@@ -211,8 +215,8 @@ class Vectoriser(TextEstimator):
         vectoriser.remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale)
         return vectoriser
 
-    def _learn(self, texts: Iterable[str], queries: Iterable[str]) -> WordCounts:
-        """Fit, and return the word counts of the same texts."""
+    def fit_counts(self, texts: Iterable[str], queries: Iterable[str] = ()) -> WordCounts:
+        """Fit, and return the word counts of the same texts, of which `doc_rows` makes rows."""
         self._check_parameters()
         collector = WordCollector()
         known = texts.words(self._analyser()) if isinstance(texts, CountedTexts) else None
@@ -221,6 +225,15 @@ class Vectoriser(TextEstimator):
         counts = counts.moved(columns)
         self.settle_scale([counts])
         return counts
+
+    def adopt(self, other: Vectoriser, counts: WordCounts) -> Vectoriser:
+        """Take the words of another that was fitted on texts with these counts, to weight them in an own way.
+
+        The same as fitting on these texts, which need not be read again; both cut texts and keep words alike.
+        """
+        self.remember(other.words_, other.document_frequency_, other.n_docs_, other.mean_length_, 1.0)
+        self.settle_scale([counts])
+        return self
 
     def settle(self, collector: WordCollector, queries: Iterable[list[str]] = ()) -> NDArray[np.int64]:
         """Choose words from those of all documents, and learn their weights; `settle_scale` does what is left.
@@ -295,7 +308,8 @@ class Vectoriser(TextEstimator):
         self.doc_scale_ = doc_scale
         self.n_features_in_ = len(words)
 
-    def _count(self, texts: Iterable[str]) -> WordCounts:
+    def counts(self, texts: Iterable[str]) -> WordCounts:
+        """The word counts of texts, of which `doc_rows` and `query_rows` make rows."""
         check_fitted(self, "words_")
         column_of = self.index_.get
         if isinstance(texts, CountedTexts) and (known := texts.words(self._analyser())) is not None:
