@@ -26,9 +26,7 @@ THREES = [(term, PRODUCTS[k + 4 * j]["sku"], PRODUCTS[k + 5]["sku"]) for term, k
 ROLES = "id: sku; text: name, description; carried: price"
 
 
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    monkeypatch.setattr("tercet.fitting.recipe.n_steps_for", lambda n: 2000)
+QUICK = ("--quiet", "--steps", 1000, "--models", 1)
 
 
 def write_csv(path, header, rows, **options):
@@ -177,7 +175,7 @@ def test_a_missing_header_is_noticed(tmp_path):
 
 
 def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
-    said = ok("fit", products, "--judgements", judged, "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--judgements", judged, "-o", tmp_path / "m", *QUICK)
     assert f"products.csv: CSV separated by commas; {ROLES}" in said
     assert "judged.csv: CSV separated by semicolons; query: Search Term; doc: Product ID; grade: Stars" in said
     assert "40 documents, 24 queries (judged: train 24)" in said
@@ -190,7 +188,7 @@ def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
     queries = write_csv(tmp_path / "queries.csv", ["qid", "query"], [(i, term) for i, (term, _) in enumerate(TERMS)])
     number = {term: i for i, (term, _) in enumerate(TERMS)}
     by_id = write_csv(tmp_path / "by_id.csv", ["qid", "doc", "grade"], [(number[t], d, g) for t, d, g in JUDGED])
-    said = ok("fit", products, "--queries", queries, "--qrels", by_id, "-o", tmp_path / "by_id", "--quiet")
+    said = ok("fit", products, "--queries", queries, "--qrels", by_id, "-o", tmp_path / "by_id", *QUICK)
     assert "40 documents, 24 queries (judged: train 24)" in said
 
 
@@ -199,7 +197,7 @@ def test_columns_of_judgements_can_be_named(products, tmp_path):
     message = failed("fit", products, "--judgements", path, "-o", tmp_path / "m")
     assert "no column is called as one that holds the query; the columns are asked, thing, how good, by" in message
     named = ["--column", "query=asked", "--column", "doc=thing", "--column", "grade=how good"]
-    said = ok("fit", products, "--judgements", path, *named, "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--judgements", path, *named, "-o", tmp_path / "m", *QUICK)
     assert "query: asked; doc: thing; grade: how good" in said
     result = run("fit", products, "--judgements", path, "--column", "mark=by", "-o", tmp_path / "n")
     assert result.exit_code == 2
@@ -230,7 +228,7 @@ def test_bad_judgements_are_told_by_line_and_so_many_are_left_out(products, tmp_
 def test_bad_judgements_may_be_left_out(products, tmp_path):
     header = ["query", "sku", "rating"]
     path = write_csv(tmp_path / "judged.csv", header, [*JUDGED, ("tea", "999", 1), ("tea", "001", "")])
-    said = ok("fit", products, "--judgements", path, "--skip-bad", "1", "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--judgements", path, "--skip-bad", "1", "-o", tmp_path / "m", *QUICK)
     assert "note: 1 bad row is left out:" in said
     assert f"judged.csv:{len(JUDGED) + 2}: document '999' is not among the documents" in said
     assert "judged.csv: left out, without a grade: 1 row" in said
@@ -242,7 +240,7 @@ def test_judgements_of_trec_and_quepid_are_read_as_ever(products, tmp_path):
     said = failed("fit", products, "--judgements", tmp_path / "qrels.txt", "-o", tmp_path / "m")
     assert "qrels.txt names queries by their ids; name their texts: --queries" in said
     quepid = write_csv(tmp_path / "case.csv", ["query", "docid", "rating"], JUDGED)
-    said = ok("fit", products, "--judgements", quepid, "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--judgements", quepid, "-o", tmp_path / "m", *QUICK)
     assert "case.csv: judgements of Quepid" in said
     queries = write_csv(tmp_path / "queries.csv", ["id", "text"], [(qid, term) for term, qid in number.items()])
     (tmp_path / "foreign.txt").write_text("q0 0 001 1\nq99 0 001 1\n")
@@ -256,7 +254,7 @@ def test_judgements_of_trec_and_quepid_are_read_as_ever(products, tmp_path):
 @pytest.mark.parametrize("header", [["query", "better", "worse"], ["Query", "Winner", "Loser"], None])
 def test_fit_from_threes(products, tmp_path, header):
     path = write_csv(tmp_path / "threes.tsv", header or THREES[0], THREES[0 if header else 1 :], delimiter="\t")
-    said = ok("fit", products, "--preferences", path, "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--preferences", path, "-o", tmp_path / "m", *QUICK)
     assert "48 preferences" in said
     assert tc.load(tmp_path / "m").report.accepted
 
@@ -264,12 +262,12 @@ def test_fit_from_threes(products, tmp_path, header):
 def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
     rows = [{"query": q, "chosen": b, "rejected": w, "by": "me"} for q, b, w in THREES]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "threes.parquet")
-    said = ok("fit", products, "--preferences", tmp_path / "threes.parquet", "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--preferences", tmp_path / "threes.parquet", "-o", tmp_path / "m", *QUICK)
     assert "threes.parquet: Parquet; query: query; better: chosen; worse: rejected" in said
     path = write_csv(tmp_path / "threes.csv", ["query", "better", "worse"], [*THREES, ("tea", "001", "999")])
     message = f"threes.csv:{len(THREES) + 2}: document '999' is not among the documents"
     assert message in failed("fit", products, "--preferences", path, "-o", tmp_path / "n")
-    said = ok("fit", products, "--preferences", path, "--skip-bad", "1", "-o", tmp_path / "n", "--quiet")
+    said = ok("fit", products, "--preferences", path, "--skip-bad", "1", "-o", tmp_path / "n", *QUICK)
     assert message in said
     assert "48 preferences" in said
 
@@ -277,7 +275,7 @@ def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
 def test_threes_beside_judgements_may_have_queries_of_their_own(products, judged, tmp_path):
     rows = [*THREES, ("dairy new", PRODUCTS[1]["sku"], PRODUCTS[0]["sku"])]
     path = write_csv(tmp_path / "threes.csv", ["query", "better", "worse"], rows)
-    said = ok("fit", products, "--judgements", judged, "--preferences", path, "-o", tmp_path / "m", "--quiet")
+    said = ok("fit", products, "--judgements", judged, "--preferences", path, "-o", tmp_path / "m", *QUICK)
     assert "49 preferences" in said
 
 
@@ -294,7 +292,7 @@ def test_learn_finds_the_documents_of_a_table_again(tmp_path):
     path = write_csv(tmp_path / "list.csv", ["no", "what", "more"], rows, encoding="latin-1")
     judged = write_csv(tmp_path / "judged.csv", ["query", "doc", "grade"], JUDGED)
     said = ["--id", "no", "--text", "what,more", "--encoding", "latin-1"]
-    ok("fit", path, *said, "--judgements", judged, "-o", tmp_path / "m", "--quiet")
+    ok("fit", path, *said, "--judgements", judged, "-o", tmp_path / "m", *QUICK)
     clicks = tmp_path / "clicks.jsonl"
     clicks.write_text(json.dumps({"query": "beverage 0", "shown": ["001", "000"], "clicked": ["000"]}) + "\n")
     said = ok("learn", tmp_path / "m", clicks, "-o", tmp_path / "learned", "--quiet")
@@ -310,6 +308,6 @@ def test_one_of_a_kind_is_told_as_one(tmp_path):
     products = write_csv(tmp_path / "one.csv", ["sku", "name"], [("1", "tea")])
     assert "index: 1 document, 1 word, BM25" in ok("index", products, "-o", tmp_path / "index")
     clicks = write_csv(tmp_path / "clicks.csv", ["query", "sku", "clicked"], [("tea", "x", 1), ("tea", "y", 0)])
-    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model").stdout
+    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model", *QUICK[1:]).stdout
     assert "one.csv: 1 document, 0 queries" in said
     assert "\n1 list, 1 with a click\n" in said

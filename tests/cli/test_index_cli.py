@@ -149,17 +149,20 @@ def test_a_long_build_says_how_far_it_is(
 def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     said = ok("index", data, "-o", tmp_path / "bm25")
     assert "4 documents" in said
-    assert "BM25 without English stop words, words as they are written (--stem cuts them)" in said
+    assert "BM25 without English stop words, words cut to their English stems" in said
     own = tc.TextModel.bm25(TEXTS.values())
     opened = Index.open(tmp_path / "bm25")
     query = {"q": "green avocado"}
     assert opened.search_many(query, 3) == Index.build(TEXTS, own).search_many(query, 3)
     assert "green avocado" in ok("search", tmp_path / "bm25", "avocado", "--why")
     assert "avocado" in ok("explain", tmp_path / "bm25", "avocado", "a")
-    assert "nothing found" in ok("search", tmp_path / "bm25", "avocados")
-    stemmed = ok("index", data, "-o", tmp_path / "stems", "--stem", "english")
-    assert "words cut to their english stems" in stemmed
-    assert "green avocado" in ok("search", tmp_path / "stems", "avocados")
+    assert "green avocado" in ok("search", tmp_path / "bm25", "avocados")
+    written = ok("index", data, "-o", tmp_path / "written", "--stem", "none")
+    assert "words as they are written" in written
+    assert "nothing found" in ok("search", tmp_path / "written", "avocados")
+    german = ok("index", data, "-o", tmp_path / "german", "--stem", "german")
+    assert "words cut to their german stems" in german
+    assert Index.open(tmp_path / "german").model.doc_vectoriser.analyser.stemmer == "german"
     ok("rank", data, "--model", tmp_path / "bm25", "-o", tmp_path / "run")  # an index stands for its model
     assert "avocado +1.000" in ok("related", tmp_path / "bm25", "avocado")
 

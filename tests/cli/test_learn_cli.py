@@ -61,7 +61,7 @@ def clicks(tmp_path: Path) -> Path:
 def test_a_fitted_model_knows_where_its_documents_are(tmp_path):
     corpus = synonyms(0, 4, 60, 60)
     write_beir(tmp_path / "data", corpus.docs, corpus.queries, {"train": corpus.qrels})
-    ok("fit", tmp_path / "data", "-o", tmp_path / "model", "--quiet")
+    ok("fit", tmp_path / "data", "-o", tmp_path / "model", "--steps", 1000, "--quiet")
     assert read_data_pointer(tmp_path / "model") == {"data": tmp_path / "data"}
     log = tmp_path / "clicks.jsonl"
     log.write_text(json.dumps({"query": "q0", "shown": ["d0", "d1"], "clicked": ["d1"]}) + "\n")

@@ -14,9 +14,7 @@ PAGES = [{"id": f"p{i:02}", "title": f"Page {i}", "text": KINDS[i % 4]} for i in
 LINKS = [(one["id"], PAGES[(i + 4 * j) % 40]["id"]) for i, one in enumerate(PAGES) for j in (1, 2, 3)]
 
 
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    monkeypatch.setattr("tercet.fitting.recipe.n_steps_for", lambda n: 2000)
+QUICK = ("--quiet", "--steps", 1000, "--models", 1)
 
 
 @pytest.fixture
@@ -34,24 +32,25 @@ def write_links(path, pairs, header="source\ttarget\n"):
 
 def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
     links = write_links(tmp_path / "links.tsv", LINKS)
-    said = ok("fit", pages, "--links", links, "-o", tmp_path / "model", "--quiet")
+    said = ok("fit", pages, "--links", links, "-o", tmp_path / "model", *QUICK)
     assert f"{links}: CSV separated by tabs; source: source; target: target\n120 links of 40 documents" in said
     assert "AP" in said
     model = tc.load(tmp_path / "model")
     assert model.report.details.data["kind"] == "linked documents"
-    same = tc.fit_linked({page["id"]: f"{page['title']}\n{page['text']}" for page in PAGES}, LINKS, verbose=False)
+    texts = {page["id"]: f"{page['title']}\n{page['text']}" for page in PAGES}
+    same = tc.fit_linked(texts, LINKS, n_steps=1000, n_models=1, verbose=False)
     assert same.report.systems == model.report.systems
 
 
 def test_links_may_be_in_a_folder_of_files_without_headers_and_beside_texts(tmp_path, pages):
     for part in range(2):
         write_links(tmp_path / "links" / f"{part}.csv", LINKS[part::2], header="# a graph\n")
-    said = ok("fit", pages, "--links", tmp_path / "links", "-o", tmp_path / "model", "--quiet")
+    said = ok("fit", pages, "--links", tmp_path / "links", "-o", tmp_path / "model", *QUICK)
     assert "1.csv: two ids a line, separated by tabs\n120 links of 40 documents" in said
     own = tmp_path / "own.jsonl"
     records = [{**page, "links": [target for source, target in LINKS if source == page["id"]]} for page in PAGES]
     own.write_text("".join(json.dumps(record) + "\n" for record in records))
-    said = ok("fit", own, "--links", own, "-o", tmp_path / "model", "--replace", "--quiet")
+    said = ok("fit", own, "--links", own, "-o", tmp_path / "model", "--replace", *QUICK)
     assert "source: id; target: links\n120 links of 40 documents" in said
 
 
@@ -60,9 +59,9 @@ def test_links_to_unknown_documents_are_refused_or_counted(tmp_path, pages):
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model")
     assert result.exit_code == 1
     assert f"{links}:122: document 'elsewhere' is not among the documents (here: --skip-unknown)" in result.output
-    said = ok("fit", pages, "--links", links, "--skip-unknown", "-o", tmp_path / "model", "--quiet")
+    said = ok("fit", pages, "--links", links, "--skip-unknown", "-o", tmp_path / "model", *QUICK)
     assert f"note: {links}: left out, to or from documents that are not there: 1 of 121 links" in said
-    said = ok("fit", pages, "--links", links, "--skip-bad", 1, "-o", tmp_path / "other", "--quiet")
+    said = ok("fit", pages, "--links", links, "--skip-bad", 1, "-o", tmp_path / "other", *QUICK)
     assert "1 bad row is left out" in said
 
 
@@ -94,4 +93,4 @@ def test_columns_of_links_can_be_named(tmp_path, pages):
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model")
     assert "if this line names the columns, call them source and target" in result.output
     named = ["--column", "source=page", "--column", "target=next"]
-    assert "120 links" in ok("fit", pages, "--links", links, *named, "-o", tmp_path / "model", "--quiet")
+    assert "120 links" in ok("fit", pages, "--links", links, *named, "-o", tmp_path / "model", *QUICK)

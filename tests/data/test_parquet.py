@@ -139,8 +139,8 @@ def test_all_that_is_wrong_is_listed_by_check(tmp_path):
     other = check(write(path, {"text": ["a table of something else"]}))
     assert other.groups[0].first[0].message == (
         "a table of no known kind, with the columns text; documents have an id and a text (columns called id, sku, "
-        "title, text, description, …, or named), judgements query, doc and grade, threes query, better and worse, and "
-        "clicks query, doc or shown, and clicked or action"
+        "title, text, description, …, or named), judgements query, doc and grade, threes query, better and worse, "
+        "clicks query, doc or shown, and clicked or action, and links a source and a target"
     )
 
 

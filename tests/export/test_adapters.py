@@ -152,13 +152,15 @@ def test_fit_takes_a_collection_of_ir_datasets(monkeypatch, tmp_path):
     stub = SimpleNamespace(load=registered.__getitem__, registry=registered, docs_parent_id=lambda name: name)
     monkeypatch.setattr(adapter, "_import", lambda: stub)
     done = CliRunner().invoke(
-        cli, ["fit", "ir_datasets:made/up", "-o", str(tmp_path / "model"), "--quiet"], catch_exceptions=False
+        cli,
+        ["fit", "ir_datasets:made/up", "-o", str(tmp_path / "model"), "--quiet", "--steps", "1000"],
+        catch_exceptions=False,
     )
     assert done.exit_code == 0, done.output
     assert "a collection of ir_datasets, 41 documents, 60 queries (judged: train 60)" in done.output
     report = tc.load(tmp_path / "model").report
     assert report.details.name == "ir_datasets:made/up"
-    same = tc.fit({d.doc_id: d.default_text() for d in docs}, corpus.queries, corpus.qrels)
+    same = tc.fit({d.doc_id: d.default_text() for d in docs}, corpus.queries, corpus.qrels, n_steps=1000)
     assert report.decision == same.report.decision
 
 

@@ -19,12 +19,15 @@ from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import MixtureSampler
 from tercet.errors import InputError
 from tercet.fitting.evidence import evidence_task
+from tercet.fitting.task import EVERY, NEW, SEEN, HeldOutPart
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report
 from tercet.report.page import make_report_page
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Identity
 
+CLICKS_OF_OTHERS = "clicks, queries that nothing was learned from"
+LAST_CLICKS = "clicks, the last tenth of the log"
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
 LOOKS = [1 / math.log2(2 + place) for place in range(10)]
 
@@ -50,22 +53,30 @@ def threes_of(qids) -> list[tuple[str, str, str]]:
     return [(q, next(iter(CORPUS.qrels[q])), next(d for d in doc_ids if d not in CORPUS.qrels[q])) for q in qids]
 
 
-def drawn_queries(task, n: int = 20_000) -> set[int]:
-    query, _, _ = task.sampler.draw(np.random.default_rng(0), n)
+def drawn_queries(sampler, n: int = 20_000) -> set[int]:
+    query, _, _ = sampler.draw(np.random.default_rng(0), n)
     return set(query.tolist())
 
 
 def built(task):
-    return task.build(Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25"))
+    [(Q, D)] = task.build([Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25")])
+    return Q, D
 
 
-LOG = log_of(1500)
+def left_out(task) -> list[dict[str, HeldOutPart]]:
+    """The parts of each fold, by name."""
+    Q, D = built(task)
+    return [{part.name: part for part in fold.parts(Q, D)} for fold in task.folds]
 
 
-# -- what is held out -------------------------------------------------------------------------------------------------
+LOG = log_of(700)
+QUICK = {"n_steps": 500, "n_models": 1, "ranker": tc.DenseRanker(rate=0.3, schedule="linear")}
 
 
-def test_a_query_that_is_held_out_in_one_source_is_learned_from_in_none():
+# -- what is left out -------------------------------------------------------------------------------------------------
+
+
+def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
     qids = list(CORPUS.queries)
     task, measure = evidence_task(
         CORPUS.docs,
@@ -75,41 +86,77 @@ def test_a_query_that_is_held_out_in_one_source_is_learned_from_in_none():
         clicks=as_click_log(LOG),
     )
     assert measure == "nDCG@10"
-    Q, D, validation, test = built(task)
-    parts = {part.name: part.held_out for part in task.facts.parts(Q, D)}
-    assert set(parts) == {
-        "judgements",
-        "threes",
-        "clicks, queries that nothing was learned from",
-        "clicks, the last tenth of the log",
-    }
-    untouched = {qid for name, part in parts.items() if "last tenth" not in name for qid in part.qids}
-    assert set(test.qids) <= untouched
-    assert not untouched & set(validation.qids)
     rows = {qid: row for row, qid in enumerate(CORPUS.queries)}
-    drawn = drawn_queries(task)
-    assert not drawn & {rows[qid] for qid in untouched | set(validation.qids)}
-    assert len(drawn) == task.facts.n_train
-    assert "a query held out in one is held out in all" in task.facts.split
+    times = dict.fromkeys(qids, 0)
+    *by_query, recent = zip(task.folds, left_out(task), strict=True)
+    for fold, parts in by_query:
+        assert set(parts) <= {EVERY, SEEN, NEW, "judgements", "threes", CLICKS_OF_OTHERS}
+        assert {EVERY, "judgements", "threes", CLICKS_OF_OTHERS} <= set(parts)
+        assert set(parts[EVERY].held_out.qids) == set(parts["judgements"].held_out.qids) <= set(qids[:40])
+        out = {qid for part in parts.values() for qid in part.held_out.qids}
+        assert not drawn_queries(fold.sampler) & {rows[qid] for qid in out}
+        for qid in out:
+            times[qid] += 1
+    assert set(times.values()) == {2}  # of few judged queries each is left out twice, and so are the others
+    assert set(recent[1]) == {LAST_CLICKS}  # reported beside what judgements say, which choose
+    assert drawn_queries(task.sampler) == {rows[qid] for qid in qids}
+    assert task.facts.n_train == 80
+    assert "a query left out in one is left out in all" in task.facts.split
 
 
-def test_the_last_tenths_of_the_log_are_not_learned_from():
+def test_a_document_is_new_where_no_source_has_it_as_the_better_one():
+    task, _ = evidence_task(
+        CORPUS.docs, CORPUS.queries, qrels=CORPUS.part(0, 40), preferences=threes_of(list(CORPUS.queries)[20:60])
+    )
+    for fold, parts in zip(task.folds, left_out(task), strict=True):
+        better = set(fold.sampler.draw(np.random.default_rng(0), 30_000)[1].tolist())
+        for name, is_new in ((NEW, True), (SEEN, False)):
+            if name in parts:
+                grades = parts[name].held_out.grades
+                answers = set(grades.indices[grades.data > 0].tolist())
+                assert not answers & better if is_new else answers <= better
+
+
+def test_documents_that_are_withheld_are_in_none_of_the_preferences():
+    """In what is left they would be the worse ones alone, and learning would push them down as no new one is."""
+    task, _ = evidence_task(CORPUS.docs, None, clicks=as_click_log(LOG))
+
+    def documents(sampler) -> list[set[int]]:
+        return [set(side.tolist()) for side in sampler.draw(np.random.default_rng(0), 40_000)[1:]]
+
+    ever_better, _ = documents(task.sampler)
+    ever_better.discard(list(CORPUS.docs).index("every word"))  # all others are clicked for several queries
+    *by_query, _ = task.folds
+    for fold, parts in zip(by_query, left_out(task)[:-1], strict=True):
+        better, worse = documents(fold.sampler)
+        withheld = ever_better - better
+        assert len(withheld) >= 5  # a tenth of them
+        assert not withheld & worse
+        assert not set(parts[NEW].held_out.preferences.better.tolist()) & better
+
+
+def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
     early = [Impression(f"early {i % 40}", ("d0", "d1"), ("d1",)) for i in range(900)]
-    log = [*early[:800], *(Impression(i.query, ("d2", "d3"), ("d3",)) for i in early[:100])]
-    log += [Impression(i.query, ("d4", "d5"), ("d5",)) for i in early[:100]]
+    log = [*early, *(Impression(i.query, ("d4", "d5"), ("d5",)) for i in early[:100])]
     task, measure = evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log)))
     assert measure == "PairAccuracy"
     rows = {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
-    _, better, worse = task.sampler.draw(np.random.default_rng(0), 5000)
+    *by_query, (recent, last) = zip(task.folds, left_out(task), strict=True)
+    _, better, worse = recent.sampler.draw(np.random.default_rng(0), 5000)
     assert set(better.tolist()) == {rows["d1"]}
     assert set(worse.tolist()) == {rows["d0"]}
-    Q, D, validation, test = built(task)
-    assert {rows["d1"], rows["d3"]} == set(validation.preferences.better.tolist())
-    assert not set(test.qids) & set(validation.qids)
-    *_, last = task.facts.parts(Q, D)
-    assert last.name == "clicks, the last tenth of the log"
-    assert set(last.held_out.preferences.better.tolist()) == {rows["d5"]}
-    assert (last.size, len(last.held_out.qids)) == (pytest.approx(100, abs=15), 36)
+    assert set(last) == {EVERY, LAST_CLICKS}
+    for part in last.values():
+        assert set(part.held_out.preferences.better.tolist()) == {rows["d5"]}
+        assert (part.size, len(part.held_out.qids)) == (100, 40)
+    # A query has a value of what came last beside its own.
+    names = set(last[EVERY].held_out.qids)
+    for fold, parts in by_query:
+        assert not names & set(parts[EVERY].held_out.qids)
+        assert len(drawn_queries(fold.sampler)) == 40 - len(parts[EVERY].held_out.qids)
+    assert {rows["d1"], rows["d5"]} == set(task.sampler.draw(np.random.default_rng(0), 5000)[1].tolist())
+    assert "Of the click log the last tenth, in the order of the file, was left out of one fit" in task.facts.split
+    assert names <= task.facts.texts.keys()
 
 
 def test_queries_are_one_whether_by_id_or_text_in_any_case():
@@ -117,7 +164,7 @@ def test_queries_are_one_whether_by_id_or_text_in_any_case():
     log = [Impression(query, ("d0", "d1"), ("d1",)) for query in ("q3", text, f"  {text.upper()} ", "new")] * 10
     log += [Impression(f"other {i}", ("d0", "d1"), ("d1",)) for i in range(20)]
     task, _ = evidence_task(CORPUS.docs, CORPUS.queries, clicks=ClickLog(tuple(log)))
-    assert len(task.facts.texts) == 80 + 1 + 20
+    assert len(set(task.facts.texts.values())) == 80 + 1 + 20
     assert task.facts.texts["new"] == "new"
 
 
@@ -161,8 +208,7 @@ def test_weights_count_in_the_share_of_a_query_and_in_the_draws():
     threes = [(*three, 9.0 if three[0] == "q0" else 1.0) for three in threes_of(CORPUS.queries)]
     task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=threes)
     query, _, _ = task.sampler.draw(np.random.default_rng(0), 20_000)
-    if 0 in query:
-        assert (query == 0).mean() == pytest.approx(9 / (task.facts.n_train + 8), abs=0.01)
+    assert (query == 0).mean() == pytest.approx(9 / (task.facts.n_train + 8), abs=0.01)
 
 
 def test_equally_good_documents_are_preferred_alike_wherever_they_are_shown():
@@ -183,18 +229,17 @@ def test_equally_good_documents_are_preferred_alike_wherever_they_are_shown():
 
 @pytest.fixture(scope="module")
 def from_clicks():
-    return tc.fit(CORPUS.docs, clicks=LOG, n_steps=40_000, verbose=False)
+    return tc.fit(CORPUS.docs, clicks=LOG, n_steps=5000, n_models=1, verbose=False)
 
 
 def test_clicks_alone_teach_what_judgements_would(from_clicks):
     report = from_clicks.report
     assert report.accepted
     assert report.measure == "PairAccuracy"
-    assert [result.name for result in report.evidence] == [
-        "clicks, queries that nothing was learned from",
-        "clicks, the last tenth of the log",
-    ]
-    assert {result.verdict for result in report.evidence} == {"better"}
+    by_name = {result.name: result for result in report.evidence}
+    assert {CLICKS_OF_OTHERS, LAST_CLICKS} <= by_name.keys() <= {CLICKS_OF_OTHERS, LAST_CLICKS, SEEN, NEW}
+    assert by_name[CLICKS_OF_OTHERS].verdict == by_name[LAST_CLICKS].verdict == by_name[SEEN].verdict == "better"
+    assert by_name[CLICKS_OF_OTHERS].n_queries == 80
     assert report.verdict == "better"
     run = from_clicks.rank(CORPUS.queries, CORPUS.docs)
     start = replace(from_clicks, weights=tc.Weights([Identity(n_terms=from_clicks.weights.shape[0])]))
@@ -207,38 +252,45 @@ def test_the_report_of_each_source_is_printed_saved_and_on_the_page(from_clicks,
     from_clicks.save(tmp_path / "m")
     assert tc.load(tmp_path / "m").report == report
     meta = json.loads(report.to_json())
-    assert len(meta["evidence"]) == 2
+    assert len(meta["evidence"]) == len(report.evidence) >= 2
     assert Report.from_state({k: v for k, v in meta.items() if k != "verdict"}, {}) == report
     page = make_report_page(report)
     for result in report.evidence:
         difference, low, high, _ = result.change
         assert f"{difference:+.3f} [{low:+.3f}, {high:+.3f}]" in str(report)
         assert result.about in page
-    assert "What each source says" in page
-    assert "What each source says" not in make_report_page(replace(report, evidence=()))
+    assert "Where the gain comes from" in page
+    assert "Where the gain comes from" not in make_report_page(replace(report, evidence=()))
 
 
 def test_clicks_at_random_are_declined_or_claim_nothing():
-    report = tc.fit(CORPUS.docs, clicks=log_of(600, informed=False), n_steps=20_000, verbose=False).report
+    report = tc.fit(CORPUS.docs, clicks=log_of(400, informed=False), n_steps=2000, n_models=1, verbose=False).report
     assert report.verdict != "better"
 
 
 def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
-    given = {"qrels": CORPUS.qrels, "preferences": threes_of(CORPUS.queries), "clicks": LOG, "n_steps": 10_000}
+    given = {
+        "qrels": CORPUS.qrels,
+        "preferences": threes_of(CORPUS.queries),
+        "clicks": LOG,
+        "n_steps": 2000,
+        "n_models": 1,
+    }
     model, again = (tc.fit(CORPUS.docs, CORPUS.queries, **given, verbose=False) for _ in range(2))
     names = [result.name for result in model.report.evidence]
-    assert names[:2] == ["judgements", "threes"]
-    assert len(names) == 4
+    by_judgements, by_pairs = {SEEN, NEW, "judgements"}, {"threes", CLICKS_OF_OTHERS, LAST_CLICKS}
+    assert by_pairs | {"judgements"} <= set(names) <= by_judgements | by_pairs
     assert model.report.measure == "nDCG@10"
-    assert [result.measure for result in model.report.evidence] == ["nDCG@10", *["PairAccuracy"] * 3]
+    for result in model.report.evidence:
+        assert result.measure == ("nDCG@10" if result.name in by_judgements else "PairAccuracy")
     assert model.report.evidence == again.report.evidence
     assert re.fullmatch(r"judgements \d+%, threes \d+%, clicks \d+%", model.report.details.data["draws"])
 
 
 def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
     report = tc.fit(
-        CORPUS.docs, CORPUS.queries, clicks=LOG, test=CORPUS.part(0, 20), n_steps=30_000, verbose=False
+        CORPUS.docs, CORPUS.queries, clicks=LOG, test=CORPUS.part(0, 20), n_steps=5000, n_models=1, verbose=False
     ).report
-    judged = report.evidence[0]
+    [judged] = [result for result in report.evidence if result.name == "judgements"]
     assert (judged.name, judged.measure, judged.n_queries) == ("judgements", "nDCG@10", 20)
     assert judged.verdict == "better"

@@ -19,7 +19,8 @@ PRODUCTS = [{"sku": doc_id, "name": text, "price": 1.5} for doc_id, text in ANIM
 
 
 def fit(docs, queries=None, qrels=None, **options):
-    return tc.fit(docs, queries, qrels, n_steps=200, verbose=False, **options)
+    ranker = tc.DenseRanker(rate=0.3, schedule="linear")  # a single one, and no mean of several
+    return tc.fit(docs, queries, qrels, **{"ranker": ranker, "n_steps": 200, "verbose": False} | options)
 
 
 def ranking(model):
@@ -154,5 +155,9 @@ def test_what_is_wrong_is_named_by_its_row(arguments, message):
 
 
 def test_judgements_to_choose_on_are_not_left_aside():
+    queries = {**QUERIES, "other": "cats", "another": "dogs"}
+    validation = {"other": {"a": 1}}
+    report = fit(ANIMALS, queries, preferences=THREES, validation=validation).report
+    assert (report.measure, report.n_validation, report.crossed) == ("nDCG@10", 1, True)
     with pytest.raises(InputError, match="validation has judgements, so test needs some, too"):
-        fit(ANIMALS, {**QUERIES, "other": "cats"}, preferences=THREES, validation={"other": {"a": 1}})
+        fit(ANIMALS, queries, preferences=THREES, validation=validation, test=[("another", "b", "a")])

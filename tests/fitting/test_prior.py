@@ -20,7 +20,9 @@ KNOWN = {(f"ask{i:02d}", f"say{i:02d}"): 1.0 for i in range(12)}
 
 
 def fit(**options):
-    return tc.fit(SMALL.docs, SMALL.queries, SMALL.qrels, **{"n_steps": 2000} | options)
+    """With queries to choose and to report on there is one fold."""
+    parts = {"validation": SMALL.part(36, 48), "test": SMALL.part(48)}
+    return tc.fit(SMALL.docs, SMALL.queries, SMALL.part(0, 36), **parts, **{"n_steps": 2000, "n_models": 1} | options)
 
 
 def weight(model, query_word, doc_word):
@@ -78,7 +80,7 @@ def test_words_are_cut_as_texts_are_and_unknown_ones_are_named():
     qrels = {q: {"abc"[int(q) % 3]: 1} for q in queries}
     analyser = tc.Analyser(stop_words="english", stemmer="english")
     prior = [("Runs", "sprinting", 0.5), ("running", "glory", 1.0), ("ice cream", "pool", 1.0)]
-    model = tc.fit(texts, queries, qrels, prior=prior, analyser=analyser, n_steps=500)
+    model = tc.fit(texts, queries, qrels, prior=prior, analyser=analyser, n_steps=500, n_models=1)
     assert model.report.details.data["n_known_pairs"] == 1
     assert "words of the prior that the texts do not have as one word: glory, ice cream." in str(model.report)
     assert weight(model, "run", "sprint") >= 0.5

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import Stemmer
 from scipy import stats
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer, TfidfVectorizer
 
 import oracles
 import tercet as tc
 from support.corpora import TINY, Corpus, Qrels, bits, learned_scores, matching, synonyms, with_random_answers
 from tercet.errors import InputError
-from tercet.fitting import recipe, texts
-from tercet.weights import Identity
+from tercet.fitting import trials
+from tercet.fitting.task import EVERY, NEW, SEEN
+from tercet.weights import Identity, LowRank
+
+# Where numbers do not matter: few steps, and no mean of several models is tried.
+QUICK = {"n_steps": 3000, "n_models": 1}
 
 # -- measures and scores, written again in the plainest way -----------------------------------------------------------
 
@@ -46,13 +53,19 @@ def measured(scores: np.ndarray, qrels: Qrels, doc_ids: list[str]) -> dict[str, 
     return {name: np.array([formula(grades) for grades in ranked]) for name, formula in MEASURES.items()}
 
 
+def stems(text: str) -> list[str]:
+    """Words of two letters or more that are no stop words, cut to their stems."""
+    words = [word for word in re.findall(r"\b\w\w+\b", text.lower()) if word not in ENGLISH_STOP_WORDS]
+    return Stemmer.Stemmer("english").stemWords(words)
+
+
 def tfidf_scores(docs: list[str], queries: list[str]) -> np.ndarray:
-    vectoriser = TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32).fit(docs)
+    vectoriser = TfidfVectorizer(sublinear_tf=True, analyzer=stems, dtype=np.float32).fit(docs)
     return (vectoriser.transform(queries) @ vectoriser.transform(docs).T).toarray()
 
 
-def bm25_scores(docs: list[str], queries: list[str], k1: float = 0.9, b: float = 0.4) -> np.ndarray:
-    counter = CountVectorizer(stop_words="english")
+def bm25_scores(docs: list[str], queries: list[str], k1: float = 1.2, b: float = 0.75) -> np.ndarray:
+    counter = CountVectorizer(analyzer=stems)
     tf = counter.fit_transform(docs).toarray().astype(float)
     asked = counter.transform(queries).toarray()
     df = (tf > 0).sum(axis=0)
@@ -61,13 +74,21 @@ def bm25_scores(docs: list[str], queries: list[str], k1: float = 0.9, b: float =
     return asked @ (idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length))).T
 
 
+STARTS = {
+    "tf-idf": tfidf_scores,
+    "BM25": bm25_scores,
+    "BM25 (k1 0.9, b 0.4)": lambda docs, queries: bm25_scores(docs, queries, 0.9, 0.4),
+    "BM25 (k1 2, b 0.75)": lambda docs, queries: bm25_scores(docs, queries, 2.0, 0.75),
+}
+
+
 def all_scores(model: tc.TextModel, corpus: Corpus, qrels: Qrels) -> dict[str, dict[str, np.ndarray]]:
+    """Measures of every system that the report has."""
     docs, queries = list(corpus.docs.values()), [corpus.queries[q] for q in qrels]
-    return {
-        "tf-idf": measured(tfidf_scores(docs, queries), qrels, list(corpus.docs)),
-        "BM25": measured(bm25_scores(docs, queries), qrels, list(corpus.docs)),
-        "learned": measured(learned_scores(model, docs, queries), qrels, list(corpus.docs)),
-    }
+    names = [system.name for system in model.report.systems if system.name != "learned"]
+    scores = {name: STARTS[name](docs, queries) for name in names}
+    scores["learned"] = learned_scores(model, docs, queries)
+    return {name: measured(own, qrels, list(corpus.docs)) for name, own in scores.items()}
 
 
 # -- learning where there is something to learn -----------------------------------------------------------------------
@@ -93,7 +114,7 @@ def test_the_report_is_what_anyone_would_compute(model, corpus):
     report = model.report
     expected = all_scores(model, corpus, corpus.part(240, 280))
     assert [system.name for system in report.systems][-1] == "learned"
-    assert {system.name for system in report.systems} == set(expected)
+    assert {system.name for system in report.systems} == set(expected) >= {"tf-idf", "BM25", "learned"}
     for system in report.systems:
         assert list(system.values) == ["nDCG@10", "AP", "RR"]
         for name, (mean, low, high) in system.values.items():
@@ -109,15 +130,60 @@ def test_the_report_is_what_anyone_would_compute(model, corpus):
     assert (report.n_train, report.n_validation, report.n_test) == (200, 40, 40)
 
 
-def test_the_decision_is_made_on_validation(model, corpus):
+def test_the_start_is_chosen_on_validation(model, corpus):
+    """The ordinary BM25, unless another is clearly better."""
     expected = {name: m["nDCG@10"] for name, m in all_scores(model, corpus, corpus.part(200, 240)).items()}
-    start = max(("tf-idf", "BM25"), key=lambda name: expected[name].mean())
-    assert (model.report.systems[-2].name, model.report.chosen["vectors"]) == (start, start)
-    gain = expected["learned"] - expected[start]
+    start = model.report.systems[-2].name
+    assert model.report.chosen["vectors"] == start
+    gains = {name: expected[name] - expected["BM25"] for name in expected.keys() - {"learned", "BM25"}}
+    clear = [name for name, gain in gains.items() if gain.mean() > stats.sem(gain)]
+    best = max(["BM25", *clear], key=lambda name: expected[name].mean())
+    assert start == best
+    learning = model.report.details.learning
+    assert learning.start == pytest.approx(expected[start].mean())
+    assert f"from {start}'s {expected[start].mean():.3f}" in model.report.decision
+
+
+def test_the_decision_is_made_by_what_was_learned_without_those_queries(monkeypatch):
+    """One candidate without a blend: on each validation query, what the fit of the fold does."""
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    trained = []
+    fit_folds = trials.OutOfFold.fit
+
+    def spying(self, train, blends):
+        def kept(fold, number):
+            trained.append(train(fold, number))
+            return trained[-1]
+
+        return fit_folds(self, kept, blends)
+
+    monkeypatch.setattr(trials.OutOfFold, "fit", spying)
+    monkeypatch.setattr("tercet.fitting.rankers.BLENDS", (0.0,))
+    validation = small.part(40)
+    model = tc.fit(
+        small.docs,
+        small.queries,
+        small.part(0, 40),
+        validation=validation,
+        ranker=tc.DenseRanker(rate=0.3, schedule="linear"),
+        **QUICK,
+    )
+    [weights] = trained
+    docs, queries = list(small.docs.values()), [small.queries[q] for q in validation]
+    W = weights.rows(np.arange(weights.shape[0]))
+    scores = model.queries(queries).toarray().astype(float) @ W @ model.docs(docs).toarray().astype(float).T
+    after = measured(scores, validation, list(small.docs))["nDCG@10"]
+    start = model.report.chosen["vectors"]
+    before = measured(STARTS[start](docs, queries), validation, list(small.docs))["nDCG@10"]
+    gain = after - before
     assert (
-        f"on 40 validation queries nDCG@10 changed by {gain.mean():+.3f} from {start}'s {expected[start].mean():.3f}, "
+        f"on 20 queries left out of learning nDCG@10 changed by {gain.mean():+.3f} from {start}'s {before.mean():.3f}, "
         f"with a standard error of {stats.sem(gain):.3f}."
     ) in model.report.decision
+    assert model.report.accepted == (gain.mean() > stats.sem(gain))
+    learned = model.report.systems[-1] if model.report.accepted else model.report.declined
+    assert learned.values["nDCG@10"][0] == pytest.approx(after.mean())  # without test queries, these are reported on
+    assert model.report.crossed
 
 
 def test_the_report_prints_its_numbers(model):
@@ -132,15 +198,15 @@ def test_the_report_prints_its_numbers(model):
 
 def test_a_measure_where_lower_is_better_is_lowered():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss").report
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", **QUICK).report
     assert report.accepted
     assert report.change[2] < 0
     assert re.search(r"RankLoss changed by -0\.\d+", report.decision)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_split():
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    fitted = [tc.fit(small.docs, small.queries, small.qrels, random_state=s) for s in (4, 4, 5)]
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=30)
+    fitted = [tc.fit(small.docs, small.queries, small.qrels, n_steps=2000, random_state=s) for s in (4, 4, 5)]
     assert bits(fitted[0].weights) == bits(fitted[1].weights)
     assert str(fitted[0].report) == str(fitted[1].report)
     assert str(fitted[0].report) != str(fitted[2].report)
@@ -151,20 +217,30 @@ def test_several_models_are_their_mean_and_the_blend_is_chosen_for_it():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     parts = {"validation": small.part(40, 50), "test": small.part(50)}
 
-    def fit(**options):
-        return tc.fit(small.docs, small.queries, small.part(0, 40), **parts, **options)
+    def fit(seed, **options):
+        ranker = tc.DenseRanker(rate=0.3, schedule="linear", random_state=seed)
+        return tc.fit(
+            small.docs, small.queries, small.part(0, 40), **parts, **QUICK | {"ranker": ranker} | options,
+            random_state=seed,
+        )  # fmt: skip
 
-    mean = fit(n_models=3, random_state=4)
+    mean = fit(4, n_models=3)
     n = mean.weights.shape[0]
 
     def learned(model):
         return model.weights.rows(np.arange(n)) - model.report.chosen["blend"] * np.eye(n)
 
-    expected = np.mean([learned(fit(random_state=seed)) for seed in (4, 5, 6)], axis=0)
+    expected = np.mean([learned(fit(seed)) for seed in (4, 5, 6)], axis=0)
     np.testing.assert_allclose(learned(mean), expected, atol=1e-5)
     assert mean.report.chosen["models"] == 3
-    assert "Learning (the mean of 3 models) was accepted" in str(mean.report)
-    assert sum(isinstance(part, Identity) for part in mean.weights.parts) == 1
+    assert mean.report.accepted
+    # Low-rank models are brought back to the size of one.
+    ranker = tc.LowRankRanker(n_components=4, rate=0.2, schedule="linear")
+    small_mean, one = (fit(4, ranker=ranker, n_models=n_models) for n_models in (3, 1))
+    for model in (small_mean, one):
+        assert [part.query_factors.shape[1] for part in model.weights.parts if isinstance(part, LowRank)] == [4]
+        assert sum(isinstance(part, Identity) for part in model.weights.parts) == 1
+    assert small_mean.weights.n_stored == one.weights.n_stored
 
 
 # -- and where there is not -------------------------------------------------------------------------------------------
@@ -177,28 +253,31 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
     assert f"Learning was declined; the model is {name}" in report.decision
     assert report.compared == (report.declined, report.systems[-1])
     assert f"Verdict: {report.verdict}, and declined; the model is {name}" in str(report)
-    assert {system.name for system in report.systems} == {"tf-idf", "BM25"}
+    assert {"tf-idf", "BM25"} <= {system.name for system in report.systems} <= STARTS.keys()
     assert bits(model.weights) == bits(tc.Weights([Identity(n_terms=model.weights.shape[0])]))
     queries = list(corpus.queries.values())[:10]
-    scores = {"tf-idf": tfidf_scores, "BM25": bm25_scores}[name](list(corpus.docs.values()), queries)
+    scores = STARTS[name](list(corpus.docs.values()), queries)
     ours = model.weights.score(model.queries(queries), model.docs(list(corpus.docs.values())))
     # BM25 scores are ours times a factor of the query.
     np.testing.assert_allclose(ours / ours.max(axis=1)[:, None], scores / scores.max(axis=1)[:, None], atol=1e-6)
 
 
 @pytest.mark.slow
-def test_noise_is_declined_about_as_often_as_one_standard_error_promises():
+@pytest.mark.parametrize(("given", "n_seeds"), [(True, 16), (False, 8)])
+def test_noise_is_declined_about_as_often_as_one_standard_error_promises(given, n_seeds):
     declined = 0
-    for seed in range(16):
+    for seed in range(n_seeds):
         noise = with_random_answers(matching(seed), seed)
-        parts = {"validation": noise.part(50, 75), "test": noise.part(75)}
-        model = tc.fit(noise.docs, noise.queries, noise.part(0, 50), **parts, random_state=seed)
+        parts = {"validation": noise.part(50, 75)} if given else {}
+        model = tc.fit(
+            noise.docs, noise.queries, noise.part(0, 50), **parts, test=noise.part(75), **QUICK, random_state=seed
+        )
         if model.report.accepted:
             assert model.report.change[1] <= 0  # the interval on untouched queries then claims nothing
         else:
             declined += 1
             assert_is_its_start(model, noise)
-    assert declined >= 11  # five in six are expected
+    assert declined >= 0.68 * n_seeds  # five in six are expected
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -206,77 +285,183 @@ def test_noise_to_learn_from_is_declined_where_words_match(seed):
     true = matching(seed)
     noise = with_random_answers(true, seed)
     model = tc.fit(
-        true.docs, true.queries, noise.part(0, 60), validation=true.part(60, 80), test=true.part(80), random_state=seed
+        true.docs,
+        true.queries,
+        noise.part(0, 60),
+        validation=true.part(60, 80),
+        test=true.part(80),
+        random_state=seed,
+        **QUICK,
     )
     assert_is_its_start(model, true)
 
 
-def test_a_start_that_cannot_be_beaten_stays():
-    true = matching(1)
-    model = tc.fit(true.docs, true.queries, true.qrels, measure="Success@10")
-    assert "changed by +0.000 from" in model.report.decision
-    assert_is_its_start(model, true)
+def test_a_start_that_cannot_be_beaten_stays(declined):
+    assert "changed by +0.000 from" in declined.report.decision
+    assert_is_its_start(declined, matching(1))
 
 
-# -- what is held out -------------------------------------------------------------------------------------------------
+# -- what is left out -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def spied(monkeypatch) -> dict[str, list]:
-    """Query rows of every preference that was drawn, and the judgements of each held-out part."""
-    seen: dict[str, list] = {"queries": [], "held_out": []}
+    """Of every fit in turn, the fold that it leaves out, or None, and rows of queries and better documents it draws."""
+    seen: dict[str, list] = {"folds": [], "parts": [], "queries": [], "better": []}
+    fit_folds = trials.OutOfFold.fit
+    current = [None]
 
-    class SpyingSource(recipe.SampledSource):
+    class SpyingSource(trials.SampledSource):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            seen["folds"].append(current[0])
+            for name in ("queries", "better"):
+                seen[name].append(set())
+
         def draw(self, step, weights):
             prefs = super().draw(step, weights)
-            seen["queries"].append(np.unique(prefs.query))
+            seen["queries"][-1].update(prefs.query.tolist())
+            seen["better"][-1].update(prefs.better.tolist())
             return prefs
 
-    class SpyingHeldOut(texts.HeldOutQueries):
-        @classmethod
-        def from_qrels(cls, qrels, *rest):
-            seen["held_out"].append(qrels)
-            return super().from_qrels(qrels, *rest)
+    def spying(self, train, blends):
+        def told(fold, number):
+            current[0] = number
+            return train(fold, number)
 
-    monkeypatch.setattr(recipe, "SampledSource", SpyingSource)
-    monkeypatch.setattr(texts, "HeldOutQueries", SpyingHeldOut)
+        seen["parts"] = [{part.name: part.held_out for part in parts} for parts in self.parts]
+        pool = fit_folds(self, told, blends)
+        current[0] = None
+        return pool
+
+    monkeypatch.setattr(trials, "SampledSource", SpyingSource)
+    monkeypatch.setattr(trials.OutOfFold, "fit", spying)
     return seen
 
 
 @pytest.mark.parametrize("given", [(), ("validation",), ("test",), ("validation", "test")])
-def test_held_out_queries_are_never_trained_on(spied, given):
+def test_queries_left_out_are_never_trained_on(spied, given):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     parts = {"validation": small.part(0, 10), "test": small.part(10, 20)}
     train = small.part(20)
-    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}).report
-    validation, test = spied["held_out"][:2]
+    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}, **QUICK).report
     qids = list(small.queries)
-    trained = {qids[row] for row in np.unique(np.concatenate(spied["queries"]))}
-    assert not trained & (validation.keys() | test.keys())
-    assert not validation.keys() & test.keys()
-    for name, held_out in (("validation", validation), ("test", test)):
-        if name in given:
-            assert held_out == parts[name]
-        else:
-            assert held_out.items() <= train.items()
-            assert len(held_out) == 4
-    assert trained == train.keys() - validation.keys() - test.keys()
-    assert (report.n_train, report.n_validation, report.n_test) == (len(trained), len(validation), len(test))
+    left_out = [set(by_name[EVERY].qids) for by_name in spied["parts"]]
+    assert set(spied["folds"]) == {*range(len(left_out)), None}
+    final = []
+    for fold, queries, better in zip(spied["folds"], spied["queries"], spied["better"], strict=True):
+        trained = {qids[row] for row in queries}
+        if fold is None:
+            final.append(trained)
+            continue
+        assert not trained & left_out[fold]
+        assert trained <= train.keys()
+        # A document is new where this fit has never drawn it as the better one, and seen where it could.
+        for name, is_new in ((NEW, True), (SEEN, False)):
+            if name in spied["parts"][fold]:
+                grades = spied["parts"][fold][name].grades
+                answers = set(grades.indices[grades.data > 0].tolist())
+                assert not answers & better if is_new else answers <= better
+    assert final == [train.keys()] * len(final)  # the model learns from all training queries
+    assert final
+    if "validation" in given:
+        assert left_out == [parts["validation"].keys()]
+    else:
+        assert set().union(*left_out) == train.keys()
+    n_left_out = len(set().union(*left_out))
+    assert (report.n_train, report.n_validation) == (40, n_left_out)
+    assert report.crossed == ("test" not in given)
+    assert report.n_test == (10 if "test" in given else n_left_out)
 
 
 def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():
     small = matching(0)
     queries = {q: f"{text} only{q}" for q, text in small.queries.items()}
-    model = tc.fit(small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80))
+    model = tc.fit(small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80), **QUICK)
     own = {word for word in model.query_vectoriser.words_ if word.startswith("only")}
     assert own == {f"only{q}" for q in small.part(0, 60)}
+
+
+def test_the_report_without_test_queries_is_of_all_that_were_left_out():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=30)
+    report = tc.fit(small.docs, small.queries, small.qrels, **QUICK).report
+    assert report.crossed
+    assert "30 training queries, 30 of them left out in turn. Each query was left out twice, in 5 folds" in str(report)
+    for system in report.systems:
+        if system.name in STARTS:
+            scores = STARTS[system.name](list(small.docs.values()), [small.queries[q] for q in small.qrels])
+            expected = measured(scores, small.qrels, list(small.docs))
+            for name, values in expected.items():
+                assert system.values[name][0] == pytest.approx(values.mean(), abs=1e-9)
+    learning = report.details.learning
+    assert report.change[0] == pytest.approx(learning.difference)
+    by_name = {result.name: result for result in report.evidence}
+    assert by_name.keys() <= {SEEN, NEW}
+    assert "new documents (" in str(report)
+    again = tc.report.Report.from_state(
+        {name: value for name, value in json.loads(report.to_json()).items() if name != "verdict"}, {}
+    )
+    assert again == report
+
+
+# -- new documents ----------------------------------------------------------------------------------------------------
+
+
+def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents():
+    """Most queries prefer one of a few favourites to the document they name, the others the document they name."""
+    rng = np.random.default_rng(0)
+    docs = {f"favourite{i}": f"best{i} seller" for i in range(4)} | {f"d{i}": f"name{i} filler" for i in range(60)}
+    queries = {f"q{i}": f"name{i} wanted" for i in range(60)}
+    threes = []
+    for i in range(60):
+        favourite = f"favourite{rng.integers(4)}"
+        threes.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
+    by_default, seen = (
+        tc.fit(docs, queries, preferences=threes, accept=accept, n_steps=2000, n_models=1).report
+        for accept in ("all", "seen")
+    )
+    changes = [{result.name: result.change for result in report.evidence} for report in (by_default, seen)]
+    assert seen.accepted
+    assert "which accept='seen' allows" in seen.decision
+    assert changes[1][SEEN][0] > 0.8
+    assert changes[1][NEW][0] < -0.8
+    # By default what is learned takes nothing from new documents, or is declined.
+    assert changes[0][NEW][0] > -0.2 if by_default.accepted else "new documents" in by_default.decision
+    assert by_default.change[0] < seen.change[0] or not by_default.accepted
+
+
+@pytest.mark.parametrize("ranker", [None, "sparse"])
+def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
+    """Of two documents that match alike the large one is wanted; the small ones answer no query at all."""
+    words = [f"word{i}" for i in range(20)]
+    docs = {f"{word} {size}": f"{word} {size}" for word in words for size in ("small", "large")}
+    queries = {word: f"{word} please" for word in words}
+    qrels = {word: {f"{word} large": 1, f"{word} small": 0} for word in words}
+    model = tc.fit(docs, queries, qrels, ranker=ranker, analyser=tc.Analyser(), **QUICK)
+    assert model.report.accepted
+    assert model.report.systems[-1].values["RR"][0] > model.report.systems[-2].values["RR"][0] + 0.3
+
+
+# -- how long it may take ---------------------------------------------------------------------------------------------
+
+
+def test_a_tiny_budget_is_enough_for_a_model():
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    began = time.process_time()
+    hasty = tc.fit(small.docs, small.queries, small.qrels, budget=1e-3)
+    assert hasty.report.n_train == 60
+    assert hasty.report.n_test == hasty.report.n_validation < 60
+    told = f"There was time for [1-9] of 10 folds: {hasty.report.n_test} queries were left out"
+    assert re.match(told, hasty.report.split)
+    assert time.process_time() - began < 20
+    assert hasty.rank({"q": "ask03"}, small.docs, k=3)["q"]
 
 
 # -- input that is wrong, or nearly -----------------------------------------------------------------------------------
 
 
 def tiny(**changes):
-    given = {"docs": TINY.docs, "queries": TINY.queries, "qrels": TINY.qrels} | changes
+    given = {"docs": TINY.docs, "queries": TINY.queries, "qrels": TINY.qrels, "n_steps": 300, "n_models": 1} | changes
     return tc.fit(given.pop("docs"), given.pop("queries"), given.pop("qrels"), **given)
 
 
@@ -298,8 +483,8 @@ def tiny(**changes):
         ({"qrels": [("q0", "a", 1)]}, "qrels must be a mapping, qid -> {doc_id: grade}; got list"),
         ({"qrels": {q: list(j) for q, j in TINY.qrels.items()}}, "qrels of query 'q0' must be doc_id -> grade"),
         ({"test": TINY.part(29)}, "query 'q29' is judged in both qrels and"),
-        ({"qrels": TINY.part(0, 9)}, "9 judged queries are too few to hold any out for validation and testing; give"),
-        ({"qrels": TINY.part(0, 9), "test": TINY.part(20)}, "9 judged queries are too few to hold any out for valid"),
+        ({"qrels": TINY.part(0, 9)}, "9 judged queries are too few to leave any out to choose by; give at least 10"),
+        ({"qrels": TINY.part(0, 9), "test": TINY.part(20)}, "9 judged .* at least 10, or validation judgements"),
         ({"qrels": {q: {"a": 0.5} for q in TINY.qrels}}, "the grade of document 'a' for query 'q.*' is 0.5; grades"),
         ({"docs": dict.fromkeys("abc", "")}, "fitting needs words, but .* found none in the 3 texts"),
         ({"docs": dict.fromkeys("abc", "the and of")}, "fitting needs words, but .* found none in the 3 texts"),
@@ -307,6 +492,9 @@ def tiny(**changes):
         ({"measure": "glory"}, "Measure 'glory' is not known"),
         ({"n_models": 0}, "n_models must be an integer from 1; got 0"),
         ({"n_models": 1.5}, r"n_models must be an integer from 1; got 1\.5"),
+        ({"budget": 0}, "budget is in seconds, a positive number; got 0"),
+        ({"budget": "an hour"}, "budget is in seconds, a positive number; got 'an hour'"),
+        ({"accept": "some"}, "accept must be 'all' or 'seen'; got 'some'"),
         ({"analyser": "english"}, "The 'analyser' parameter of Vectoriser must be None or an Analyser"),
         ({"qrels": {q: {"a": 1, "b": 1, "c": 1} for q in TINY.qrels}}, "no judgement can be the better side"),
     ],
@@ -318,7 +506,7 @@ def test_what_cannot_be_fitted_is_named(changes, message):
 
 def test_queries_without_a_relevant_document_are_left_out():
     report = tiny(qrels={**TINY.part(0, 20), "q25": {"a": 0}, "q26": {}}).report
-    assert report.n_train + report.n_validation + report.n_test == 20
+    assert report.n_train == report.n_validation == report.n_test == 20
 
 
 def test_empty_texts_and_queries_of_unknown_words_are_no_trouble():
@@ -331,12 +519,14 @@ def test_empty_texts_and_queries_of_unknown_words_are_no_trouble():
 def test_a_model_of_few_queries_can_be_saved(tmp_path):
     model = tiny(qrels=TINY.part(0, 12))
     model.save(tmp_path / "model")
-    assert tc.load(tmp_path / "model").report.n_test == 2
+    assert tc.load(tmp_path / "model").report.n_test == 12
 
 
 def test_one_untouched_query_is_enough_to_fit():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    model = tc.fit(small.docs, small.queries, small.part(0, 40), validation=small.part(40, 59), test=small.part(59))
+    model = tc.fit(
+        small.docs, small.queries, small.part(0, 40), validation=small.part(40, 59), test=small.part(59), **QUICK
+    )
     assert model.report.accepted
 
 
@@ -382,11 +572,12 @@ def labelled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], li
 
 def test_classes_are_learned_and_reported_as_anyone_would_compute():
     texts, labels = labelled(1, 80)
-    model = tc.fit_labelled(*labelled(0), test=(texts, labels))
+    model = tc.fit_labelled(*labelled(0), test=(texts, labels), n_steps=10_000, n_models=1)
     report = model.report
     assert report.accepted
     assert report.change[1] > 0.2
-    assert (report.n_train, report.n_validation, report.n_test) == (216, 24, 80)
+    assert (report.n_train, report.n_validation, report.n_test) == (240, 240, 80)
+    assert not report.crossed
     start = tc.Weights([Identity(n_terms=model.weights.shape[0])])
     for system, weights in zip(report.systems[-2:], (start, model.weights), strict=True):
         precision = []
@@ -396,22 +587,26 @@ def test_classes_are_learned_and_reported_as_anyone_would_compute():
         assert system.values["AP"][0] == pytest.approx(np.mean(precision), abs=1e-9)
 
 
-def test_held_out_texts_give_no_words():
-    texts, labels = labelled(0, 100)
-    model = tc.fit_labelled([f"{text} own{i}" for i, text in enumerate(texts)], labels)
-    own = [word for word in model.query_vectoriser.words_ if word.startswith("own")]
-    assert len(own) == model.report.n_train == 80
-    assert (model.report.n_validation, model.report.n_test) == (10, 10)
+def test_test_texts_give_no_words_and_all_others_are_learned_from():
+    texts, labels = labelled(0, 60)
+    own_words = [f"{text} own{i}" for i, text in enumerate(texts)]
+    model = tc.fit_labelled(own_words[:40], labels[:40], test=(own_words[40:], labels[40:]), **QUICK)
+    own = {word for word in model.query_vectoriser.words_ if word.startswith("own")}
+    assert own == {f"own{i}" for i in range(40)}
+    assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 40, 20)
+    without = tc.fit_labelled(own_words[:40], labels[:40], **QUICK).report
+    assert (without.n_train, without.n_test, without.crossed) == (40, 40, True)
+    assert "Each text was left out twice" in without.split
 
 
 @pytest.mark.slow
 def test_shuffled_labels_are_declined():
     accepted = 0
-    for seed in range(5):
-        texts, labels = labelled(seed, 300)
+    for seed in range(3):
+        texts, labels = labelled(seed, 100)
         shuffled = np.random.default_rng(seed).permutation(labels).tolist()
-        accepted += tc.fit_labelled(texts, shuffled, random_state=seed).report.accepted
-    assert accepted <= 2
+        accepted += tc.fit_labelled(texts, shuffled, random_state=seed, **QUICK).report.accepted
+    assert accepted <= 1
 
 
 @pytest.mark.parametrize(
@@ -459,12 +654,12 @@ def test_links_are_learned_and_no_document_finds_itself():
         docs[f"d{i}"] = " ".join(f"topic{topic}{side}{word}" for word in words)
     for i in range(0, 120, 2):
         links[f"d{i}"] = [f"d{j}" for j in range(1, 120, 2) if j // 2 % 6 == i // 2 % 6]
-    model = tc.fit_linked(docs, links, analyser=tc.Analyser())
+    model = tc.fit_linked(docs, links, analyser=tc.Analyser(), **QUICK)
     assert model.report.accepted
     start, learned = model.report.systems[-2], model.report.systems[-1]
     assert learned.values["AP"][0] > start.values["AP"][0] + 0.3
     again = tc.fit_linked(
-        docs, {source: [source, *targets] for source, targets in links.items()}, analyser=tc.Analyser()
+        docs, {source: [source, *targets] for source, targets in links.items()}, analyser=tc.Analyser(), **QUICK
     )
     assert bits(again.weights) == bits(model.weights)  # a link to itself says nothing
 

@@ -14,6 +14,7 @@ from tercet.learn.joint import taken_apart
 from tercet.text import Analyser, FieldedVectoriser
 
 ANALYSER = Analyser()
+QUICK = {"n_steps": 2000, "n_models": 1, "verbose": False}
 
 
 def shop(seed=0, n_docs=300, n_queries=60, popularity=1.0):
@@ -55,6 +56,7 @@ def fitted():
         features=["price", "log:downloads"],
         analyser=ANALYSER,
         n_steps=8000,
+        n_models=1,
         verbose=False,
     )
     return docs, queries, model
@@ -142,7 +144,7 @@ def test_where_learning_does_not_help_documents_need_no_columns():
         doc["downloads"] = int(rng.integers(1000))
     # Judged at random: nothing can be learned.
     qrels = {qid: dict.fromkeys(rng.choice(list(docs), 3).tolist(), 1) for qid in qrels}
-    model = tc.fit(docs, queries, qrels, features=["downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
+    model = tc.fit(docs, queries, qrels, features=["downloads"], analyser=ANALYSER, **QUICK)
     assert not model.report.accepted
     assert not any("beside words" in note for note in model.report.notes)  # of what was declined, the model has nothing
     assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
@@ -165,6 +167,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
         ranker=["sparse", tc.LSIRanker(n_components=5)],
         analyser=ANALYSER,
         n_steps=3000,
+        n_models=1,
         verbose=False,
     )
     assert model.report.chosen["weight of log:downloads"] > 0
@@ -173,10 +176,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
 
 def test_the_same_seed_gives_the_same_bits(fitted):
     docs, queries, qrels = shop()
-    fits = [
-        tc.fit(docs, queries, qrels, features=["log:downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
-        for _ in range(2)
-    ]
+    fits = [tc.fit(docs, queries, qrels, features=["log:downloads"], analyser=ANALYSER, **QUICK) for _ in range(2)]
     runs = [model.rank(queries, as_documents(docs), k=5) for model in fits]
     assert runs[0] == runs[1]
 
@@ -213,5 +213,5 @@ def test_clicks_teach_numbers_too():
         wanted = str(rng.choice(list(qrels[qid])))
         shown = list(dict.fromkeys([*map(str, rng.choice(list(docs), 5)), wanted]))
         log.append(tc.data.Impression(queries[qid], tuple(shown), (wanted,)))
-    model = tc.fit(docs, clicks=log, features=["log:downloads"], analyser=ANALYSER, n_steps=2000, verbose=False)
+    model = tc.fit(docs, clicks=log, features=["log:downloads"], analyser=ANALYSER, **QUICK)
     assert model.report.chosen["weight of log:downloads"] > 0

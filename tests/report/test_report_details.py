@@ -49,7 +49,7 @@ def test_wins_and_losses_are_counted_and_the_largest_come_first(measure, sign):
     gains = [0.0, 0.2, -0.3, 1e-12, 0.4, -0.1, -1e-12, 0.1]
     before = np.full(len(gains), 0.5)
     after = before + sign * np.array(gains)
-    space = SimpleNamespace(name="BM25", test=SimpleNamespace(measure=parse_measure(measure)))
+    space = SimpleNamespace(name="BM25")
     texts = {f"q{i}": f"text {i}" for i in range(len(gains))}
     found = outcome._by_query(
         space, evaluation(list(after), measure), evaluation(list(before), measure), measure, texts
@@ -69,7 +69,7 @@ def test_a_curve_has_the_measure_of_the_weights_at_that_step():
     grades = sparse.csr_array(np.roll(np.eye(n, dtype=np.int64), 1, axis=1))  # each word asks for its neighbour
     queries = HeldOutQueries(words, words, grades, tuple(map(str, range(n))), parse_measure("RR"))
     start = tc.Weights([Identity(n_terms=n)])
-    recorder = outcome.CurveRecorder(SimpleNamespace(validation=queries, start=start), n_steps=100)
+    recorder = outcome.CurveRecorder(queries, start, n_steps=100)
 
     def learned(k: int) -> tc.Weights:
         """The first k words have learned their neighbours."""

@@ -101,20 +101,25 @@ def test_the_details_are_what_the_table_says(model, corpus: Corpus):
 
 
 def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeypatch):
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    looked = tc.fit(small.docs, small.queries, small.qrels)
+    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
+
+    def fit() -> tc.TextModel:
+        return tc.fit(small.docs, small.queries, small.part(0, 25), validation=small.part(25), n_steps=3000)
+
+    looked = fit()
     learning = looked.report.details.learning
-    [curve] = learning.curves
-    steps = [step for step, _ in curve.points]
-    assert steps == sorted(set(steps))
-    assert steps[-1] == looked.report.chosen["steps"]
-    assert 10 <= len(steps) <= 12
-    assert learning.curve_start == learning.start
+    for curve in learning.curves:
+        steps = [step for step, _ in curve.points]
+        assert steps == sorted(set(steps))
+        assert steps[-1] == looked.report.chosen["steps"] == 3000
+        assert len(steps) <= 12
+    assert learning.curve_start == learning.start  # of the one fold that there is
+    assert learning.curve_queries == learning.n_queries == 15
     assert learning.difference == pytest.approx(learning.final - learning.start)
     assert f"{learning.difference:+.3f}" in looked.report.decision
 
     monkeypatch.setattr(outcome.CurveRecorder, "of", lambda self, candidate: lambda event: None)
-    unseen = tc.fit(small.docs, small.queries, small.qrels)
+    unseen = fit()
     for name, array in unseen.weights.to_state()[1].items():
         assert array.tobytes() == looked.weights.to_state()[1][name].tobytes()
 
@@ -123,7 +128,8 @@ def test_learning_is_accepted_by_more_than_one_standard_error_only():
     def decided(gain: list[float]) -> bool:
         before = np.full(len(gain), 0.5)
         after = before + np.array(gain)
-        return decide(Gain.between(before, after), before, after, start="BM25", measure="nDCG@10").accepted
+        found = Gain.between(before, after)
+        return decide(found, before, after, start="BM25", measure="nDCG@10", queries="queries").accepted
 
     gain = [0.3, -0.1, 0.2, 0.0]
     at_the_edge = np.array(gain) - np.mean(gain) + stats.sem(gain)
@@ -136,7 +142,9 @@ def test_rm3_is_chosen_on_validation_and_measured_as_anyone_would(model, corpus:
     """Relevance model by the definition, over dense BM25 scores of raw counts."""
     setting = model.report.details.rival_settings["RM3"]
     assert all(setting[name] in values for name, values in RM3_GRID.items())
-    words = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"), weighting="bm25")
+    words = tc.Vectoriser(
+        analyser=tc.Analyser(stop_words="english", stemmer="english"), weighting="bm25", k1=1.2, b=0.75
+    )
     docs = list(corpus.docs.values())
     test = corpus.part(240, 280)
     D = words.fit_transform_docs(docs, queries=[corpus.queries[q] for q in corpus.part(0, 200)]).toarray().astype(float)
@@ -286,7 +294,7 @@ def test_a_declined_fit_has_a_page(declined):
     assert f"The model is {report.systems[-1].name}" in text
     assert report.details.by_query is None
     assert "Query by query" not in text
-    assert [c.other for c in report.details.comparisons] == ["RM3", report.systems[0].name]
+    assert [c.other for c in report.details.comparisons] == ["RM3", *(s.name for s in report.systems[:-1])]
     mean, low, high, _ = report.change
     assert report.declined.values[report.measure][0] == pytest.approx(
         report.systems[-1].values[report.measure][0] + mean
@@ -329,10 +337,23 @@ def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_pat
 
 
 def test_one_untouched_query_has_a_page():
-    model = tc.fit(TINY.docs, TINY.queries, TINY.part(0, 20), validation=TINY.part(20, 28), test=TINY.part(28, 29))
+    parts = {"validation": TINY.part(20, 28), "test": TINY.part(28, 29)}
+    model = tc.fit(TINY.docs, TINY.queries, TINY.part(0, 20), **parts, n_steps=300, n_models=1)
     text = Reader(make_report_page(model.report)).text
     assert "nan" not in text
     assert "1 untouched query" in text
+
+
+def test_a_report_of_queries_left_out_in_turn_says_so(declined):
+    report = declined.report
+    text = Reader(make_report_page(report)).text
+    assert report.crossed
+    assert "100 training queries, each measured by models that learned without it" in text
+    assert "untouched" not in text
+    untouched = Reader(make_report_page(replace(report, crossed=False))).text
+    assert "100 queries that nothing was learned from or chosen on" in untouched
+    for result in report.evidence:
+        assert result.about in text
 
 
 def test_a_report_of_an_earlier_version_has_a_page_of_its_table():
@@ -348,13 +369,13 @@ def test_a_report_of_an_earlier_version_has_a_page_of_its_table():
 
 def test_labelled_texts_have_a_page():
     rng = np.random.default_rng(0)
-    labels = [f"class {i % 4}" for i in range(160)]
-    texts = [" ".join(f"c{i % 4}w{j}" for j in rng.choice(30, 3, replace=False)) for i in range(160)]
-    report = tc.fit_labelled(texts, labels, name="four classes").report
+    labels = [f"class {i % 4}" for i in range(100)]
+    texts = [" ".join(f"c{i % 4}w{j}" for j in rng.choice(20, 3, replace=False)) for i in range(100)]
+    report = tc.fit_labelled(texts, labels, name="four classes", n_steps=5000, n_models=1).report
     read = Reader(make_report_page(report))
     assert "four classes" in read.text
     assert "classes 4" in read.text
-    assert len(report.details.learning.curves) == 2
+    assert report.details.learning.curves
     assert report.details.by_query.gains[0].text in texts
     mirrored = {(b, a) for a, b, _ in report.details.pairs}
     assert mirrored.isdisjoint({(a, b) for a, b, _ in report.details.pairs}) or not report.chosen.get("tied")
@@ -407,7 +428,7 @@ def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):
     (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]))
     model = tmp_path / "model"
     run = CliRunner()
-    done = run.invoke(cli, ["fit", str(folder), "-o", str(model), "--quiet"], catch_exceptions=False)
+    done = run.invoke(cli, ["fit", str(folder), "-o", str(model), "--quiet", "--steps", "2000"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "with report.html" in done.output
     written = (model / "report.html").read_text(encoding="utf-8")
@@ -484,7 +505,7 @@ def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
 
 def test_a_page_of_a_measure_where_lower_is_better_says_so():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss").report
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", n_steps=3000, n_models=1).report
     found = report.details.by_query
     assert found.n_better > found.n_worse
     assert np.mean(found.differences) < 0

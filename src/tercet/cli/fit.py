@@ -37,6 +37,7 @@ from tercet.data.threes import Three, read_threes
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked, fit_vectors
 from tercet.fitting import fit as fit_judged
+from tercet.fitting.out_of_fold import ACCEPTS, Accept
 from tercet.fitting.prior import Prior, PriorMode
 from tercet.fitting.rankers import NameWithParameters, term_pair_ranker
 from tercet.learn import Checkpoint, Source, StreamSource
@@ -51,29 +52,44 @@ from tercet.text.vectors import Vectors
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 CHECKPOINT_EVERY = 100_000  # steps
 
-TEXT_OPTIONS = ("train", "validation", "test", "cut", "stem", "n_models", "fields", "features", "prior", "prior_mode")
+TEXT_OPTIONS = (
+    *("train", "validation", "test", "cut", "stem", "n_models", "budget", "accept"),
+    *("fields", "features", "prior", "prior_mode"),
+)
 text_options = together(
     click.option("--train", default="train", show_default=True, help="Split to learn from."),
     click.option(
-        "--validation", "--vali", help="Split to choose on; default validation or dev, else a tenth of the queries."
+        "--validation", "--vali", help="Split to choose on; default validation or dev, else training queries in turn."
     ),
-    click.option("--test", help="Split to report on; default test, else a tenth of the queries."),
+    click.option("--test", help="Split to report on; default test, else training queries that fits leave out in turn."),
     click.option(
         "--cut", type=click.Choice(CUTS), default="words", show_default=True, help="How texts are cut into words."
     ),
     click.option(
         "--stem",
         metavar="LANGUAGE|none",
-        help="Cut words to their stems, as in --stem english, or not.  [default: English stems where they match "
-        "better]",
+        help="Cut words to their stems, as in --stem english, or not.  [default: English stems unless words as they "
+        "are match clearly better]",
     ),
     click.option(
         "--models",
         "n_models",
-        default=1,
-        show_default=True,
         type=click.IntRange(min=1),
-        help="Learn the mean of so many.",
+        help="Learn the mean of so many.  [default: 3 for low rank]",
+    ),
+    click.option(
+        "--budget",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="About how long to try candidates and to learn.  [default: a minute or so]",
+    ),
+    click.option(
+        "--accept",
+        type=click.Choice(ACCEPTS),
+        default="all",
+        show_default=True,
+        help="Take what was learned only where new documents, that answer no training query, do not lose by it; or, "
+        "seen, where they do.",
     ),
     click.option(
         "--prior",
@@ -234,7 +250,9 @@ def _fit_texts(
     measure: str | None,
     cut: str,
     stem: str | None,
-    n_models: int,
+    n_models: int | None,
+    budget: float | None,
+    accept: Accept,
     prior: Path | None,
     prior_mode: PriorMode,
     fields: tuple[str, ...],
@@ -255,6 +273,8 @@ def _fit_texts(
         "analyser": analyser,
         "n_steps": steps,
         "n_models": n_models,
+        "budget": budget,
+        "accept": accept,
         "random_state": seed,
         "verbose": verbose,
         "name": name,

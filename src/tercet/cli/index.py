@@ -39,7 +39,11 @@ from tercet.text import Analyser
 @click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
 @table_options
 @click.option("--model", type=FOLDER, help="A new index: the text model to search with.  [default: BM25]")
-@click.option("--stem", metavar="LANGUAGE", help="BM25: cut words to their stems, as in --stem english.")
+@click.option(
+    "--stem",
+    metavar="LANGUAGE|none",
+    help="BM25: cut words to their stems, as in --stem german, or not.  [default: English stems]",
+)
 @click.option("-o", "--output", type=NEW, required=True, help="Folder of the index.")
 @replace_option
 @click.option("--add", is_flag=True, help="Add DATA's documents to the index that is there.")
@@ -92,7 +96,7 @@ def index(
         text_model = None if model is None else open_model(model)
         docs = documents_of(data, corpus) if text_model is None else documents_for(text_model, data, corpus)
         keep_texts = not no_texts
-        analyser = None if stem is None else Analyser(stop_words="english", stemmer=stem)
+        analyser = None if stem is None else Analyser(stop_words="english", stemmer=None if stem == "none" else stem)
         if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
             text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
             docs = documents_of(data, corpus)
@@ -142,9 +146,9 @@ def index(
 
 
 def _stems(language: str | None) -> str:
-    return (
-        "words as they are written (--stem cuts them)" if language is None else f"words cut to their {language} stems"
-    )
+    if language == "none":
+        return "words as they are written"
+    return "words cut to their English stems" if language is None else f"words cut to their {language} stems"
 
 
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:

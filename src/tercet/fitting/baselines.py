@@ -1,62 +1,138 @@
-"""Systems that learn nothing, for the table of a report: RM3, with its parameters chosen on validation queries."""
+"""What learns nothing: ways to weight words, one of which learning starts from, and RM3 for the table of a report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.choose import choose, settings_of, try_all
-from tercet.fitting.task import Space, TextHeldOut
+from tercet.choose import Gain, choose, settings_of, try_all
+from tercet.fitting.scored_columns import ScoredColumns
+from tercet.fitting.task import Space, Task, TextHeldOut, some_queries
+from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
 from tercet.learn import RM3Expansion
-from tercet.measure import Evaluation
-from tercet.text import Vectoriser
+from tercet.measure.names import Measure
+from tercet.text import Analyser, Vectoriser
+
+# -- the start --------------------------------------------------------------------------------------------------------
+
+ORDINARY: Final = "BM25"
+WEIGHTINGS: Final[dict[str, dict[str, Any]]] = {
+    ORDINARY: ORDINARY_BM25,
+    "BM25 (k1 0.9, b 0.4)": ORDINARY_BM25 | {"k1": 0.9, "b": 0.4},
+    "BM25 (k1 2, b 0.75)": ORDINARY_BM25 | {"k1": 2.0},
+    "tf-idf": {"weighting": "tfidf"},
+}
+_WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # texts are read anew for each of these
+_SHOWN: Final = (*_WITH_FIELDS, f"{ORDINARY} with fields")  # whatever learning starts from
+CUTS: Final[dict[str, dict[str, Any]]] = {
+    "": {},
+    ", no stems": {"stemmer": None},
+    ", with stop words": {"stop_words": None},
+}
+
+
+def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns | None) -> tuple[list[Space], Space]:
+    """The spaces that a report shows, and the one of them to start from.
+
+    Nothing is learned yet, so that all queries can choose, those to learn from, too. The ordinary start is BM25 over
+    stems; the best of those that are better by more than one standard error of the paired difference replaces it.
+
+    Parameters
+    ----------
+    analyser : how texts are cut; None tries several ways
+    columns : fields and numbers of documents, where there are some
+    """
+    shown: dict[str, Space] = {}
+    values: dict[str, NDArray[np.float64]] = {}
+    best = ORDINARY
+    analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in CUTS.items()}
+    for how, cut in (analysers if analyser is None else {"": analyser}).items():
+        for space in _spaces(task, how, cut, columns):
+            measured = space.queries.values(space.start)
+            values[space.name] = measured if space.queries.measure.higher_is_better else -measured
+            is_best = values[space.name].mean() > values[best].mean()
+            if is_best and Gain.between(values[ORDINARY], values[space.name]).is_clear:
+                if best not in _SHOWN:
+                    del shown[best]
+                best = space.name
+            if space.name in (best, *_SHOWN):
+                shown[space.name] = space
+    return list(shown.values()), shown[best]
+
+
+def _spaces(task: Task, how: str, analyser: Analyser, columns: ScoredColumns | None) -> list[Space]:
+    if columns is None:
+        return task.spaces({f"{name}{how}": Vectoriser(analyser=analyser, **one) for name, one in WEIGHTINGS.items()})
+    weighted = task.spaces({f"{name}{how}": columns.vectoriser(analyser, **WEIGHTINGS[name]) for name in _WITH_FIELDS})
+    fielded = columns.with_fields(weighted[0])
+    return weighted if fielded is None else [*weighted, fielded]
+
+
+def told_start(space: Space) -> dict[str, Any]:
+    """How words are cut and weighted, for the report."""
+    words = space.vectoriser
+    told: dict[str, Any] = {"vectors": space.name}
+    if words.weighting == "bm25":
+        told |= {"k1": words.k1, "b": words.b}
+    return told
+
+
+# -- RM3 --------------------------------------------------------------------------------------------------------------
 
 RM3_GRID: Final[dict[str, tuple[Any, ...]]] = {
     "n_found": (5, 10, 20),
     "n_terms": (10, 20, 50),
     "original_weight": (0.9, 0.7, 0.5, 0.3),
 }
-# Each setting ranks the validation queries; of a large collection some of them must do.
+# Each setting ranks the queries that choose; of a large collection some of them must do.
 _MOST_SCORES = 500_000
 _FEWEST_QUERIES = 20
 
 
-def evaluate_rm3(space: Space, measures: list[str]) -> tuple[Evaluation, dict[str, Any]]:
-    """RM3 over BM25 on the untouched queries, and the setting of `RM3_GRID` that was best on validation.
+class RM3:
+    """RM3 over BM25, with the setting of `RM3_GRID` that is best on the queries that choose.
 
     The words of a query are mixed with those of the documents it finds first, and it is asked again. Of a large
-    collection, evenly spaced validation queries choose. Where queries are documents themselves (``exclude``), each
-    finds itself among the first.
+    collection, evenly spaced queries choose. Where queries are documents themselves (``exclude``), each finds itself
+    among the first.
 
     Parameters
     ----------
     space : words weighted as BM25
-    measures : to be evaluated
 
     Notes
     -----
-    Costs 36 rankings of the validation queries that choose, at most 500,000 scores or 20 queries each.
+    Costs 36 rankings of the queries that choose, at most 500,000 scores or 20 queries each.
     """
-    some = space.validation.at_most(max(_FEWEST_QUERIES, _MOST_SCORES // space.validation.D.shape[0]))
-    rm3 = _fitted(space, some)
-    trials = try_all(settings_of(RM3_GRID), lambda setting: _expanded(rm3, some, setting)(space.start))
-    setting = trials[choose(trials)].setting
-    return _expanded(_fitted(space, space.test), space.test, setting).evaluate(space.start, measures), setting
 
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._fitted: tuple[sparse.csr_array, RM3Expansion] | None = None  # of the collection that was last asked
+        some = some_queries(space.queries, _MOST_SCORES, _FEWEST_QUERIES)
+        trials = try_all(settings_of(RM3_GRID), lambda setting: self._expanded(some, setting)(space.start))
+        self.setting: dict[str, Any] = trials[choose(trials)].setting
 
-def _fitted(space: Space, held_out: TextHeldOut) -> RM3Expansion:
-    words = space.vectoriser
-    return RM3Expansion().fit(held_out.D, word_shares(words, held_out.D), words.idf_**words.idf_power)
+    def values(self, held_out: TextHeldOut, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
+        """Measures (n_queries, n_measures) of queries."""
+        return self._expanded(held_out, self.setting).evaluate(self._space.start, measures).values
 
+    def _expanded(self, held_out: TextHeldOut, setting: Mapping[str, Any]) -> TextHeldOut:
+        """The same queries with the words that a setting adds."""
+        rm3 = self._over(held_out.D)
+        for name, value in setting.items():
+            setattr(rm3, f"{name}_", value)  # as `tune` does; the documents stay as they are
+        return replace(held_out, Q=rm3.transform(held_out.Q))
 
-def _expanded(rm3: RM3Expansion, held_out: TextHeldOut, setting: dict[str, Any]) -> TextHeldOut:
-    """The same queries with the words that a setting adds."""
-    for name, value in setting.items():
-        setattr(rm3, f"{name}_", value)  # as `tune` does; the documents stay as they are
-    return replace(held_out, Q=rm3.transform(held_out.Q))
+    def _over(self, D: sparse.csr_array) -> RM3Expansion:
+        words = self._space.vectoriser
+        if self._fitted is None or self._fitted[0] is not D:
+            self._fitted = D, RM3Expansion().fit(D, word_shares(words, D), words.idf_**words.idf_power)
+        return self._fitted[1]
 
 
 def word_shares(vectoriser: Vectoriser, D: sparse.csr_array) -> sparse.csr_array:

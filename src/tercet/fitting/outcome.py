@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.choose import standard_error
-from tercet.fitting.baselines import evaluate_rm3
+from tercet.data.shards import StoredRows
+from tercet.fitting.baselines import RM3
+from tercet.fitting.out_of_fold import Choice, OutOfFold
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.scored_columns import columns_notes, words_alone
-from tercet.fitting.task import Facts, Space
+from tercet.fitting.task import EVERY, Facts, Space, TextHeldOut, some_queries
 from tercet.fitting.text_model import TextModel
 from tercet.learn.loop import Event
 from tercet.measure import Evaluation, holm, paired_test
-from tercet.measure.names import PAIR_ACCURACY
+from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.report import Report, SystemResult, changes_between
 from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
 from tercet.report.value import EvidenceResult
@@ -29,6 +31,7 @@ _CURVE_POINTS: Final = 10
 # A point of the curve ranks the validation queries; of a large collection some of them must do.
 _MOST_CURVE_SCORES: Final = 2_000_000
 _FEWEST_CURVE_QUERIES: Final = 20
+_MOST_CURVE_WORDS: Final = 1_000_000  # of all documents, whose latent vectors are made for each point
 _MOST_DIFFERENCES: Final = 400
 _CHANGES_SHOWN: Final = 8
 _LONGEST_TEXT: Final = 120
@@ -39,32 +42,32 @@ _SAME: Final = 1e-9  # differences below are those of rounding
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How learning ended: the decision and its reasons. ``before`` and ``after`` are by validation query.
+    """How learning ended: what was chosen and why, what was left out, and what was learned from everything in the end.
 
-    ``learned`` are the weights that were accepted or declined.
+    ``learned`` is None where it was declined and there is nothing to measure it by.
     """
 
     measure: str
-    accepted: bool
-    decision: str
+    choice: Choice
     chosen: dict[str, Any]
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
     curves: CurveRecorder
+    out_of_fold: OutOfFold
     name: str
     random_state: int
-    learned: Weights
+    learned: Weights | None
 
 
 class CurveRecorder:
-    """Measures the model on validation queries ten times while it learns; it only looks, so learning is the same."""
+    """Measures the model on held-out queries ten times while it learns, or three times where there is much to read; it
+    only looks, so learning is the same."""
 
-    def __init__(self, space: Space, n_steps: int) -> None:
-        most = max(_FEWEST_CURVE_QUERIES, _MOST_CURVE_SCORES // space.validation.D.shape[0])
-        self.queries = space.validation.at_most(most)
-        self.start = float(self.queries.values(space.start).mean())
+    def __init__(self, held_out: TextHeldOut, start: Weights, n_steps: int) -> None:
+        self.queries = some_queries(held_out, _MOST_CURVE_SCORES, _FEWEST_CURVE_QUERIES)
+        self.start = float(self.queries.values(start).mean())
         self.curves: list[Curve] = []
         self._n_steps = n_steps
+        is_much = not isinstance(held_out.D, StoredRows) and held_out.D.nnz > _MOST_CURVE_WORDS
+        self._n_points = _CURVE_POINTS // 3 if is_much else _CURVE_POINTS
 
     def of(self, candidate: Candidate) -> Callable[[Event], None]:
         """A callback that records one candidate."""
@@ -76,7 +79,7 @@ class CurveRecorder:
             if points and event.step < points[-1][0]:
                 points.clear()  # it learns anew, with another penalty: the last time counts
             total = event.total or self._n_steps
-            every = max(1, total // _CURVE_POINTS)
+            every = max(1, total // self._n_points)
             due = not points or event.step // every > points[-1][0] // every
             if due or event.step == total:
                 points.append((event.step, float(self.queries.values(event.weights()).mean())))
@@ -89,20 +92,83 @@ class CurveRecorder:
         self.curves.sort(key=lambda curve: curve.name != candidate.label)
 
 
+def measures_of(measure: str) -> tuple[Measure, ...]:
+    """What a report is by: the measure that chooses, and the usual ones."""
+    names = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
+    return parse_measures(names)
+
+
+class _Reported:
+    """What systems are reported on: queries that were given for it, or those that folds left out."""
+
+    def __init__(self, outcome: Outcome, space: Space) -> None:
+        self.outcome = outcome
+        self.space = space
+        self.measures = outcome.out_of_fold.measures
+
+    @property
+    def is_given(self) -> bool:
+        return bool(self.space.test)
+
+    def evaluate(self, space: Space, values: Callable[[TextHeldOut, tuple[Measure, ...]], Any]) -> Evaluation:
+        """A system that learns nothing, in its space."""
+        if self.is_given:
+            held_out = space.test[0].held_out
+            return Evaluation(self.measures, held_out.qids, values(held_out, self.measures))
+        pool = OutOfFold(space, self.outcome.out_of_fold.folds, self.measures).evaluate(values)
+        return Evaluation(self.measures, pool.qids(EVERY), pool.values(EVERY)[0])
+
+    def learned(self) -> Evaluation:
+        """What was learned, accepted or not."""
+        if self.is_given:
+            assert self.outcome.learned is not None
+            return self.space.test[0].held_out.evaluate(self.outcome.learned, self.measures)
+        return Evaluation(self.measures, self._qids(EVERY), self.outcome.choice.after[EVERY])
+
+    def evidence(self) -> tuple[EvidenceResult, ...]:
+        """What learning brought on each part of what was left out or given."""
+        if self.is_given:
+            assert self.outcome.learned is not None
+            learned, start = self.outcome.learned, self.space.start
+            return tuple(
+                self._between(part.name, part.size, part.held_out.evaluate(start), part.held_out.evaluate(learned))
+                for part in self.space.test[1:]
+            )
+        choice, folds = self.outcome.choice, self.outcome.out_of_fold
+        results = []
+        for name in choice.before:
+            if name == EVERY:
+                continue
+            measures, qids = folds.measures_of(name), self._qids(name)
+            sides = (Evaluation(measures, qids, side[name]) for side in (choice.before, choice.after))
+            results.append(self._between(name, folds.size(name), *sides))
+        return tuple(results)
+
+    def _between(self, name: str, size: int, start: Evaluation, learned: Evaluation) -> EvidenceResult:
+        return EvidenceResult.between(name, size, (self.space.name, start), ("learned", learned))
+
+    def _qids(self, name: str) -> tuple[str, ...]:
+        return self.outcome.choice.tried.pool.qids(name)
+
+
 def make_report(
     model: TextModel, facts: Facts, spaces: Sequence[Space], space: Space, outcome: Outcome, seconds: float
 ) -> Report:
-    """Evaluate all systems on the untouched queries, and write down everything that a reader may ask."""
-    measure = outcome.measure
-    measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
+    """Evaluate all systems on queries that none has learned from, and write down everything that a reader may ask."""
+    measure, accepted = outcome.measure, outcome.choice.decision.accepted
+    reported = _Reported(outcome, space)
+
+    def matching(one: Space) -> Evaluation:
+        return reported.evaluate(one, lambda held_out, measures: held_out.evaluate(one.start, measures).values)
+
     # The start comes last of the baselines, next to what was learned from it.
-    evaluations = {s.name: s.test.evaluate(s.start, measures) for s in sorted(spaces, key=lambda s: s is space)}
-    start = evaluations[space.name]
-    learned = space.test.evaluate(outcome.learned, measures)
-    if outcome.accepted:
+    evaluations = {one.name: matching(one) for one in sorted(spaces, key=lambda one: one is space)}
+    start, learned = evaluations[space.name], reported.learned()
+    if accepted:
         evaluations["learned"] = learned
-    bm25 = next(s for s in spaces if s.vectoriser.weighting == "bm25")
-    rm3, rm3_setting = evaluate_rm3(words_alone(bm25), measures)
+    bm25 = words_alone(next(one for one in spaces if one.vectoriser.weighting == "bm25"))
+    expansion = RM3(bm25)
+    rm3 = reported.evaluate(bm25, expansion.values)
     others = {"RM3": rm3} | evaluations
     _, final = others.popitem()
     details = Details(
@@ -110,34 +176,30 @@ def make_report(
         data=facts.data | _facts_of_words(space.vectoriser),
         random_state=outcome.random_state,
         learning=_learning(outcome),
-        rival_settings={"RM3": rm3_setting},
+        rival_settings={"RM3": expansion.setting},
         comparisons=_comparisons(final, others, measure),
-        by_query=_by_query(space, final, start, measure, facts.texts) if outcome.accepted else None,
-        pairs=_pairs(model) if outcome.accepted else (),
+        by_query=_by_query(space, final, start, measure, facts.texts) if accepted else None,
+        pairs=_pairs(model) if accepted else (),
         size=_size(model.weights),
     )
     return Report(
         measure=measure,
         n_train=facts.n_train,
-        n_validation=len(space.validation.qids),
-        n_test=len(space.test.qids),
-        split=facts.split,
+        n_validation=len(outcome.choice.before[EVERY]),
+        n_test=len(start.qids),
+        split=facts.split if not reported.is_given else f"{facts.split} Test queries were given.",
         systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in evaluations.items()),
-        accepted=outcome.accepted,
-        decision=outcome.decision,
+        accepted=accepted,
+        decision=outcome.choice.decision.text,
         changes=changes_between(learned, start, measure),
         chosen=outcome.chosen,
         seconds=seconds,
         rivals=(SystemResult.of("RM3", rm3),),
         details=details,
         notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
-        declined=None if outcome.accepted else SystemResult.of("learned", learned),
-        evidence=tuple(
-            EvidenceResult.between(
-                name, size, (space.name, part.evaluate(space.start)), ("learned", part.evaluate(outcome.learned))
-            )
-            for name, part, size in facts.parts(space.Q, space.D)
-        ),
+        declined=None if accepted else SystemResult.of("learned", learned),
+        evidence=reported.evidence(),
+        crossed=not reported.is_given,
     )
 
 
@@ -155,11 +217,12 @@ def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
 
 
 def _learning(outcome: Outcome) -> Learning:
-    gain = outcome.after - outcome.before
+    before, after = (side[EVERY][:, 0] for side in (outcome.choice.before, outcome.choice.after))
+    gain = after - before
     error = standard_error(gain)
     return Learning(
-        start=float(outcome.before.mean()),
-        final=float(outcome.after.mean()),
+        start=float(before.mean()),
+        final=float(after.mean()),
         difference=float(gain.mean()),
         standard_error=None if np.isnan(error) else error,
         n_queries=gain.size,
@@ -183,7 +246,7 @@ def _comparisons(final: Evaluation, others: Mapping[str, Evaluation], measure: s
 
 def _by_query(space: Space, final: Evaluation, start: Evaluation, measure: str, texts: Mapping[str, str]) -> ByQuery:
     before, after = start[measure], final[measure]
-    sign = 1.0 if space.test.measure.higher_is_better else -1.0
+    sign = 1.0 if parse_measure(measure).higher_is_better else -1.0
     gain = sign * (after - before)
     order = np.argsort(-gain, kind="stable")
     shown = order[np.linspace(0, order.size - 1, min(order.size, _MOST_DIFFERENCES)).astype(np.int64)]

@@ -62,7 +62,10 @@ Setting = Mapping[str, Any]
 
 # -- of texts, by short name ------------------------------------------------------------------------------------------
 
-FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = ({"start": "lsi", "identity_weight": 5.0, "n_components": 200},)
+# A larger weight of the identity leaves less to be learned: better for few queries, and for documents they never had.
+FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = tuple(
+    {"start": "lsi", "identity_weight": weight, "n_components": 200} for weight in (5.0, 20.0)
+)
 # What classes say, and what preferences add to it. With a scale, texts that are hard to tell count as much as others,
 # which is better where there are many classes; where there are two, all that is left of a text would be its side.
 _CLASSES: Final = {"start": "classes", "identity_weight": 0.5, "n_components": 300, "tied": True}
@@ -72,13 +75,20 @@ FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
     {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
 )
-BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0)  # more of the identity, as multiples of the identity weight
-MIN_STEPS, MAX_STEPS, STEPS_PER_JUDGEMENT = 100_000, 500_000, 20
+BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # more of the identity, as multiples of the identity weight
+MAX_STEPS: Final = 500_000  # of rankers whose steps are slow
+MAX_LOW_RANK_STEPS: Final = 3_000_000
+_STEPS_PER_JUDGEMENT, _FEWEST_STEPS = 20, 20_000
+_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # that has a label
 
 
-def n_steps_for(n_judgements: int) -> int:
-    """How many preferences are drawn from so many judgements."""
-    return int(np.clip(n_judgements * STEPS_PER_JUDGEMENT, MIN_STEPS, MAX_STEPS))
+def n_steps_for(n_judgements: int, *, labelled: bool = False, most: int = MAX_STEPS) -> int:
+    """How many preferences are drawn from so many judgements, or labelled texts.
+
+    Few judgements are soon learned by heart, and what else is then learned costs documents that they do not name.
+    """
+    each, fewest = (_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS) if labelled else (_STEPS_PER_JUDGEMENT, _FEWEST_STEPS)
+    return int(np.clip(n_judgements * each, fewest, max(most, fewest)))
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,7 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),
 }
+_FAR_APART: Final = 50.0
 _OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
 ALIASES: Final = {"lowrank": "low-rank", "prune": "pruned", "group-sparse": "grouped", "correlated-words": "correlated"}
 # What has a name but cannot be the model of a fit, and what to do instead.
@@ -174,12 +185,14 @@ class Candidate:
     setting : what was set of its parameters, for the report
     ranker : not fitted
     stated : parameters that the user has set; None where all of it is the user's own, and taken as it is
+    popular : share of worse documents that are drawn by popularity, where they are drawn from judgements
     """
 
     name: str
     setting: dict[str, Any]
     ranker: TermPairRanker
     stated: frozenset[str] | None = frozenset()
+    popular: float = 0.0
 
     @property
     def unit(self) -> float:
@@ -203,7 +216,9 @@ class Candidate:
         if self.name == "low-rank" and {"start", "n_components"} <= self.setting.keys():
             start = {"lsi": "latent semantic indexing", "random": "random factors"}[self.setting["start"]]
             tied = ", tied" if self.setting.get("tied") else ""
-            return f"{self.setting['n_components']} components from {start}{tied}"
+            drawn = f", {self.popular:.0%} of the worse by popularity" if 0 < self.popular < 1 else ""
+            beside = f", identity {self.setting['identity_weight']:g}" if "identity_weight" in self.setting else ""
+            return f"{self.setting['n_components']} components from {start}{tied}{beside}{drawn}"
         said = ", ".join(f"{name.replace('_', ' ')} {shown_parameter(value)}" for name, value in self.setting.items())
         return f"{self.name}: {said}" if said else self.name
 
@@ -230,6 +245,17 @@ class Candidate:
             return self
         setting = {name: changes.get(name, value) for name, value in self.setting.items()}
         return replace(self, setting=setting, ranker=clone(self.ranker).set_params(**changes))
+
+    def work(self, n_query_words: float, n_doc_words: float) -> float:
+        """About how many numbers a step reads and writes, for so many words in a query and in a document."""
+        ranker: Any = self.ranker
+        words = n_query_words + 2 * n_doc_words
+        if isinstance(ranker, LowRankRanker):
+            return float(ranker.n_components) * words
+        if isinstance(ranker, DiagonalRanker | LSIRanker | CosineRanker):
+            return words
+        # Entries of W lie far apart in memory, which is what takes the time.
+        return _FAR_APART * n_query_words * 2 * n_doc_words
 
     def make(self, *, more_seed: int = 0, verbose: bool | None = None) -> TermPairRanker:
         """A ranker to fit, from a seed so much larger; ``verbose`` where it is not None."""
@@ -287,7 +313,8 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     Examples
     --------
     >>> [candidate.label for candidate in candidates_of([LowRankRanker(n_components=7), "cosine"], 0)]
-    ['LowRankRanker: n components 7', '7 components from latent semantic indexing', 'cosine']
+    ['LowRankRanker: n components 7', '7 components from latent semantic indexing, identity 5',
+     '7 components from latent semantic indexing, identity 20', 'cosine']
     """
     if choice is None:
         choice = "low-rank"

@@ -1,39 +1,36 @@
-"""The recipe behind ``tc.fit``: start from the better of tf-idf and BM25, learn, and keep what was learned only when it
-is better on validation queries by more than one standard error."""
+"""The recipe behind ``tc.fit``: choose how words match by all queries, try candidates on queries and documents that
+they learn without, keep what was learned only when it is clearly better there, and learn from everything."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-
-from tercet._validate import check_integer, check_seed
-from tercet.choose import Trial, choose
 from tercet.data.click_tables import as_click_log
 from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
-from tercet.data.preferences import Preferences
 from tercet.data.threes import as_evidence
 from tercet.errors import InputError
+from tercet.fitting.baselines import choose_start, told_start
 from tercet.fitting.evidence import evidence_task
-from tercet.fitting.outcome import CurveRecorder, Outcome, make_report
-from tercet.fitting.prior import KnownWords, Prior
-from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
+from tercet.fitting.out_of_fold import Accept
+from tercet.fitting.outcome import Outcome, make_report
+from tercet.fitting.rankers import (
+    RankerChoice,
+    candidates_of,
+    decomposing_once,
+)
 from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights, words_alone
-from tercet.fitting.task import WEIGHTINGS, Space, Task, decide
+from tercet.fitting.task import EVERY, Task
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements
-from tercet.fitting.topics import topics_of, unknown_words_note, with_columns
-from tercet.learn import CorrelatedRanker, LSIRanker, SampledSource, TermPairRanker
-from tercet.learn.loop import Callback
+from tercet.fitting.topics import unknown_words_note, with_columns
+from tercet.fitting.trials import FitSettings, Search, told_candidate
+from tercet.learn.starts import remembering_starts
 from tercet.measure.names import parse_measure
-from tercet.text import Analyser, CorrelatedWords, Vectoriser
-from tercet.weights import Weights
-
-_MOST_TO_CHOOSE_ON: Final = 20_000  # preferences, for a ranker that learns nothing else from them
+from tercet.text import Analyser
 
 
 def fit(
@@ -52,7 +49,9 @@ def fit(
     measure: str | None = None,
     analyser: Analyser | None = None,
     n_steps: int | None = None,
-    n_models: int = 1,
+    n_models: int | None = None,
+    budget: float | None = None,
+    accept: Accept = "all",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -81,22 +80,26 @@ def fit(
     prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
         ``{("car", "automobile"): 0.5}``. What is learned is added to them; a `Prior` may also be what W starts from
     validation, test : judgements, or preferences, of other queries, to choose and to report on
-        Each that is left out is replaced by a tenth of the training queries, drawn by ``random_state``.
+        Without them, training queries are left out in turn to choose and to report on, see docs/recipe.md
     measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
         share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
-        to their English stems where plain matching is then better on validation by more than one standard error
-    n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 100,000 to 500,000
-    n_models : how often the chosen model is learned, from as many seeds; the mean of all is the result
-        Steadier than one, and as many times as large and as slow.
+        to their English stems, unless another way matches better by more than one standard error
+    n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 20,000 to as many
+        as there is time for, at most 3,000,000
+    n_models : how many models of as many seeds are averaged in the end; default 3 for low-rank ones, which are brought
+        back to the size of one
+    budget : seconds, about: how much is tried follows it; without one, as much as takes a minute or so
+    accept : "all": what is learned must not take from documents that no training query had as an answer; "seen" accepts
+        it where it does
     verbose : None shows progress on a terminal, True always, False never
     name : what the report calls the data
 
     Returns
     -------
     TextModel
-        Its ``report`` has the table and says whether learning was accepted. Where learning is not better than the
-        better of tf-idf and BM25 on validation by more than one standard error, the model is that start.
+        Its ``report`` has the table and says whether learning was accepted. Where it is not better than how words match
+        at the start by more than one standard error, or takes from new documents, the model is that start.
 
     Examples
     --------
@@ -109,10 +112,10 @@ def fit(
     >>> threes = [(f"{animal} {i}", right, wrong) for i in range(4) for animal, right, wrong in
     ...           (("feline", "a", "b"), ("canine", "b", "c"), ("finny", "c", "a"))]
     >>> print(fit(docs, preferences=threes).report.split)
-    A tenth of the queries was held out for validation and another for testing.
+    Each query was left out twice, in 5 folds, to choose and to report on; then all were learned from.
     """
     columns = ScoredColumns.of(fields, features)
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, columns, prior)
+    how = FitSettings(analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior)
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
     qrels, preferences, validation, test = given.values()
@@ -148,18 +151,20 @@ def fit_labelled(
     measure: str = "AP",
     analyser: Analyser | None = None,
     n_steps: int | None = None,
-    n_models: int = 1,
+    n_models: int | None = None,
+    budget: float | None = None,
+    accept: Accept = "all",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
 ) -> TextModel:
     """Learn which texts belong together from their labels: each text is a query for the others of its class.
 
-    A tenth of the texts is held out for validation and queried against the rest. The report is on the ``test`` texts
-    and labels, each against all others, or on another tenth. ``ranker``, ``prior``, ``n_steps``, ``n_models``, ``name``
-    as in ``fit``.
+    Texts are left out of learning in turn, and queried against others that were left out with them. The report is of
+    the ``test`` texts and labels, each against all others, or of training texts that were left out. ``ranker``,
+    ``prior``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, prior=prior)
+    how = FitSettings(analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior)
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
 
@@ -175,7 +180,9 @@ def fit_linked(
     measure: str = "AP",
     analyser: Analyser | None = None,
     n_steps: int | None = None,
-    n_models: int = 1,
+    n_models: int | None = None,
+    budget: float | None = None,
+    accept: Accept = "all",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -199,7 +206,7 @@ def fit_linked(
     >>> next(iter(model.rank({"q": "dog"}, docs, k=1)["q"]))[:3]
     'dog'
     """
-    how = _Settings(analyser, n_models, random_state, verbose, name, ranker, n_steps, prior=prior)
+    how = FitSettings(analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior)
     measure = str(parse_measure(measure))
     docs = as_documents(docs)
     judged = links_as_judgements(as_links(links, docs))
@@ -211,44 +218,12 @@ def fit_linked(
     return _solve(task, measure, how)
 
 
-# -- choosing ---------------------------------------------------------------------------------------------------------
+# -- solving ----------------------------------------------------------------------------------------------------------
 
 
-class _Settings:
-    """What all recipes of texts are given besides the evidence, checked."""
-
-    def __init__(
-        self,
-        analyser: Analyser | None,
-        n_models: int,
-        random_state: int,
-        verbose: bool | None,
-        name: str,
-        ranker: RankerChoice | None,
-        n_steps: int | None,
-        columns: ScoredColumns | None = None,
-        prior: Any = None,
-    ) -> None:
-        if not isinstance(name, str):
-            raise InputError(f"name is what the report calls the data, a string; got {name!r}")
-        self.analyser = analyser
-        self.n_models = check_integer(n_models, "n_models")
-        self.seed = check_seed(random_state)
-        self.verbose = verbose
-        self.name = name
-        self.columns = columns
-        self.prior = Prior.of(prior)
-        if self.prior is not None and columns is not None:
-            raise InputError("a prior is between words alone; leave out fields and features")
-        self.ranker = ranker
-        self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
-        for candidate in candidates_of(ranker, self.seed):  # what cannot be is said before texts are read
-            topics_of(candidate)
-
-
-def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
+def _solve(task: Task, measure: str, how: FitSettings) -> TextModel:
     began = time.perf_counter()
-    spaces, space = _choose_words(task, how.analyser, how.columns)
+    spaces, space = choose_start(task, how.analyser, how.columns)
     known = None if how.prior is None else how.prior.between(space.vectoriser)
     if known is not None:
         task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
@@ -256,118 +231,38 @@ def _solve(task: Task, measure: str, how: _Settings) -> TextModel:
     candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
     unknown = unknown_words_note(candidates, space.vectoriser)
     task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, *unknown)))
-    learned = _learn(space, task, how, known, [with_columns(one, space.vectoriser) for one in candidates])
-    before, after = space.validation.values(space.start), space.validation.values(learned.weights)
-    decision = decide(
-        space.gain(before, after), before, after, start=space.name, measure=measure, n_models=how.n_models
-    )
+    search = Search(space, task, how, known, measure, began)
+    with remembering_starts(), decomposing_once({}):
+        choice = search.choose([with_columns(one, space.vectoriser) for one in candidates])
+        # What is declined is measured where there is something to measure it by, and else not learned again.
+        final = search.learn(choice) if choice.decision.accepted or space.test else None
+    n_folds = len(search.out_of_fold.folds)
+    if n_folds < len(task.folds):
+        split = (
+            f"There was time for {n_folds} of {len(task.folds)} folds: {len(choice.before[EVERY]):,} queries were left "
+            "out of learning to choose by; then all were learned from."
+        )
+        task = replace(task, facts=replace(task.facts, split=split))
     words = space.vectoriser
     model = TextModel(words, words, space.start)
-    if not decision.accepted and space.given_start is None:
+    if not choice.decision.accepted and space.given_start is None:
         plain = words_alone(space)  # so that documents need no columns to be searched
         model = TextModel(plain.vectoriser, plain.vectoriser, plain.start)
-    if decision.accepted:
-        model = TextModel(words, words, learned.weights, words=learned.words)
+    if choice.decision.accepted:
+        assert final is not None
+        model = TextModel(words, words, final.weights, words=final.words)
+    chosen = {**told_start(space), **told_candidate(choice.tried.candidate), "blend": choice.blend}
+    if final is not None:
+        chosen |= {**final.told, **chosen_weights(space.vectoriser, final.weights)}
     outcome = Outcome(
-        measure, *decision, learned.chosen, before, after, learned.curves, how.name, how.seed, learned.weights
+        measure,
+        choice,
+        chosen,
+        search.curves,
+        search.out_of_fold,
+        how.name,
+        how.seed,
+        None if final is None else final.weights,
     )
     seconds = time.perf_counter() - began
     return replace(model, report=make_report(model, task.facts, spaces, space, outcome, seconds))
-
-
-def _choose_words(task: Task, analyser: Analyser | None, columns: ScoredColumns | None) -> tuple[list[Space], Space]:
-    """The spaces of the analyser that is given, or chosen, and the one of them that matches words best."""
-    analysers = [Analyser(stop_words="english", stemmer=stemmer) for stemmer in (None, "english")]
-    spaces: list[Space] = []
-    best: Space | None = None
-    for tried in analysers if analyser is None else [analyser]:
-        weighted = [_space(task, name, tried, columns) for name in WEIGHTINGS]
-        if columns is not None and (fielded := columns.with_fields(weighted[-1])) is not None:
-            weighted.append(fielded)
-        trials = [Trial({"vectors": space.name}, np.array(space.validation(space.start))) for space in weighted]
-        space = weighted[choose(trials)]
-        if best is None or space.gain(*(one.validation.values(one.start) for one in (best, space))).is_clear:
-            spaces, best = weighted, space
-    assert best is not None
-    return spaces, best
-
-
-def _space(task: Task, name: str, analyser: Analyser, columns: ScoredColumns | None) -> Space:
-    weighting = WEIGHTINGS[name]
-    if columns is None:
-        return task.space(name, Vectoriser(analyser=analyser, weighting=weighting))
-    return task.space(name, columns.vectoriser(analyser, weighting))
-
-
-@dataclass(frozen=True, eq=False)
-class BestCandidate:
-    """Its weights, blended, the map of words behind them where there is one, and its settings."""
-
-    weights: Weights
-    words: CorrelatedWords | None
-    chosen: dict[str, Any]
-    curves: CurveRecorder
-
-
-def _learn(
-    space: Space, task: Task, how: _Settings, known: KnownWords | None, candidates: list[Candidate]
-) -> BestCandidate:
-    """The best candidate on validation, the mean of its models, blended with more or less of the identity."""
-    n_steps = how.n_steps or n_steps_for(task.n_judgements)
-    curves = CurveRecorder(space, n_steps)
-
-    def train(candidate: Candidate, number: int, *callbacks: Callback) -> tuple[Weights, TermPairRanker]:
-        ranker = candidate.make(more_seed=number, verbose=how.verbose)
-        evidence: SampledSource | Preferences = SampledSource(task.sampler, n_steps, random_state=how.seed + number)
-        if isinstance(getattr(ranker, "ranker", ranker), LSIRanker):  # has preferences only to choose its parameters by
-            evidence = Preferences(*task.sampler.draw(np.random.default_rng(how.seed + number), _MOST_TO_CHOOSE_ON))
-        if known is not None:
-            return known.fit(ranker, space, evidence, candidate.unit, callbacks), ranker
-        return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks).weights_, ranker
-
-    trials = []
-    if known is not None:
-        known.check(candidates)
-    if how.columns is not None:
-        candidates = how.columns.candidates(space, candidates, task.sampler, n_steps, how.seed)
-    for listed in candidates:
-        candidate = listed.fitting(space.D.shape, n_steps)
-        weights, ranker = train(candidate, 0, curves.of(candidate))
-        value, extra = _blend(space, weights, candidate.blends)
-        words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
-        # The ranker itself is not kept: what it learns with may take far more memory than what it learned.
-        result = candidate, weights, words, _told(ranker, n_steps), extra
-        trials.append(Trial(candidate.setting, np.array(value), result=result))
-        del ranker
-    candidate, weights, words, told, extra = trials[choose(trials)].result
-    curves.choose(candidate)
-    chosen = {"vectors": space.name, "ranker": candidate.name, **told, **candidate.setting}
-    if how.n_models > 1:
-        for number in range(1, how.n_models):
-            weights = weights + train(candidate, number)[0]
-        weights = weights * (1 / how.n_models)
-        _, extra = _blend(space, weights, candidate.blends)
-        chosen["models"] = how.n_models
-    weights = weights + space.match * extra
-    chosen |= {"blend": extra, **chosen_weights(space.vectoriser, weights)}
-    return BestCandidate(weights, words, chosen, curves)
-
-
-def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
-    """What a fitted ranker found out itself: how many preferences it took, and parameters that were left to it."""
-    told: dict[str, Any] = {}
-    if hasattr(ranker, "n_steps_") or isinstance(ranker, CorrelatedRanker):
-        told["steps"] = n_steps
-    for name, value in ranker.get_params(deep=False).items():
-        own = getattr(ranker, f"{name}_", None)
-        if own is not None and own != value and isinstance(own, int | float | str):
-            told[f"{name} found"] = own
-    return told
-
-
-def _blend(space: Space, weights: Weights, extra: Sequence[float]) -> tuple[float, float]:
-    """The best value on validation, higher is better, and how much more of the identity gives it."""
-    values = space.validation.values_of_blends(weights, space.match, extra).mean(axis=1)
-    values = values if space.validation.measure.higher_is_better else -values
-    best = choose([Trial({"blend": factor}, value) for factor, value in zip(extra, values, strict=True)])
-    return float(values[best]), extra[best]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from sklearn.base import clone
@@ -14,7 +14,7 @@ from tercet.choose import Trial, choose
 from tercet.data.sampling import Sampler
 from tercet.errors import InputError
 from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
-from tercet.fitting.task import Space
+from tercet.fitting.task import Space, TextHeldOut
 from tercet.learn import SampledSource
 from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
 from tercet.text import Analyser, FieldedVectoriser, Vectoriser
@@ -56,10 +56,8 @@ class ScoredColumns:
                 raise InputError(f"the weight of the field {name!r} must be a number from 0; got {weight!r}")
         return cls(weights, tuple(listed)) if weights or listed else None
 
-    def vectoriser(self, analyser: Analyser, weighting: str) -> FieldedVectoriser:
-        return FieldedVectoriser(
-            fields=list(self.fields), features=list(self.features), analyser=analyser, weighting=weighting
-        )
+    def vectoriser(self, analyser: Analyser, **weighting: Any) -> FieldedVectoriser:
+        return FieldedVectoriser(fields=list(self.fields), features=list(self.features), analyser=analyser, **weighting)
 
     def prior(self, unit: float) -> list[float]:
         """The weights that learning starts from, a match of the whole text counting ``unit``."""
@@ -75,12 +73,19 @@ class ScoredColumns:
         return replace(space, name=f"{space.name} with fields", given_start=start)
 
     def candidates(
-        self, space: Space, listed: Sequence[Candidate], sampler: Sampler, n_steps: int, seed: int
+        self,
+        space: Space,
+        listed: Sequence[Candidate],
+        sampler: Sampler,
+        held_out: TextHeldOut,
+        n_steps: int,
+        seed: int,
     ) -> list[Candidate]:
         """The weights of fields and numbers by themselves, and beside the W of each of the candidates.
 
         The penalty on them, and whether fields start from what was said of them or from nothing, are those that are
-        best on validation where words match themselves and these weights alone are learned, which takes a moment each.
+        best on held-out queries where words match themselves and these weights alone are learned by what the sampler
+        draws, which takes a moment each.
         """
         words = space.vectoriser
         assert isinstance(words, FieldedVectoriser)
@@ -94,7 +99,7 @@ class ScoredColumns:
             for share in PENALTIES:
                 weights = alone.set_params(l1=share * end).fit(space.Q, first, space.D).weights_
                 setting = {"l1": share, "start": said}
-                trials.append(Trial(setting, np.array(space.validation(weights)), result=clone(alone)))
+                trials.append(Trial(setting, np.array(held_out(weights)), result=clone(alone)))
         best = trials[choose(trials)]
         alone, share, said = best.result, best.setting["l1"], best.setting["start"]
         alone.l1 *= n_steps / few  # slopes add up with the steps
@@ -126,12 +131,14 @@ def words_alone(space: Space) -> Space:
     words = space.vectoriser
     if not isinstance(words, FieldedVectoriser):
         return space
-    validation, test = (
-        replace(part, **dict(zip("QD", words_of(words.layout_, part.Q, part.D), strict=True)))
-        for part in (space.validation, space.test)
-    )
+
+    def plain(held_out: TextHeldOut) -> TextHeldOut:
+        Q, D = words_of(words.layout_, held_out.Q, held_out.D)
+        return replace(held_out, Q=Q, D=D)
+
     Q, D = words_of(words.layout_, space.Q, space.D)
-    return Space(space.name, words.plain_, Q, D, validation, test)
+    test = tuple(part._replace(held_out=plain(part.held_out)) for part in space.test)
+    return Space(space.name, words.plain_, Q, D, plain(space.queries), test)
 
 
 def chosen_weights(words: Vectoriser, weights: Weights) -> dict[str, float]:

@@ -17,7 +17,7 @@ from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.rankers import n_steps_for, term_pair_ranker
-from tercet.fitting.task import WEIGHTINGS, Decision, Qrels, T, check_disjoint, decide, hold_out
+from tercet.fitting.task import FEWEST_QUERIES, Decision, Qrels, T, check_disjoint, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import answerable
 from tercet.learn import SampledSource, Source, StreamSource, TermPairRanker
@@ -31,6 +31,7 @@ from tercet.report.value import Change
 from tercet.text.vectors import Vectors
 from tercet.weights import Identity, Weights
 
+HELD_OUT_SHARE: Final = 0.1
 DEPTH: Final = 1000  # documents of a held-out query that are ranked
 MOST_HELD_OUT: Final = 1000  # queries for each of validation and test: every one of them is ranked over all documents
 MOST_PREFERENCES: Final = 20_000  # of a stream, for each of validation and test: they are in memory
@@ -108,7 +109,7 @@ def fit_vectors(
     task = _stored_task(vectors, learn_from, validation, test, measure, n_steps, seed)
     learner.fit(vectors.queries, task.source, vectors.docs, callbacks=callbacks)
     start = Weights([Identity(n_terms=vectors.docs.shape[1])]) if shared else None
-    name = {own: shown for shown, own in WEIGHTINGS.items()}[vectors.vectoriser.weighting]
+    name = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
     decision = _decide(task, start, learner.weights_, name)
     weights = learner.weights_ if decision.accepted or start is None else start
     chosen = {"vectors": name, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))}
@@ -192,6 +193,53 @@ def _stored_task(
         _held_out(vectors, part, held_part, measure) for part, held_part in zip((validation, test), held, strict=True)
     )
     return StoredTask(source, to_choose, to_report, n_train, split)
+
+
+def hold_out(
+    evidence: Mapping[str, T],
+    given: Sequence[object],
+    random_state: int,
+    *,
+    what: str = "judged queries",
+    otherwise: str = "validation and test judgements",
+    most: int | None = None,
+) -> tuple[dict[str, T], list[dict[str, T]], str]:
+    """Set aside a tenth of the queries for each of validation and test that was not given.
+
+    Parameters
+    ----------
+    evidence : what there is to learn from, by query
+    given : validation and test; None stands for what was not given
+    what, otherwise : the queries, and what could be given instead, in the words of an error
+    most : hold out no more than so many for each
+
+    Returns
+    -------
+    what is left to learn from, what is held out for each of the two (empty where it was given), and a sentence on it
+    """
+    names = [name for name, part in zip(("validation", "testing"), given, strict=True) if part is None]
+    parts: list[dict[str, T]] = [{}, {}]
+    if not names:
+        return dict(evidence), parts, "Validation and test queries were given."
+    if len(evidence) < FEWEST_QUERIES:
+        raise InputError(
+            f"{len(evidence)} {what} are too few to hold any out for {' and '.join(names)}; give at least "
+            f"{FEWEST_QUERIES}, or {otherwise}"
+        )
+    size = max(2, round(len(evidence) * HELD_OUT_SHARE))
+    share = "A tenth of the queries was"
+    if most is not None and size > most:
+        size, share = most, f"{most:,} queries were"
+    qids = sorted(evidence)
+    order = [qids[i] for i in np.random.default_rng(random_state).permutation(len(qids))]
+    for number, part in enumerate(given):
+        if part is None:
+            parts[number] = {qid: evidence[qid] for qid in order[:size]}
+            order = order[size:]
+    kept = set(order)
+    other = "another" if size != most else f"{most:,} others"
+    split = f"{share} held out for {f' and {other} for '.join(names)}."
+    return {qid: one for qid, one in evidence.items() if qid in kept}, parts, split
 
 
 def _hold_out_preferences(
@@ -344,7 +392,7 @@ def _decide(task: StoredTask, start: Weights | None, learned: Weights, name: str
     before, after = task.validation.values(start), task.validation.values(learned)
     measure = task.validation.measure
     gain = Gain.between(before, after, higher_is_better=measure.higher_is_better)
-    return decide(gain, before, after, start=name, measure=str(measure))
+    return decide(gain, before, after, start=name, measure=str(measure), queries="validation queries")
 
 
 def _report(

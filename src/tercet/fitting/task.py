@@ -1,11 +1,11 @@
-"""A task: what is learned from, what chooses and what reports. And the two steps that all tasks share: holding queries
-out, and declining what is not clearly better."""
+"""A task: what is learned from, what chooses and what reports. And the steps that all tasks share: leaving queries and
+documents out, and declining what is not clearly better."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from scipy import sparse
 
 from tercet.choose import Gain
 from tercet.data.sampling import Sampler
+from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.text import Vectoriser
@@ -22,47 +23,75 @@ T = TypeVar("T")
 Qrels = Mapping[str, Mapping[str, int]]
 Threes = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 TextHeldOut = HeldOutQueries | HeldOutPreferences
-Matrices = tuple[sparse.csr_array, sparse.csr_array, TextHeldOut, TextHeldOut]
 
-WEIGHTINGS = {"tf-idf": "tfidf", "BM25": "bm25"}
-HELD_OUT_SHARE = 0.1
 FEWEST_QUERIES = 10  # below this there is nothing to hold out
 FEWEST_TEXTS = 20
 
+EVERY: Final = "all of them"
+SEEN: Final = "documents seen in training"
+NEW: Final = "new documents"
+
+N_FOLDS: Final = 5
+_FEW: Final = 300  # queries, which are left out twice
+_ENOUGH: Final = 500  # queries whose values decide; more of them are learned from in every fold
+# Where so few of the queries left out have an answer that no other query has, answers are withheld as well.
+_NEW_SHARE: Final = 0.3
+_USUAL_WORDS: Final = 10  # in a query
+_WITHHELD_SHARE: Final = 0.1
+
 
 class HeldOutPart(NamedTuple):
-    """One source of evidence, as far as it was held out to report on, and how much of it that is."""
+    """Queries left out, or some evidence of them, and how much of it there is: answers, threes, or lists with a click.
+
+    The first part of several is of all queries, and decides.
+    """
 
     name: str
     held_out: TextHeldOut
     size: int
 
 
+Parts = Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]]  # of Q and D
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What was given: numbers of the collection, how the queries were split, and the texts of those by id.
-
-    ``parts``, of Q and D, are what is reported besides: each source of evidence by itself.
-    """
+    """What was given: numbers of the collection, how the queries were split, and the texts of those by id."""
 
     data: dict[str, Any]
     n_train: int
     split: str
     texts: Mapping[str, str]
-    parts: Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] = lambda Q, D: ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
+class Fold:
+    """Queries, and documents, that one fit learns without, and is measured by.
+
+    Attributes
+    ----------
+    sampler : draws preferences from all else
+    parts : what it is measured by
+    decides : False for what is only reported
+    """
+
+    sampler: Sampler
+    parts: Parts
+    decides: bool = True
+
+
+@dataclass(frozen=True, eq=False)
 class Space:
-    """One way to weight words: training matrices, and the queries to choose and to report on."""
+    """One way to weight words: matrices of all texts, the queries that choose among spaces, and those given to report
+    on."""
 
     name: str
     vectoriser: Vectoriser
     Q: sparse.csr_array
     D: sparse.csr_array
-    validation: TextHeldOut
-    test: TextHeldOut
+    queries: TextHeldOut
+    test: tuple[HeldOutPart, ...] = ()
     given_start: Weights | None = None
 
     @property
@@ -75,10 +104,6 @@ class Space:
         """What learning has to be better than: words that match themselves, where nothing else was given."""
         return self.match if self.given_start is None else self.given_start
 
-    def gain(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> Gain:
-        """How much better the values of validation queries became."""
-        return Gain.between(before, after, higher_is_better=self.validation.measure.higher_is_better)
-
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -86,68 +111,123 @@ class Task:
 
     Attributes
     ----------
-    sampler : draws the preferences to learn from
+    sampler : draws the preferences to learn from, all of them
     n_judgements : how much there is to learn from; the number of steps follows it
     facts : for the report
-    build : Q, D and the queries that choose and that report, of texts as a vectoriser makes them
+    build : Q and D of texts as each of some vectorisers makes them, which cut texts alike
+    folds : parts of the evidence that are learned without, to choose and to decide by
+    queries : those that choose among ways to weight words
+    test : what was given to report on, if anything, of a vectoriser, Q and D
     labelled : whether each text is a query for the others of its class; rankers have settings of their own for that
     """
 
     sampler: Sampler
     n_judgements: int
     facts: Facts
-    build: Callable[[Vectoriser], Matrices]
+    build: Callable[[Sequence[Vectoriser]], list[tuple[sparse.csr_array, sparse.csr_array]]]
+    folds: tuple[Fold, ...]
+    queries: Callable[[sparse.csr_array, sparse.csr_array], TextHeldOut]
+    test: Callable[[Vectoriser, sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] | None = None
     labelled: bool = False
 
-    def space(self, name: str, vectoriser: Vectoriser) -> Space:
-        return Space(name, vectoriser, *self.build(vectoriser))
+    def spaces(self, vectorisers: Mapping[str, Vectoriser]) -> list[Space]:
+        """A space of each, by name."""
+        matrices = self.build(list(vectorisers.values()))
+        return [
+            Space(name, words, Q, D, self.queries(Q, D), () if self.test is None else tuple(self.test(words, Q, D)))
+            for (name, words), (Q, D) in zip(vectorisers.items(), matrices, strict=True)
+        ]
 
 
-def hold_out(
-    evidence: Mapping[str, T],
-    given: Sequence[object],
-    random_state: int,
-    *,
-    what: str = "judged queries",
-    otherwise: str = "validation and test judgements",
-    most: int | None = None,
-) -> tuple[dict[str, T], list[dict[str, T]], str]:
-    """Set aside a tenth of the queries for each of validation and test that was not given.
+# -- leaving out ------------------------------------------------------------------------------------------------------
+
+
+def folds_of(qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH) -> list[list[str]]:
+    """The queries that each fold leaves out: a fifth of them in turn, until there are enough; of few, twice.
+
+    Examples
+    --------
+    >>> folds = folds_of([f"q{i}" for i in range(20)], 0)
+    >>> len(folds), sorted(sum(folds[:5], [])) == sorted(f"q{i}" for i in range(20))
+    (10, True)
+    >>> [len(fold) for fold in folds_of([f"q{i}" for i in range(4000)], 0)]
+    [500]
+    """
+    ordered, rng = sorted(qids), np.random.default_rng(random_state)
+    n_repeats = 2 if len(ordered) < _FEW else 1
+    folds: list[list[str]] = []
+    for _ in range(n_repeats):
+        parts = np.array_split(rng.permutation(len(ordered)), N_FOLDS)
+        folds += [[ordered[number] for number in sorted(part[:enough])] for part in parts]
+    sizes = np.cumsum([len(fold) for fold in folds])
+    n_needed = int(np.searchsorted(sizes, enough)) + 1
+    return folds[:n_needed] if n_needed < N_FOLDS else folds
+
+
+def split_text(n_folds: int, n_queries: int, *, what: str = "query") -> str:
+    """How queries, or texts, were left out, in a sentence; no fold stands for validation queries that were given."""
+    if not n_folds:
+        return "Validation queries were given."
+    why = "to choose and to report on; then all were learned from"
+    if n_folds < N_FOLDS:
+        many = {"query": "queries", "text": "texts"}[what]
+        folds = "one fit" if n_folds == 1 else f"{n_folds} fits"
+        return f"{n_queries:,} {many} were left out of {folds}, {why}."
+    times = "once" if n_folds == N_FOLDS else "twice"
+    return f"Each {what} was left out {times}, in {N_FOLDS} folds, {why}."
+
+
+def check_enough(n: int, what: str, otherwise: str) -> None:
+    """Refuse to learn from evidence of which nothing can be left out."""
+    if n < FEWEST_QUERIES:
+        raise InputError(
+            f"{n} {what} are too few to leave any out to choose by; give at least {FEWEST_QUERIES}, or {otherwise}"
+        )
+
+
+def withheld_documents(
+    known: NDArray[np.bool_], answers: sparse.csr_array, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Documents whose judgements one fold learns without, so that some queries left out have answers that are new.
 
     Parameters
     ----------
-    evidence : what there is to learn from, by query
-    given : validation and test; None stands for what was not given
-    what, otherwise : the queries, and what could be given instead, in the words of an error
-    most : hold out no more than so many for each
-
-    Returns
-    -------
-    what is left to learn from, what is held out for each of the two (empty where it was given), and a sentence on it
+    known : by row of D, whether the document answers a query that is learned from
+    answers : (n_queries_left_out, n_docs), not zero where a document answers
     """
-    names = [name for name, part in zip(("validation", "testing"), given, strict=True) if part is None]
-    parts: list[dict[str, T]] = [{}, {}]
-    if not names:
-        return dict(evidence), parts, "Validation and test queries were given."
-    if len(evidence) < FEWEST_QUERIES:
-        raise InputError(
-            f"{len(evidence)} {what} are too few to hold any out for {' and '.join(names)}; give at least "
-            f"{FEWEST_QUERIES}, or {otherwise}"
-        )
-    size = max(2, round(len(evidence) * HELD_OUT_SHARE))
-    share = "A tenth of the queries was"
-    if most is not None and size > most:
-        size, share = most, f"{most:,} queries were"
-    qids = sorted(evidence)
-    order = [qids[i] for i in np.random.default_rng(random_state).permutation(len(qids))]
-    for number, part in enumerate(given):
-        if part is None:
-            parts[number] = {qid: evidence[qid] for qid in order[:size]}
-            order = order[size:]
-    kept = set(order)
-    other = "another" if size != most else f"{most:,} others"
-    split = f"{share} held out for {f' and {other} for '.join(names)}."
-    return {qid: one for qid, one in evidence.items() if qid in kept}, parts, split
+    n_new = np.unique(answers.tocoo().row[~known[answers.tocoo().col]]).size
+    withheld = np.zeros(known.size, dtype=bool)
+    if n_new < _NEW_SHARE * answers.shape[0]:
+        rows = np.flatnonzero(known)
+        withheld[rng.choice(rows, round(_WITHHELD_SHARE * rows.size), replace=False)] = True
+    return withheld
+
+
+def parts_by_documents(held_out: TextHeldOut, known: NDArray[np.bool_]) -> list[HeldOutPart]:
+    """All of it, and what there is of documents that were seen in training and of those that are new."""
+    parts = [HeldOutPart(EVERY, held_out, _size(held_out))]
+    for name, chosen in ((SEEN, known), (NEW, ~known)):
+        part = held_out.by_documents(chosen)
+        if part is not None:
+            parts.append(HeldOutPart(name, part, _size(part)))
+    return parts
+
+
+def some_queries(held_out: TextHeldOut, most_scores: int, fewest: int) -> TextHeldOut:
+    """Evenly spaced queries, as many as so many scores of documents allow; one of a long query counts as several."""
+    assert not isinstance(held_out.Q, StoredRows)
+    n_words = held_out.Q.nnz / max(1, held_out.Q.shape[0])
+    cost = held_out.D.shape[0] * max(1.0, n_words / _USUAL_WORDS)
+    return held_out.at_most(max(fewest, int(most_scores / cost)))
+
+
+def _size(held_out: TextHeldOut) -> int:
+    if isinstance(held_out, HeldOutQueries):
+        return int((held_out.grades.data > 0).sum())
+    return len(held_out.preferences)
+
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
 
 
 class Decision(NamedTuple):
@@ -158,14 +238,13 @@ class Decision(NamedTuple):
 
 
 def decide(
-    gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, n_models: int = 1
+    gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, queries: str
 ) -> Decision:
-    """Accept learning only when it beats the start on validation queries by more than one standard error."""
-    learning = "Learning" if n_models == 1 else f"Learning (the mean of {n_models} models)"
+    """Accept learning only when it beats the start on queries left out by more than one standard error."""
     verdict = "accepted" if gain.is_clear else f"declined; the model is {start}"
     return Decision(
         gain.is_clear,
-        f"{learning} was {verdict}: on {gain.n_queries} validation queries {measure} changed by "
+        f"Learning was {verdict}: on {gain.n_queries} {queries} {measure} changed by "
         f"{(after - before).mean():+.3f} from {start}'s {before.mean():.3f}, with a standard error of "
         f"{gain.error:.3f}.",
     )

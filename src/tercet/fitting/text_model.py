@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +25,14 @@ from tercet.store.schema import OMIT_DEFAULT, SameAs
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.text.fielded import ANY_QUERY, FieldedVectoriser, docs_for
 from tercet.weights import Explanation, Identity, Sparse, Weights
+
+# BM25 as engines have it: what learning starts from where nothing is clearly better.
+ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}
+
+
+def ordinary_analyser() -> Analyser:
+    """Words of two letters or more without English stop words, cut to their English stems."""
+    return Analyser(stop_words="english", stemmer="english")
 
 
 @dataclass(frozen=True)
@@ -108,16 +116,16 @@ class TextModel:
         Parameters
         ----------
         texts : the documents, read once; memory for one number per distinct word of each
-        analyser : how texts are cut into words; by default words of two letters or more without English stop words and
-            not stemmed, which is what `tc.fit` takes where judgements do not clearly say otherwise
+        analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
+            to their English stems, which is what `tc.fit` takes where judgements do not clearly say otherwise
 
         Examples
         --------
         >>> docs = {"a": "green avocado", "b": "the green eyes"}
-        >>> TextModel.bm25(docs.values()).rank({"q": "the eyes"}, docs, k=1)["q"].keys()
+        >>> TextModel.bm25(docs.values()).rank({"q": "the eye"}, docs, k=1)["q"].keys()
         dict_keys(['b'])
         """
-        words = Vectoriser(analyser=analyser or Analyser(stop_words="english"), weighting="bm25").fit(texts)
+        words = Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25).fit(texts)
         return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_array:
@@ -217,7 +225,7 @@ class TextModel:
         best: list[tuple[float, int, int, float]] = []
         for start in range(0, rows.size, 256):
             block_rows = rows[start : start + 256]
-            W = self.weights.rows(block_rows)[:, columns]
+            W = sum((part.block(block_rows, columns) for part in self.weights.parts), np.zeros(()))
             if sides[0] is sides[1]:
                 W[columns[None, :] == block_rows[:, None]] = 0  # a word and itself is no discovery
             strength = np.abs(W) * query_rarity[block_rows, None] * doc_rarity[columns]

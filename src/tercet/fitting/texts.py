@@ -3,30 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.sampling import JudgementSampler, LabelSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.task import (
+    EVERY,
     FEWEST_TEXTS,
-    HELD_OUT_SHARE,
+    N_FOLDS,
     Facts,
-    Matrices,
+    Fold,
+    HeldOutPart,
     Qrels,
     Task,
+    TextHeldOut,
     check_disjoint,
-    hold_out,
+    check_enough,
+    folds_of,
+    parts_by_documents,
+    some_queries,
+    split_text,
+    withheld_documents,
 )
 from tercet.measure.held_out import HeldOutQueries
-from tercet.measure.names import parse_measure
+from tercet.measure.names import Measure, parse_measure
 from tercet.text import Vectoriser
-from tercet.text.fielded import docs_for
+from tercet.text.counted import CountedTexts
+from tercet.text.fielded import FieldedVectoriser, docs_for
+
+# Every way to weight words ranks the queries that choose; of a large collection some of them must do.
+_MOST_SCORES: Final = 4_000_000
+_FEWEST_CHOOSING: Final = 300
+_MOST_LABELLED: Final = 1_000  # texts that are ranked among themselves
+
+Matrices = tuple[sparse.csr_array, sparse.csr_array]
 
 # -- judged queries and linked documents ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class JudgementRows:
+    """Judgements by row, from which samplers and what measures are made, as often as need be.
+
+    Attributes
+    ----------
+    qids, rows : the queries, and the row of each in Q
+    grades : CSR integers (n_queries, n_docs)
+    linked : whether queries are documents themselves, which no query is to find
+    """
+
+    qids: tuple[str, ...]
+    rows: NDArray[np.int64]
+    grades: sparse.csr_array
+    measure: Measure
+    linked: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        qrels: Qrels,
+        query_rows: Mapping[str, int],
+        doc_rows: Mapping[str, int],
+        measure: str,
+        linked: bool = False,
+    ) -> JudgementRows:
+        indptr = np.cumsum([0, *map(len, qrels.values())])
+        columns = [doc_rows[doc_id] for judged in qrels.values() for doc_id in judged]
+        grades = [grade for judged in qrels.values() for grade in judged.values()]
+        matrix = sparse.csr_array(
+            (np.array(grades, dtype=np.int64), np.array(columns, dtype=np.int64), indptr),
+            shape=(len(qrels), len(doc_rows)),
+        )
+        rows = np.array([query_rows[qid] for qid in qrels], dtype=np.int64)
+        return cls(tuple(qrels), rows, matrix, parse_measure(measure), linked)
+
+    def some(self, numbers: NDArray[np.int64]) -> JudgementRows:
+        """The same of some queries, by number."""
+        qids = tuple(self.qids[number] for number in numbers)
+        return replace(self, qids=qids, rows=self.rows[numbers], grades=self.grades[numbers])
+
+    def named(self, qids: Iterable[str]) -> NDArray[np.int64]:
+        """The numbers of those queries that are among these, rising."""
+        wanted = set(qids)
+        return np.array([number for number, qid in enumerate(self.qids) if qid in wanted], dtype=np.int64)
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """By row of D, whether the document answers one of the queries."""
+        known = np.zeros(self.grades.shape[1], dtype=bool)
+        known[self.grades.indices[self.grades.data > 0]] = True
+        return known
+
+    def sampler(self) -> JudgementSampler:
+        """Draws preferences; the worse document is any of a lower grade."""
+        judged = self.grades.tocoo()
+        return JudgementSampler(self.rows[judged.row], judged.col, judged.data, n_docs=self.grades.shape[1])
+
+    def over(self, Q: sparse.csr_array, D: sparse.csr_array) -> HeldOutQueries:
+        """To measure by."""
+        exclude = self.rows if self.linked else None  # the row of a document is that of the query
+        return HeldOutQueries(Q[self.rows], D, self.grades, self.qids, self.measure, exclude)
+
+    def left_out(self, out: JudgementRows, rng: np.random.Generator) -> Fold:
+        """A fold that learns from these, and is measured by others."""
+        answers = out.grades.copy()
+        answers.data = (answers.data > 0).astype(np.int64)
+        answers.eliminate_zeros()
+        withheld = withheld_documents(self.answered, answers, rng)
+        kept = self.without(withheld)
+        known = kept.answered
+
+        def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+            return parts_by_documents(out.over(Q, D), known)
+
+        return Fold(kept.sampler(), parts)
+
+    def without(self, withheld: NDArray[np.bool_]) -> JudgementRows:
+        """The same without judgements of some documents; all of them where nothing else would be left."""
+        if not withheld.any():
+            return self
+        judged = self.grades.tocoo()
+        kept = ~withheld[judged.col]
+        if not (judged.data[kept] > 0).any():
+            return self
+        grades = sparse.csr_array((judged.data[kept], (judged.row[kept], judged.col[kept])), shape=judged.shape)
+        return replace(self, grades=grades)
 
 
 def judged_task(
@@ -46,24 +152,46 @@ def judged_task(
     given = {"qrels": qrels, "validation": validation, "test": test}
     usable = {name: usable_judgements(part, name, docs, queries) for name, part in given.items()}
     check_disjoint(usable)
-    train, parts, split = hold_out(usable["qrels"], [validation, test], random_state)
-    held_out = [usable[name] or part for name, part in zip(("validation", "test"), parts, strict=True)]
+    judged, to_choose, to_report = (
+        JudgementRows.of(part, query_rows, doc_rows, measure, linked) if part else None for part in usable.values()
+    )
+    assert judged is not None
+    rng = np.random.default_rng(random_state)
+    left_out: list[list[str]] = []
+    if to_choose is not None:
+        folds = [judged.left_out(to_choose, rng)]
+    else:
+        check_enough(len(judged.qids), "judged queries", "validation judgements")
+        folds = []
+        left_out = folds_of(judged.qids, random_state)
+        for qids in left_out:
+            out = judged.named(qids)
+            rest = np.setdiff1d(np.arange(len(judged.qids)), out)
+            folds.append(judged.some(rest).left_out(judged.some(out), rng))
+    every = {**usable["qrels"], **usable["validation"]}  # nothing is learned where the start is chosen
+    choosing = judged if to_choose is None else JudgementRows.of(every, query_rows, doc_rows, measure, linked)
 
-    def build(vectoriser: Vectoriser) -> Matrices:
-        Q, D = matrices_of(vectoriser, docs, queries, train)
-        to_choose, to_report = (
-            HeldOutQueries.from_qrels(part, Q, D, query_rows, doc_rows, measure) for part in held_out
-        )
+    counted = CountedTexts(docs.values())  # each way to cut texts goes on from there
+
+    def build(vectorisers: Sequence[Vectoriser]) -> list[Matrices]:
         if linked:
-            own = [np.array([doc_rows[qid] for qid in part]) for part in held_out]
-            to_choose, to_report = replace(to_choose, exclude=own[0]), replace(to_report, exclude=own[1])
-        return Q, D, to_choose, to_report
+            return weighted_alike(vectorisers, counted, counted)
+        return matrices_of(vectorisers, docs, queries, usable["qrels"], counted)
 
-    sampler = JudgementSampler.from_qrels(train, n_docs=len(docs), query_rows=query_rows, doc_rows=doc_rows)
-    n_judgements = sum(map(len, train.values()))
+    def choose_by(Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
+        return some_queries(choosing.over(Q, D), _MOST_SCORES, _FEWEST_CHOOSING)
+
+    def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        assert to_report is not None
+        return parts_by_documents(to_report.over(Q, D), judged.answered)
+
+    n_judgements = judged.grades.nnz
     kind = "linked documents" if linked else "judged queries"
     data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
-    return Task(sampler, n_judgements, Facts(data, len(train), split, queries), build)
+    split = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])))
+    facts = Facts(data, len(judged.qids), split, queries)
+    tested = None if to_report is None else report_on
+    return Task(judged.sampler(), n_judgements, facts, build, tuple(folds), choose_by, tested)
 
 
 def usable_judgements(
@@ -108,12 +236,35 @@ def check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:
 
 
 def matrices_of(
-    vectoriser: Vectoriser, docs: Mapping[str, str], queries: Mapping[str, str], train: Iterable[str]
-) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Q and D; words that only training queries have can be learned, and no others."""
+    vectorisers: Sequence[Vectoriser],
+    docs: Mapping[str, str],
+    queries: Mapping[str, str],
+    train: Iterable[str],
+    counted: CountedTexts,
+) -> list[Matrices]:
+    """Q and D of each vectoriser, which cut texts alike; words that only training queries have can be learned, and no
+    others.
+
+    ``counted`` are the texts of the documents.
+    """
     taught = [queries[qid] for qid in train]
-    D = vectoriser.fit_transform_docs(docs_for(vectoriser, docs), queries=taught)
-    return vectoriser.transform_queries(list(queries.values())), D
+    asked = list(queries.values())
+    if any(isinstance(words, FieldedVectoriser) for words in vectorisers):
+        rows = [words.fit_transform_docs(docs_for(words, docs), queries=taught) for words in vectorisers]
+        return [(words.transform_queries(asked), D) for words, D in zip(vectorisers, rows, strict=True)]
+    return weighted_alike(vectorisers, counted, asked, taught)
+
+
+def weighted_alike(
+    vectorisers: Sequence[Vectoriser], docs: Sequence[str], queries: Sequence[str], taught: Sequence[str] = ()
+) -> list[Matrices]:
+    """The same of texts in rows."""
+    first, *others = vectorisers
+    counts = first.fit_counts(docs, taught)
+    asked = counts if queries is docs else first.counts(queries)
+    for words in others:
+        words.adopt(first, counts)
+    return [(words.query_rows(asked), words.doc_rows(counts)) for words in vectorisers]
 
 
 # -- labelled texts ---------------------------------------------------------------------------------------------------
@@ -133,37 +284,49 @@ def labelled_task(
     if len(texts) < FEWEST_TEXTS:
         raise InputError(f"{len(texts)} labelled texts are too few; at least {FEWEST_TEXTS} are needed")
     y = np.asarray(labels)
-    order = np.random.default_rng(random_state).permutation(len(texts))
-    size = max(2, round(len(texts) * HELD_OUT_SHARE))
-    to_choose, rest = order[:size], order[size:]
-    if test is None:
-        to_report, rest = rest[:size], rest[size:]
-        tested: tuple[Sequence[str], Any] = [texts[i] for i in to_report], y[to_report]
-        split = "A tenth of the texts was held out for validation and another for testing."
-    else:
-        tested = test
-        split = "A tenth of the texts was held out for validation; test texts were given."
-    rest = np.sort(rest)
     parsed = parse_measure(measure)
+    sampler = LabelSampler(y)
+    counted = CountedTexts(texts)
 
-    def held_out(vectoriser: Vectoriser, some: Sequence[str], classes: Any) -> HeldOutQueries:
+    def among_themselves(
+        Q: sparse.csr_array, D: sparse.csr_array, classes: Any, names: Iterable[Any]
+    ) -> HeldOutQueries:
         """Each text against all others; never against training texts, whose memorised labels look like a gain."""
-        Q = vectoriser.transform_queries(some)
-        D = vectoriser.transform_docs(some)
-        grades = sparse.csr_array(np.asarray(classes)[:, None] == np.asarray(classes)[None, :], dtype=np.int64)
-        return HeldOutQueries(Q, D, grades, tuple(map(str, range(len(some)))), parsed, np.arange(len(some)))
+        same = sparse.csr_array(np.asarray(classes)[:, None] == np.asarray(classes)[None, :], dtype=np.int64)
+        return HeldOutQueries(Q, D, same, tuple(map(str, names)), parsed, np.arange(Q.shape[0]))
 
-    def build(vectoriser: Vectoriser) -> Matrices:
-        taught = [texts[i] for i in rest]
-        D = vectoriser.fit_transform_docs(taught)
-        Q = vectoriser.transform_queries(taught)
-        validation = held_out(vectoriser, [texts[i] for i in to_choose], y[to_choose])
-        return Q, D, validation, held_out(vectoriser, *tested)
+    def some(rows: NDArray[np.int64], Q: sparse.csr_array, D: sparse.csr_array) -> HeldOutQueries:
+        return among_themselves(Q[rows], D[rows], y[rows], rows)
 
+    def fold(rows: NDArray[np.int64]) -> Fold:
+        def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+            return [HeldOutPart(EVERY, some(rows, Q, D), rows.size)]
+
+        return Fold(sampler.without(rows), parts)
+
+    def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        assert test is not None
+        rows = vectoriser.transform_queries(test[0]), vectoriser.transform_docs(test[0])
+        tested = among_themselves(*rows, test[1], (f"test {number}" for number in range(len(test[0]))))
+        return [HeldOutPart(EVERY, tested, len(test[0]))]
+
+    left_out = folds_of([f"{number:09d}" for number in range(len(texts))], random_state, enough=_MOST_LABELLED)
+    folds = tuple(fold(np.array(list(map(int, out)), dtype=np.int64)) for out in left_out)
+    choosing = np.sort(np.random.default_rng(random_state).permutation(len(texts))[:_MOST_LABELLED])
     data = {"kind": "labelled texts", "n_texts": len(texts), "n_classes": len(set(labels))}
-    texts_by_id = dict(zip(map(str, range(len(tested[0]))), tested[0], strict=True))
-    facts = Facts(data, len(rest), split, texts_by_id)
-    return Task(LabelSampler(y[rest]), len(rest), facts, build, labelled=True)
+    named = {str(number): text for number, text in enumerate(texts)}
+    named |= {f"test {number}": text for number, text in enumerate([] if test is None else test[0])}
+    split = split_text(len(folds), sum(map(len, left_out[:N_FOLDS])), what="text")
+    return Task(
+        sampler,
+        len(texts),
+        Facts(data, len(texts), split, named),
+        lambda vectorisers: weighted_alike(vectorisers, counted, counted),
+        folds,
+        lambda Q, D: some(choosing, Q, D),
+        None if test is None else report_on,
+        labelled=True,
+    )
 
 
 def _check_labelled(texts: Sequence[str], labels: Sequence[str], what: str) -> None:

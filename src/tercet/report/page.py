@@ -18,8 +18,9 @@ from tercet.report.value import Report, SystemResult, shown_interval, shown_p
 PAGE_NAME = "report.html"  # beside a saved model
 _TONES: dict[ThreeWay | None, Tone] = {"better": "good", "worse": "bad"}
 RULE = (
-    "Learning is accepted only when it beats its start on the validation queries by more than one standard error of "
-    "the paired difference. Otherwise the model is the start itself."
+    "Learning is accepted only when it beats its start on queries it did not learn from by more than one standard "
+    "error of the paired difference, and is not worse by more than one on answers that no training query had. "
+    "Otherwise the model is the start itself."
 )
 
 
@@ -66,9 +67,7 @@ def make_report_page(report: Report, weights: Weighted = ()) -> str:
 
 def _header(report: Report, name: str) -> Html:
     measure = report.measure
-    queries = shown_count(report.n_test, "untouched query", "untouched queries")
-    if report.features is not None:
-        queries = report.features.reported_on
+    queries = _reported_on(report)
     if not report.systems:
         lead = "Nothing was held out to report on."
     elif report.accepted and len(report.systems) > 1:
@@ -169,9 +168,20 @@ def _systems(report: Report) -> Html:
     )
 
 
+def _reported_on(report: Report) -> str:
+    """The queries of the table, and how many they are."""
+    if report.features is not None:
+        return report.features.reported_on
+    many = report.reported_on
+    return shown_count(report.n_test, many.replace("queries", "query"), many)
+
+
 def _measured_on(report: Report) -> str:
     if report.features is not None:
         return report.features.reported_on
+    if report.crossed:
+        queries = shown_count(report.n_test, "training query", "training queries")
+        return f"{queries}, each measured by models that learned without it, with a setting that others chose"
     return f"{shown_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on"
 
 
@@ -179,7 +189,7 @@ def _evidence(report: Report) -> Html:
     """What learning brought on each source of evidence."""
     assert report.compared is not None
     learned, start = report.compared
-    table = Table("By source", ["held out", "measure", start.name, learned.name, "difference", "verdict"], n_labels=2)
+    table = Table("By part", ["left out", "measure", start.name, learned.name, "difference", "verdict"], n_labels=2)
     for result in report.evidence:
         cells = []
         for system in (result.start, result.learned):
@@ -194,10 +204,12 @@ def _evidence(report: Report) -> Html:
         table.rows.append([Cell(result.about), Cell(result.shown_measure), *cells])
     return element(
         "section",
-        element("h2", "What each source says"),
+        element("h2", "Where the gain comes from"),
         element(
             "p",
-            f"{learned.name} against {start.name} on evidence that was held out, with 95 % intervals.",
+            f"{learned.name} against {start.name} on what was left out of learning, with 95 % intervals. New documents "
+            "answer no query that was learned from; where they, or those seen in training, are measured, the others "
+            "are left out of the ranking.",
             class_="soft",
         ),
         table.as_html(),
@@ -228,7 +240,7 @@ _RIVAL_LABELS = {"n_found": "documents", "n_terms": "words", "original_weight": 
 def _rival_note(details: Details | None) -> str:
     settings = {} if details is None else details.rival_settings
     return " ".join(
-        f"{name} adds words of the documents found first to BM25 queries; chosen on validation queries: "
+        f"{name} adds words of the documents found first to BM25 queries; chosen on the queries that chose the start: "
         f"{', '.join(f'{_RIVAL_LABELS.get(key, key)} {shown_value(chosen[key])}' for key in sorted(chosen))}."
         for name, chosen in settings.items()
     )
@@ -248,7 +260,7 @@ def _learning(report: Report, learning: Learning) -> Html:
         for name, points in series
         if points
     )
-    parts = [f"{report.measure} on {shown_count(learning.curve_queries, 'validation query', 'validation queries')} "]
+    parts = [f"{report.measure} on {shown_count(learning.curve_queries, 'query', 'queries')} left out of learning "]
     parts.append(f"while learning, {series[0][0]}." if series else "while learning.")
     if len(series) > 1:
         parts.append(f" Thin: {', '.join(name for name, _ in series[1:])}, which was not chosen.")
@@ -262,7 +274,7 @@ def _learning(report: Report, learning: Learning) -> Html:
         element(
             "p",
             f"Here {report.measure} changed by {learning.difference:+.3f} on "
-            f"{shown_count(learning.n_queries, 'validation query', 'validation queries')}, from {learning.start:.3f} "
+            f"{shown_count(learning.n_queries, 'query', 'queries')} left out of learning, from {learning.start:.3f} "
             f"with {start} to {learning.final:.3f}{error}: learning was "
             f"{'accepted' if report.accepted else 'declined'}.",
         ),
@@ -273,7 +285,8 @@ def _learning(report: Report, learning: Learning) -> Html:
                 reference=(f"{start} {learning.curve_start:.3f}", learning.curve_start),
                 final=blended,
                 x_label="steps",
-                label=f"{report.measure} on validation queries by steps. {start}: {learning.curve_start:.3f}. {said}.",
+                label=f"{report.measure} on queries left out of learning, by steps. "
+                f"{start}: {learning.curve_start:.3f}. {said}.",
             ),
             element("figcaption", *parts),
         )
@@ -297,8 +310,7 @@ def _by_query(report: Report, changes: ByQuery) -> Html:
         element("h2", "Query by query"),
         element(
             "p",
-            f"{model} against {changes.other} on "
-            f"{shown_count(total, 'untouched query', 'untouched queries')}: {counts}.",
+            f"{model} against {changes.other} on {_reported_on(report)}: {counts}.",
         ),
         element(
             "figure",
@@ -391,8 +403,8 @@ def _facts(report: Report) -> Html:
     details = report.details
     data: list[tuple[str, object]] = [
         ("training queries", report.n_train),
-        ("validation queries", report.n_validation),
-        ("untouched queries", report.n_test),
+        ("queries that chose", report.n_validation),
+        (report.reported_on, report.n_test),
     ]
     if report.features is not None:
         data = data[:1]

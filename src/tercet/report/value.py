@@ -100,6 +100,8 @@ class EvidenceResult:
     def about(self) -> str:
         """What it is of."""
         unit = self.name if self.name in ("judgements", "threes") else "lists with a click"
+        if self.name.endswith(("documents", "in training")):
+            unit = "preferences" if self.measure == PAIR_ACCURACY else "answers"
         return f"{self.name} ({self.n_queries:,} queries, {self.size:,} {unit})"
 
 
@@ -133,7 +135,10 @@ class Report:
     features : of feature vectors, what was learned and the path it was chosen from
     notes : what the reader should know about the data
     declined : what was learned, where it was not accepted and was measured all the same
-    evidence : of several sources, or of clicks: what learning brought on each that was held out
+    evidence : what learning brought on answers that were seen in training and on new ones, and on each source where
+        there are several
+    crossed : whether the queries reported on are training queries, each measured by models that learned without it and
+        a setting that other queries chose; else they were given, or held out, for that alone
     """
 
     measure: str
@@ -153,6 +158,7 @@ class Report:
     notes: tuple[str, ...] = ()
     declined: SystemResult | None = None
     evidence: tuple[EvidenceResult, ...] = ()
+    crossed: bool = False
 
     @property
     def change(self) -> Change | None:
@@ -199,6 +205,7 @@ class Report:
         lines = []
         if self.features is None:
             held_out = f"{self.n_validation} for validation, {self.n_test} untouched"
+            held_out = f"{self.n_test} of them left out in turn" if self.crossed else held_out
             lines.append(f"{self.n_train} training queries, {held_out}. {self.split}")
         else:
             lines += [f"{self.n_train:,} training queries, {self.features.n_features:,} features. {self.split}", ""]
@@ -210,13 +217,18 @@ class Report:
             learned, start = self.compared
             difference, interval = shown_change(self.change, ", paired t-test ")
             name = learned.name if self.declined is None else f"{learned.name}, which was declined,"
-            lines.append(f"{name} against {start.name}, untouched queries, {self.measure}: {difference} {interval}")
+            lines.append(f"{name} against {start.name}, {self.reported_on}, {self.measure}: {difference} {interval}")
         if self.evidence and self.compared is not None:
-            lines.append(f"What was learned against {self.compared[1].name}, by source:")
+            lines.append(f"What was learned against {self.compared[1].name}, by part:")
             lines += [f"  {result}" for result in self.evidence]
         if self.verdict is not None:
             lines.append(f"Verdict: {self.shown_verdict}")
         return "\n".join([*lines, self.decision, *(f"Note: {note}" for note in self.notes)])
+
+    @property
+    def reported_on(self) -> str:
+        """The queries of the table, in words."""
+        return "queries left out of learning" if self.crossed else "untouched queries"
 
     @property
     def shown_verdict(self) -> str:
@@ -312,6 +324,7 @@ class _SavedTextReport:
     notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
     declined: Annotated[SystemResult | None, OMIT_DEFAULT] = None
     evidence: Annotated[tuple[EvidenceResult, ...], OMIT_DEFAULT] = ()
+    crossed: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
         if not self.systems and (self.rivals or self.details is not None or self.declined is not None):

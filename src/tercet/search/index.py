@@ -52,9 +52,9 @@ class Index(BaseIndex):
     >>> docs = {"a": "green avocado", "b": "green eyes", "c": "blue sky"}
     >>> index = Index.build(docs)  # no model: BM25
     >>> [(hit.doc_id, round(hit.score, 2)) for hit in index.search("green avocados", k=5)]
-    [('a', 0.54), ('b', 0.54)]
-    >>> index.search("green avocados").unknown
-    ('avocados',)
+    [('a', 0.95), ('b', 0.31)]
+    >>> index.search("green tomatoes").unknown
+    ('tomatoes',)
     """
 
     def __init__(self, model: TextModel | Weights, committed: Committed, view: View, folder: Folder | None) -> None:
