@@ -544,8 +544,8 @@ def test_the_start_is_the_best_where_that_is_clearly_better_than_the_ordinary(se
     shown, start = choose_start(task, None, None)
     cuts = {
         "": tc.Analyser(stop_words="english", stemmer="english"),
-        ", no stems": tc.Analyser(stop_words="english"),
-        ", with stop words": tc.Analyser(stemmer="english"),
+        " unstemmed": tc.Analyser(stop_words="english"),
+        " with stop words": tc.Analyser(stemmer="english"),
     }
     values = {
         f"{name}{how}": space.queries.values(space.start)

@@ -77,8 +77,8 @@ def bm25_scores(docs: list[str], queries: list[str], k1: float = 1.2, b: float =
 STARTS = {
     "tf-idf": tfidf_scores,
     "BM25": bm25_scores,
-    "BM25 (k1 0.9, b 0.4)": lambda docs, queries: bm25_scores(docs, queries, 0.9, 0.4),
-    "BM25 (k1 2, b 0.75)": lambda docs, queries: bm25_scores(docs, queries, 2.0, 0.75),
+    "BM25 .9/.4": lambda docs, queries: bm25_scores(docs, queries, 0.9, 0.4),
+    "BM25 2/.75": lambda docs, queries: bm25_scores(docs, queries, 2.0, 0.75),
 }
 
 

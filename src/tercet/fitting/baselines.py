@@ -23,16 +23,16 @@ from tercet.text import Analyser, Vectoriser
 ORDINARY: Final = "BM25"
 WEIGHTINGS: Final[dict[str, dict[str, Any]]] = {
     ORDINARY: ORDINARY_BM25,
-    "BM25 (k1 0.9, b 0.4)": ORDINARY_BM25 | {"k1": 0.9, "b": 0.4},
-    "BM25 (k1 2, b 0.75)": ORDINARY_BM25 | {"k1": 2.0},
+    "BM25 .9/.4": ORDINARY_BM25 | {"k1": 0.9, "b": 0.4},
+    "BM25 2/.75": ORDINARY_BM25 | {"k1": 2.0},
     "tf-idf": {"weighting": "tfidf"},
 }
 _WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # texts are read anew for each of these
 _SHOWN: Final = (*_WITH_FIELDS, f"{ORDINARY} with fields")  # whatever learning starts from
 CUTS: Final[dict[str, dict[str, Any]]] = {
     "": {},
-    ", no stems": {"stemmer": None},
-    ", with stop words": {"stop_words": None},
+    " unstemmed": {"stemmer": None},
+    " with stop words": {"stop_words": None},
 }
 
 

@@ -326,17 +326,17 @@ def _by_query(report: Report, changes: ByQuery) -> Html:
         ),
         element(
             "div",
-            _changes("Largest gains", changes.gains, changes.other, model),
-            _changes("Largest losses", changes.losses, changes.other, model),
+            _changes("Largest gains", changes.gains),
+            _changes("Largest losses", changes.losses),
             class_="two",
         ),
     )
 
 
-def _changes(title: str, changes: tuple[QueryChange, ...], start: str, model: str) -> Html | None:
+def _changes(title: str, changes: tuple[QueryChange, ...]) -> Html | None:
     if not changes:
         return None
-    table = Table(title, ["query", start, model], n_labels=1)
+    table = Table(title, ["query", "before", "after"], n_labels=1)
     for change in changes:
         table.rows.append([Cell(change.text, change.qid), Cell(f"{change.before:.3f}"), Cell(f"{change.after:.3f}")])
     return element("div", element("h3", title), table.as_html(), class_="queries")
