@@ -41,7 +41,7 @@ _WORK_OF_A_FIT: Final = 5e8  # beside its steps
 _STEPS_TO_AVERAGE: Final = 10  # for each judgement: with fewer of them, more steps are worth more than more models
 _CACHED_WORDS: Final = 20_000  # whose factors are near at hand; those of more words are slower to reach
 # How much all fits together may take where no budget is given, in numbers read and written by steps: a minute or so.
-_WORK: Final = 2.4e11
+_WORK: Final = 2.7e11
 _WORK_PER_SECOND: Final = 5e9
 
 
