@@ -40,28 +40,33 @@ def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns |
     """The spaces that a report shows, and the one of them to start from.
 
     Nothing is learned yet, so that all queries can choose, those to learn from, too. The ordinary start is BM25 over
-    stems; the best of those that are better by more than one standard error of the paired difference replaces it.
+    stems; the best of those that are better by more than one standard error of the paired difference replaces it. Of
+    labelled texts it is tf-idf, in which classes are told apart better, and only ways to cut texts are tried.
 
     Parameters
     ----------
     analyser : how texts are cut; None tries several ways
     columns : fields and numbers of documents, where there are some
     """
+    ordinary = "tf-idf" if task.labelled else ORDINARY
     shown: dict[str, Space] = {}
     values: dict[str, NDArray[np.float64]] = {}
-    best = ORDINARY
+    best = ordinary
     analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in CUTS.items()}
     for how, cut in (analysers if analyser is None else {"": analyser}).items():
-        for space in _spaces(task, how, cut, columns):
+        for space in sorted(_spaces(task, how, cut, columns), key=lambda one: one.name != ordinary):
+            if space.name in _SHOWN:
+                shown[space.name] = space
+            if task.labelled and space.vectoriser.weighting != "tfidf":
+                continue
             measured = space.queries.values(space.start)
             values[space.name] = measured if space.queries.measure.higher_is_better else -measured
             is_best = values[space.name].mean() > values[best].mean()
-            if is_best and Gain.between(values[ORDINARY], values[space.name]).is_clear:
+            if is_best and Gain.between(values[ordinary], values[space.name]).is_clear:
                 if best not in _SHOWN:
                     del shown[best]
                 best = space.name
-            if space.name in (best, *_SHOWN):
-                shown[space.name] = space
+                shown[best] = space
     return list(shown.values()), shown[best]
 
 
