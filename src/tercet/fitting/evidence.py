@@ -160,7 +160,7 @@ class _Evidence:
             folds = [self._fold(free - set(out), set(out), rng) for out in left_out]
             choosing = free
         if (recent := self._recent()) is not None:
-            folds.append(recent)
+            folds.insert(1, recent)  # where there is not time for all folds, it is among the first
         kind = "preferences" if list(self.sources) == [_THREES] else " and ".join(self.sources)
         data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | drawn.data
         ordered = [qid for qid in self.texts if qid in free]

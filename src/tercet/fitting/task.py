@@ -73,12 +73,10 @@ class Fold:
     ----------
     sampler : draws preferences from all else
     parts : what it is measured by
-    decides : False for what is only reported
     """
 
     sampler: Sampler
     parts: Parts
-    decides: bool = True
 
 
 @dataclass(frozen=True, eq=False)

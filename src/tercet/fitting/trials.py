@@ -32,7 +32,7 @@ from tercet.text import Analyser, CorrelatedWords
 from tercet.weights import Weights
 
 _MOST_TO_CHOOSE_ON: Final = 20_000  # preferences, for a ranker that learns nothing else from them
-_N_MODELS: Final = 3  # whose mean is tried, where that is not said
+_N_MODELS: Final = 3  # that are averaged, where that is not said
 # Shares of worse documents that are drawn by popularity, which are tried: with none of them, a model learns which
 # documents are ever relevant, and pushes down those that never were; with nothing else, it learns nothing of documents
 # that answer no training query, which is worse where most of them answer none.
@@ -111,7 +111,7 @@ class Search:
         self._measures = measures_of(measure)
 
     def choose(self, candidates: list[Candidate]) -> Choice:
-        """Try all of them, and the mean of several models of the best."""
+        """Try as many of them as there is time for, in as many folds, and choose by what these leave out."""
         space, how = self.space, self.how
         if self.known is not None:
             self.known.check(candidates)
@@ -128,22 +128,18 @@ class Search:
         self.curves = CurveRecorder(self.out_of_fold.first, space.start, self.n_steps)
         start = self.out_of_fold.start()
         tried: list[Tried] = []
-
-        def choice() -> Choice:
-            return choose_crossed(
-                start,
-                tried,
-                higher_is_better=self._measures[0].higher_is_better,
-                start_name=space.name,
-                measure=self.measure,
-                accept=how.accept,
-                random_state=how.seed,
-            )
-
         for candidate in candidates:
             if not tried or self._has_time():
                 tried.append(self._try(candidate))
-        chosen = choice()
+        chosen = choose_crossed(
+            start,
+            tried,
+            higher_is_better=self._measures[0].higher_is_better,
+            start_name=space.name,
+            measure=self.measure,
+            accept=how.accept,
+            random_state=how.seed,
+        )
         self.curves.choose(chosen.tried.candidate)
         return chosen
 
@@ -176,7 +172,7 @@ class Search:
             self.n_steps = n_steps_for(n_judgements, labelled=self.task.labelled, most=most)
 
     def _drawn(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The candidates with how their worse documents are drawn, each in the first way before any in another."""
+        """The candidates with how their worse documents are drawn, in the order in which time may run out."""
         if self.how.columns is not None:
             return candidates  # what documents are like, whoever asks, is what numbers are for
         if not isinstance(self.task.sampler, JudgementSampler | MixtureSampler):
