@@ -118,6 +118,55 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
 
 
 @kernel
+def queries_advance(U, latent, places, diagonal, learn_diagonal, rare_q, Q, D, chunk, scratch, tally):
+    """One pass over the preferences with V as it is; changes ``U`` and, when learned, ``diagonal`` in place.
+
+    ``latent`` (n, n_components) has V d in rows, and ``places`` (2, n_preferences) which of them are those of the
+    better and the worse documents. The rest as in ``lowrank_advance``.
+    """
+    cols, vals, shared_cols, shared_vals = scratch
+    q_indptr, q_indices, q_data = Q
+    width = U.shape[1]
+    uq = np.empty(width, dtype=np.float32)  # U q
+    vd = np.empty(width, dtype=np.float32)  # V (d+ - d-)
+    for s in range(chunk.query.size):
+        lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
+        uq[:] = 0
+        for a in range(lo, hi):
+            if a + AHEAD < hi:
+                prefetch_row(U, q_indices[a + AHEAD])
+            if rare_q.size and rare_q[q_indices[a]]:
+                continue
+            row, x = U[q_indices[a]], q_data[a]
+            for k in range(width):
+                uq[k] += x * row[k]
+        better, worse = latent[places[0, s]], latent[places[1, s]]
+        z = np.float32(0)
+        for k in range(width):
+            vd[k] = better[k] - worse[k]
+            z += uq[k] * vd[k]
+        m = 0
+        if diagonal.size:
+            n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
+            m = product(Q, chunk.query[s], cols, vals, n, shared_cols, shared_vals)
+        for i in range(m):
+            z += diagonal[shared_cols[i]] * shared_vals[i]
+        if violates(z, chunk.margin[s], tally):
+            e = chunk.step_size[s]
+            for a in range(lo, hi):
+                if a + AHEAD < hi:
+                    prefetch_row(U, q_indices[a + AHEAD])
+                if rare_q.size and rare_q[q_indices[a]]:
+                    continue
+                row, x = U[q_indices[a]], e * q_data[a]
+                for k in range(width):
+                    row[k] += x * vd[k]
+            if learn_diagonal:
+                for i in range(m):
+                    diagonal[shared_cols[i]] += e * shared_vals[i]
+
+
+@kernel
 def cosine_advance(U, V, rare, Q, D, chunk, latent, tally):
     """One pass over the preferences, by the margin rank loss on cosines of latent vectors; changes U and V in place.
 

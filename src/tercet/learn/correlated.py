@@ -73,6 +73,7 @@ class BinnedRanker(LowRankRanker):
             "averaged": False,
             "scale_documents": False,
             "normalise": None,
+            "learn_documents": True,
             "start": "random",
         }
         for name, value in plain.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,8 +13,8 @@ from scipy import sparse
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
-from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance
-from tercet.kernels.rows import Chunk
+from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance, queries_advance
+from tercet.kernels.rows import Chunk, CsrRows
 from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
 from tercet.learn.loop import Callback
 from tercet.learn.matrices import KernelInput
@@ -38,6 +38,7 @@ from tercet.weights import Diagonal, Identity, LowRank, Part, Weights
 
 # The typical length of a document's latent vector is taken over at most this many evenly spaced documents.
 _LENGTH_SAMPLE = 2000
+_MOST_LATENT = 2**26  # numbers, of latent vectors that are kept; of more documents they are those of a chunk
 
 _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
 _NO_STEP = Before(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
@@ -49,6 +50,7 @@ class LowRankState(State):
 
     rare_query_words, rare_doc_words : 1 for each word whose factors are zero and stay so; None when there is none
     cosine : what is learned, and scored, is the cosine of latent vectors
+    learn_documents : V learns, too; else it stays as it is
     before_u, before_v, before_diagonal : with averaging, the sum of all changes, each times the number of steps before
         it; the V of a tied model is its U
     """
@@ -67,6 +69,7 @@ class LowRankState(State):
     before_v: Annotated[NDArray[np.float64] | None, Shape("n_doc_terms", "n_components", name="before_V")] = None
     before_diagonal: Annotated[NDArray[np.float64] | None, Shape("n_diagonal")] = None
     cosine: Annotated[bool, OMIT_DEFAULT] = False
+    learn_documents: Annotated[bool, OMIT_DEFAULT] = True
 
     def __post_init__(self) -> None:
         self._sample: sparse.csr_array | None = None  # of the documents, for their typical length
@@ -84,12 +87,18 @@ class LowRankState(State):
             self._sample = take(D, np.arange(0, D.shape[0], -(-D.shape[0] // _LENGTH_SAMPLE)))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, D)
+        inputs = KernelInput.of(Q, D)
+        if self.learn_documents or D.shape[0] * self.V.shape[1] > _MOST_LATENT:
+            return inputs
+        return replace(inputs, latent=self._latent(inputs.D))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         if self.cosine:
             latent = np.empty((6, self.U.shape[1]), dtype=np.float32)
             cosine_advance(self.U, self.V, self.rare or _NO_WORD, inputs.Q, inputs.D, chunk, latent, tally)
+            return
+        if not self.learn_documents:
+            self._run_queries(inputs, chunk, tally)
             return
         lowrank_advance(
             self.U,
@@ -104,6 +113,25 @@ class LowRankState(State):
             inputs.scratch,
             tally,
         )
+
+    def _run_queries(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
+        places, latent = np.stack((chunk.better, chunk.worse)), inputs.latent
+        if latent is None:
+            rows, places = np.unique(places, return_inverse=True)
+            places = places.reshape(2, -1).astype(np.int32)
+            latent = self._latent(inputs.D, rows)
+        rare_q, _ = self.rare or _NO_WORD
+        texts = inputs.Q, inputs.D
+        queries_advance(
+            self.U, latent, places, self.diagonal, self.learn_diagonal, rare_q, *texts, chunk, inputs.scratch, tally
+        )
+
+    def _latent(self, docs: CsrRows, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """V d of all documents, or of some."""
+        indptr, indices, data = docs
+        D = sparse.csr_array((data, indices, indptr), shape=(indptr.size - 1, self.V.shape[0]))
+        latent: NDArray[np.float32] = (D if rows is None else D[rows]) @ self.V
+        return latent
 
     def leave_out(self, rare: Rare) -> None:
         """Set the factors of rare words to zero, where they stay."""
@@ -180,6 +208,8 @@ class LowRankState(State):
             raise InputError(f"a diagonal of {self.diagonal.size} does not fit factors of {n} words")
         if self.cosine and (self.diagonal.size or self.before is not None):
             raise InputError("a cosine of latent vectors has neither a diagonal nor averages beside it")
+        if not self.learn_documents and (self.tied or self.cosine or self.before is not None):
+            raise InputError("a V that stays is neither U nor part of a cosine, and has no averages")
         rare, before = (self.rare_query_words, self.rare_doc_words), (self.before_u, self.before_diagonal)
         if (rare[0] is None) != (rare[1] is None) or (before[0] is None) != (before[1] is None):
             raise InputError("one of the arrays of rare words, or of averages, is there without the other")
@@ -234,6 +264,11 @@ class LowRankRanker(SgdRanker):
         Give the mean of U, V and a learned diagonal over all steps instead of their last values, which jump with the
         last few preferences at a constant rate. Steps are taken from the last values, as without it. Takes 8 bytes for
         each factor, and about twice the time of a step that changes something.
+    learn_documents : bool
+        False leaves V as it starts, and U alone learns: what a query means in the space of the documents. So a document
+        that no preference names is scored by the same map as all others, and none can be learned by heart. It needs an
+        untied model whose start knows the documents, ``"lsi"`` or given weights, and takes much larger rates: 1 where
+        0.1 is right for both. A step costs the words of the query alone.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -257,12 +292,18 @@ class LowRankRanker(SgdRanker):
     n_frequent: Count | None = None
     averaged: bool = False
     normalise: Literal["latent"] | None = None
+    learn_documents: bool = True
     rate: Positive = 0.1
     schedule: Schedule = "constant"
 
     _state_class: ClassVar[type[State]] = LowRankState
     _learns_in_rounds = True
-    _added_parameters: ClassVar[dict[str, Any]] = {"n_frequent": None, "averaged": False, "normalise": None}
+    _added_parameters: ClassVar[dict[str, Any]] = {
+        "n_frequent": None,
+        "averaged": False,
+        "normalise": None,
+        "learn_documents": True,
+    }
 
     def fit(
         self,
@@ -404,6 +445,9 @@ class LowRankRanker(SgdRanker):
         if cosine and (self.averaged or self.diagonal == "learned" or (self.diagonal is not None and not implied)):
             what = "averaged=True" if self.averaged else f"diagonal={self.diagonal!r}"
             raise ParameterError(f"cosines of latent vectors are learned alone, without {what}")
+        if not self.learn_documents and (cosine or self.tied or self.averaged):
+            what = "cosines of latent vectors" if cosine else "tied=True" if self.tied else "averaged=True"
+            raise ParameterError(f"learn_documents=False leaves V as it is; it cannot be had with {what}")
 
     def _state_with(
         self,
@@ -420,6 +464,7 @@ class LowRankRanker(SgdRanker):
             learn_diagonal=self.diagonal == "learned" and diagonal.size > 0,
             scale_documents=self.scale_documents,
             cosine=cosine,
+            learn_documents=self.learn_documents,
         )
         if rare is not None:
             state.leave_out(rare)

@@ -52,11 +52,15 @@ def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr
 
 @dataclass(frozen=True, eq=False)
 class KernelInput:
-    """Q and D as a kernel reads them, with scratch for the difference of two documents and its overlap with a query."""
+    """Q and D as a kernel reads them, with scratch for the difference of two documents and its overlap with a query.
+
+    ``latent`` (n_docs, n_components) has the latent vectors of D for a learner that leaves them as they are.
+    """
 
     Q: CsrRows
     D: CsrRows
     scratch: Scratch
+    latent: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:

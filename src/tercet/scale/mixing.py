@@ -125,6 +125,7 @@ class LowRankMixer(Mixer[LowRankState]):
             diagonal=diagonal,
             rare=state.rare,
             scale_documents=state.scale_documents,
+            learn_documents=state.learn_documents,
         )
 
     def n_blocks(self, n_shares: int) -> int:

@@ -128,6 +128,7 @@ class LowRankShare(Share):
     diagonal: SomeRows | float | None
     rare: Rare | None
     scale_documents: bool
+    learn_documents: bool
 
     def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
         U = spread_out(self.U, self.shape[0])
@@ -146,10 +147,11 @@ class LowRankShare(Share):
             scale_documents=self.scale_documents,
             rare_query_words=rare_q,
             rare_doc_words=rare_d,
+            learn_documents=self.learn_documents,
         )
         tally = self.learn(state, texts.kernel_input())
         changes: dict[str, Change] = {"U": found_in(U, self.U)}
-        if self.V is not None:
+        if self.V is not None and self.learn_documents:
             changes["V"] = found_in(V, self.V)
         if isinstance(self.diagonal, tuple):
             changes["diagonal"] = found_in(diagonal, self.diagonal)
