@@ -69,7 +69,7 @@ def test_a_curve_has_the_measure_of_the_weights_at_that_step():
     grades = sparse.csr_array(np.roll(np.eye(n, dtype=np.int64), 1, axis=1))  # each word asks for its neighbour
     queries = HeldOutQueries(words, words, grades, tuple(map(str, range(n))), parse_measure("RR"))
     start = tc.Weights([Identity(n_terms=n)])
-    recorder = outcome.CurveRecorder(queries, start, n_steps=100)
+    recorder = outcome.CurveRecorder(queries, start)
 
     def learned(k: int) -> tc.Weights:
         """The first k words have learned their neighbours."""

@@ -8,7 +8,7 @@ that was chosen for its sake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -94,16 +94,17 @@ class OutOfFold:
         """Of what learning starts from."""
         return self.evaluate(lambda held_out, measures: held_out.evaluate(self.space.start, measures).values)
 
-    def fit(self, train: Callable[[Fold, int], Weights], blends: Sequence[float]) -> Pool:
-        """Of weights that each fold trains, with so much more of the identity."""
-        pool = Pool()
+    def fit(self, train: Callable[[Fold, int], Iterable[Weights]], blends: Sequence[Sequence[float]]) -> list[Pool]:
+        """Of each of the weights that a fold trains, with so much more of the identity."""
+        pools = [Pool() for _ in blends]
         for number, (fold, parts) in enumerate(zip(self.folds, self.parts, strict=True)):
-            weights = train(fold, number)
-            for name, held_out, _ in parts:
-                measures = self._measures_of(held_out)
-                values = held_out.measures_of_blends(weights, self.space.match, blends, measures)
-                pool.add(name, held_out.qids, values)
-        return pool
+            for pool, more, weights in zip(pools, blends, train(fold, number), strict=True):
+                for name, held_out, _ in parts:
+                    measures = self._measures_of(held_out)
+                    pool.add(
+                        name, held_out.qids, held_out.measures_of_blends(weights, self.space.match, more, measures)
+                    )
+        return pools
 
     def size(self, name: str) -> int:
         """How much evidence a part has, each query counted once."""

@@ -61,16 +61,15 @@ class CurveRecorder:
     """Measures the model on held-out queries ten times while it learns, or three times where there is much to read; it
     only looks, so learning is the same."""
 
-    def __init__(self, held_out: TextHeldOut, start: Weights, n_steps: int) -> None:
+    def __init__(self, held_out: TextHeldOut, start: Weights) -> None:
         self.queries = some_queries(held_out, _MOST_CURVE_SCORES, _FEWEST_CURVE_QUERIES)
         self.start = float(self.queries.values(start).mean())
         self.curves: list[Curve] = []
-        self._n_steps = n_steps
         is_much = not isinstance(held_out.D, StoredRows) and held_out.D.nnz > _MOST_CURVE_WORDS
         self._n_points = _CURVE_POINTS // 3 if is_much else _CURVE_POINTS
 
-    def of(self, candidate: Candidate) -> Callable[[Event], None]:
-        """A callback that records one candidate."""
+    def of(self, candidate: Candidate, n_steps: int) -> Callable[[Event], None]:
+        """A callback that records one candidate while it takes so many steps."""
         points: list[tuple[int, float]] = []
         number = len(self.curves)
         self.curves.append(Curve(candidate.label, ()))
@@ -78,7 +77,7 @@ class CurveRecorder:
         def look(event: Event) -> None:
             if points and event.step < points[-1][0]:
                 points.clear()  # it learns anew, with another penalty: the last time counts
-            total = event.total or self._n_steps
+            total = event.total or n_steps
             every = max(1, total // self._n_points)
             due = not points or event.step // every > points[-1][0] // every
             if due or event.step == total:
@@ -88,8 +87,9 @@ class CurveRecorder:
         return look
 
     def choose(self, candidate: Candidate) -> None:
-        """Put the curve of the chosen candidate first."""
-        self.curves.sort(key=lambda curve: curve.name != candidate.label)
+        """Put the curve of the chosen candidate, or those of what it is the mean of, first."""
+        chosen = [member.label for member in candidate.members]
+        self.curves.sort(key=lambda curve: curve.name not in chosen)
 
 
 def measures_of(measure: str) -> tuple[Measure, ...]:

@@ -63,8 +63,12 @@ Setting = Mapping[str, Any]
 # -- of texts, by short name ------------------------------------------------------------------------------------------
 
 # A larger weight of the identity leaves less to be learned: better for few queries, and for documents they never had.
-FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = tuple(
-    {"start": "lsi", "identity_weight": weight, "n_components": 200} for weight in (5.0, 20.0)
+# Where V stays, documents cannot be learned by heart, and those that no query had are scored as well as others.
+FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = (
+    {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
+    {"start": "lsi", "identity_weight": 20.0, "n_components": 200},
+    {"start": "lsi", "identity_weight": 5.0, "n_components": 200, "learn_documents": False, "rate": 1.0},
+    {"start": "lsi", "identity_weight": 60.0, "n_components": 200, "learn_documents": False, "rate": 1.0},
 )
 # What classes say, and what preferences add to it. With a scale, texts that are hard to tell count as much as others,
 # which is better where there are many classes; where there are two, all that is left of a text would be its side.
@@ -121,6 +125,8 @@ class NamedRanker:
         for setting in settings:
             if setting.get("start") == "classes" and parameters.get("start", "classes") != "classes":
                 continue  # what is left of it is no setting of its own
+            if "learn_documents" in setting and parameters.keys() & _OF_DOCUMENTS:
+                continue
             changed = {**setting, **parameters}
             if changed not in different:
                 different.append(changed)
@@ -131,6 +137,7 @@ class NamedRanker:
 _ON_LOW_RANK: Final = tuple(
     {"sparsify": "low-rank", "density": 0.05, "refit": True, "refit_rate": rate} for rate in (0.3, 2.0)
 )
+_OF_DOCUMENTS: Final = {"learn_documents", "rate", "start", "tied", "averaged", "normalise"}
 _OF_SHRINKING: Final = {"l1", "sparsify", "shrink_every", "shrink_towards"}
 _FALLING: Final = {"schedule": "linear"}  # the rate, to zero at the last step
 
@@ -186,6 +193,7 @@ class Candidate:
     ranker : not fitted
     stated : parameters that the user has set; None where all of it is the user's own, and taken as it is
     popular : share of worse documents that are drawn by popularity, where they are drawn from judgements
+    mean_of : others, of which it is the mean, each with an identity of weight 1; it has all else of the first of them
     """
 
     name: str
@@ -193,10 +201,23 @@ class Candidate:
     ranker: TermPairRanker
     stated: frozenset[str] | None = frozenset()
     popular: float = 0.0
+    mean_of: tuple[Candidate, ...] = ()
+
+    @property
+    def members(self) -> tuple[Candidate, ...]:
+        """The candidates that are learned each by itself."""
+        return self.mean_of or (self,)
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Whether documents stay where they are, and only queries learn."""
+        return isinstance(self.ranker, LowRankRanker) and not self.ranker.learn_documents
 
     @property
     def unit(self) -> float:
         """The weight of the identity at the start, by which blends are measured."""
+        if self.mean_of:
+            return 1.0
         ranker: Any = self.ranker
         if isinstance(ranker, SparseRanker) and ranker.sparsify == "low-rank" and ranker.low_rank is not None:
             ranker = ranker.low_rank
@@ -211,6 +232,8 @@ class Candidate:
     @property
     def label(self) -> str:
         """The candidate in a few words."""
+        if self.mean_of:
+            return f"the mean of: {'; '.join(member.label for member in self.members)}"
         if self.name == "low-rank" and self.setting.get("start") == "classes":
             return "class scores, documents scaled" if self.setting.get("scale_documents") else "class scores"
         if self.name == "low-rank" and {"start", "n_components"} <= self.setting.keys():
@@ -218,7 +241,8 @@ class Candidate:
             tied = ", tied" if self.setting.get("tied") else ""
             drawn = f", {self.popular:.0%} of the worse by popularity" if 0 < self.popular < 1 else ""
             beside = f", identity {self.setting['identity_weight']:g}" if "identity_weight" in self.setting else ""
-            return f"{self.setting['n_components']} components from {start}{tied}{beside}{drawn}"
+            kept = ", documents as they are" if self.keeps_documents else ""
+            return f"{self.setting['n_components']} components from {start}{tied}{beside}{kept}{drawn}"
         said = ", ".join(f"{name.replace('_', ' ')} {shown_parameter(value)}" for name, value in self.setting.items())
         return f"{self.name}: {said}" if said else self.name
 
@@ -250,6 +274,8 @@ class Candidate:
         """About how many numbers a step reads and writes, for so many words in a query and in a document."""
         ranker: Any = self.ranker
         words = n_query_words + 2 * n_doc_words
+        if self.keeps_documents:
+            return ranker.n_components * (n_query_words + 2) + words
         if isinstance(ranker, LowRankRanker):
             return float(ranker.n_components) * words
         if isinstance(ranker, DiagonalRanker | LSIRanker | CosineRanker):
@@ -314,7 +340,9 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     --------
     >>> [candidate.label for candidate in candidates_of([LowRankRanker(n_components=7), "cosine"], 0)]
     ['LowRankRanker: n components 7', '7 components from latent semantic indexing, identity 5',
-     '7 components from latent semantic indexing, identity 20', 'cosine']
+     '7 components from latent semantic indexing, identity 20',
+     '7 components from latent semantic indexing, identity 5, documents as they are',
+     '7 components from latent semantic indexing, identity 60, documents as they are', 'cosine']
     """
     if choice is None:
         choice = "low-rank"

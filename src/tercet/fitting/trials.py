@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,12 +34,13 @@ from tercet.weights import Weights
 
 _MOST_TO_CHOOSE_ON: Final = 20_000  # preferences, for a ranker that learns nothing else from them
 _N_MODELS: Final = 3  # that are averaged, where that is not said
-# Shares of worse documents that are drawn by popularity, which are tried: with none of them, a model learns which
-# documents are ever relevant, and pushes down those that never were; with nothing else, it learns nothing of documents
-# that answer no training query, which is worse where most of them answer none.
-_POPULAR: Final = (1.0, 0.0, 0.5)
+# The share of worse documents that are drawn by popularity where one way alone is tried. With none of them, a model
+# learns which documents are ever relevant, and pushes down those that never were; with nothing else, it learns nothing
+# of documents that answer no training query, which is worse where most of them answer none.
+_POPULAR: Final = 0.5
 _WORK_OF_A_FIT: Final = 5e8  # beside its steps
 _STEPS_TO_AVERAGE: Final = 10  # for each judgement: with fewer of them, more steps are worth more than more models
+_STEPS_TO_LEARN_DOCUMENTS: Final = 2  # for each judgement: with fewer of them, queries alone learn
 _CACHED_WORDS: Final = 20_000  # whose factors are near at hand; those of more words are slower to reach
 # How much all fits together may take where no budget is given, in numbers read and written by steps: a minute or so.
 _WORK: Final = 2.7e11
@@ -104,7 +106,6 @@ class Search:
         self.how = how
         self.known = known
         self.measure = measure
-        self.n_steps = how.n_steps or 0
         self._work = _WORK if how.budget is None else how.budget * _WORK_PER_SECOND
         self.n_models = how.n_models or 1  # that are learned from everything, and averaged
         self._ends = None if how.budget is None else began + how.budget
@@ -115,22 +116,15 @@ class Search:
         space, how = self.space, self.how
         if self.known is not None:
             self.known.check(candidates)
-        self._choose_steps(candidates)
-        first = self.task.folds[0]
-        if how.columns is not None:
-            held_out = first.parts(space.Q, space.D)[0].held_out
-            candidates = how.columns.candidates(space, candidates, first.sampler, held_out, self.n_steps, how.seed)
-        candidates = [one.fitting(space.D.shape, self.n_steps) for one in candidates]
-        candidates = self._drawn(candidates)
-        n_candidates, n_folds = self._affordable(candidates)
-        candidates = candidates[:n_candidates]
+        families = self._families(self._suited(candidates))
+        n_folds = self._affordable(families)
         self.out_of_fold = OutOfFold(space, self.task.folds[:n_folds], self._measures)
-        self.curves = CurveRecorder(self.out_of_fold.first, space.start, self.n_steps)
+        self.curves = CurveRecorder(self.out_of_fold.first, space.start)
         start = self.out_of_fold.start()
         tried: list[Tried] = []
-        for candidate in candidates:
+        for family in families:
             if not tried or self._has_time():
-                tried.append(self._try(candidate))
+                tried += self._try(family)
         chosen = choose_crossed(
             start,
             tried,
@@ -146,69 +140,112 @@ class Search:
     def learn(self, choice: Choice) -> FinalModel:
         """The chosen one from everything: the mean of several models in the size of one, where that can be."""
         candidate: Candidate = choice.tried.candidate
-        n_models = self.n_models if self.how.n_models or _can_be_compressed(candidate.ranker) else 1
-        weights, ranker = self._train(candidate, self.task.sampler)
-        for number in range(1, n_models):
-            weights = weights + self._train(candidate, self.task.sampler, number)[0]
-        told = {**told_candidate(candidate), **_told(ranker, self.n_steps)}
+        n_models = self.n_models if self.how.n_models or _can_be_compressed(candidate) else 1
+        found: list[Weights] = []
+        for member in candidate.members:
+            trained = [self._train(member, self.task.sampler, number) for number in range(n_models)]
+            found.append(_mean([weights for weights, _ in trained]))
+        [(_, ranker), *_] = trained
+        told = {**told_candidate(candidate), **_told(ranker, self._n_steps(candidate.members[0]))}
+        weights = found[0] if not candidate.mean_of else _mean_of_units(candidate, found)
         if n_models > 1:
             told["models"] = n_models
-            weights = weights * (1 / n_models)
-            if _can_be_compressed(ranker):
-                weights = weights.compressed(ranker.n_components)
+        if (n_models > 1 or candidate.mean_of) and _can_be_compressed(candidate):
+            weights = weights.compressed(candidate.ranker.get_params()["n_components"])
         words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
         return FinalModel(weights + self.space.match * choice.blend, words, told)
 
-    def _choose_steps(self, candidates: list[Candidate]) -> None:
-        """How many steps there is time for, and whether to average models: only where one has steps enough."""
-        how, n_judgements = self.how, self.task.n_judgements
-        in_time = self._work / self._step(candidates)
-        averaged = any(_can_be_compressed(one.ranker) for one in candidates)
-        if how.n_models is None and averaged and in_time / (2 + _N_MODELS) >= _STEPS_TO_AVERAGE * n_judgements:
+    def _suited(self, candidates: list[Candidate]) -> list[Candidate]:
+        """The candidates for these texts and the time there is: of fields and numbers, and for so many steps."""
+        space, how, n_judgements = self.space, self.how, self.task.n_judgements
+        if how.columns is not None:
+            candidates = [one for one in candidates if not one.keeps_documents]
+        shortest = self._steps_in_time(candidates[0], 2 + _N_MODELS)
+        if how.ranker is None and shortest < _STEPS_TO_LEARN_DOCUMENTS * n_judgements:
+            candidates = [one for one in candidates if one.keeps_documents] or candidates
+            shortest = self._steps_in_time(candidates[0], 2 + _N_MODELS)
+        averaged = any(_can_be_compressed(one) for one in candidates)
+        if how.n_models is None and averaged and shortest >= _STEPS_TO_AVERAGE * n_judgements:
             self.n_models = _N_MODELS
-        if how.n_steps is None:
-            fast = all(isinstance(one.ranker, LowRankRanker) for one in candidates)
-            most = min(MAX_LOW_RANK_STEPS if fast else MAX_STEPS, int(in_time / (2 + self.n_models)))
-            self.n_steps = n_steps_for(n_judgements, labelled=self.task.labelled, most=most)
+        if how.columns is not None:
+            first, n_steps = self.task.folds[0], self._n_steps(candidates[0])
+            held_out = first.parts(space.Q, space.D)[0].held_out
+            candidates = how.columns.candidates(space, candidates, first.sampler, held_out, n_steps, how.seed)
+        suited = [one.fitting(space.D.shape, self._n_steps(one)) for one in candidates]
+        # Where directions could not be found, there is no space of documents to stay in.
+        return [one for one in suited if not one.keeps_documents or one.ranker.get_params()["start"] != "random"]
 
-    def _drawn(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The candidates with how their worse documents are drawn, in the order in which time may run out."""
+    def _families(self, candidates: list[Candidate]) -> list[list[Candidate]]:
+        """The candidates with how their worse documents are drawn, and means of them, in the order they are tried.
+
+        Those of a family are learned side by side, so that the mean of two of them takes no fit of its own.
+        """
         if self.how.columns is not None:
-            return candidates  # what documents are like, whoever asks, is what numbers are for
-        if not isinstance(self.task.sampler, JudgementSampler | MixtureSampler):
-            return candidates
+            return [[one] for one in candidates]  # what documents are like, whoever asks, is what numbers are for
+        is_drawn = isinstance(self.task.sampler, JudgementSampler | MixtureSampler)
         if not all(isinstance(one.ranker, LowRankRanker) for one in candidates):
             # Where one way alone is tried, judged documents that answer nothing have to be drawn, too.
-            return [replace(one, popular=_POPULAR[-1]) for one in candidates]
-        first, others = candidates[0], candidates[1:]
-        drawn = [replace(first, popular=share) for share in _POPULAR[:2]]
-        drawn += [replace(one, popular=share) for one in others for share in _POPULAR[:2]]
-        return [*drawn, replace(first, popular=_POPULAR[2])]
+            return [[replace(one, popular=_POPULAR if is_drawn else 0.0)] for one in candidates]
+        kept = [one for one in candidates if one.keeps_documents]
+        learned = [one for one in candidates if not one.keeps_documents]
+        if not learned:
+            return [[one] for one in reversed(kept)] + ([[by_popularity(one)] for one in kept] if is_drawn else [])
+        if not is_drawn:
+            return [_with_means(learned[:1], kept), *([one] for one in learned[1:])]
+        families = [_with_means([by_popularity(learned[0])], [by_popularity(one) for one in kept[:1]] + kept[1:])]
+        families.append(_with_means(learned[:1], kept[:1]))
+        for one in learned[1:]:
+            families += [[by_popularity(one)], [one]]
+        return families
 
-    def _step(self, candidates: list[Candidate]) -> float:
-        """What a step takes, on average."""
+    def _step(self, candidate: Candidate) -> float:
+        """What a step takes."""
         n_words = [matrix.nnz / max(1, matrix.shape[0]) for matrix in (self.space.Q, self.space.D)]
         spread = np.clip(self.space.D.shape[1] / _CACHED_WORDS, 1.0, 4.0)
-        return max(1.0, float(spread * np.mean([one.work(*n_words) for one in candidates])))
+        return max(1.0, float(spread * candidate.work(*n_words)))
 
-    def _affordable(self, candidates: list[Candidate]) -> tuple[int, int]:
-        """How many candidates, and folds, there is time for."""
-        how = self.how
-        n_fits = self._work / (self.n_steps * self._step(candidates) + _WORK_OF_A_FIT)
-        n_left = n_fits - self.n_models
-        n_candidates = len(candidates) if how.ranker is not None else int(np.clip(round(n_left), 1, len(candidates)))
-        return n_candidates, int(np.clip(n_left // n_candidates, 1, len(self.task.folds)))
+    def _steps_in_time(self, candidate: Candidate, n_fits: int) -> int:
+        """How many steps of so many fits there is time for."""
+        return int(self._work / self._step(candidate) / n_fits)
+
+    def _n_steps(self, candidate: Candidate) -> int:
+        """How many steps a candidate takes."""
+        if self.how.n_steps is not None:
+            return self.how.n_steps
+        is_fast = isinstance(candidate.ranker, LowRankRanker)
+        most = min(MAX_LOW_RANK_STEPS if is_fast else MAX_STEPS, self._steps_in_time(candidate, 2 + self.n_models))
+        return n_steps_for(self.task.n_judgements, labelled=self.task.labelled, most=most)
+
+    def _affordable(self, families: list[list[Candidate]]) -> int:
+        """How many folds there is time for; families that there is none for are left out."""
+        costs = [
+            sum(self._n_steps(one) * self._step(one) + _WORK_OF_A_FIT for one in family if not one.mean_of)
+            for family in families
+        ]
+        left = self._work - self.n_models * costs[0]
+        if self.how.ranker is None:
+            n_families = int(np.searchsorted(np.cumsum(costs), left + 0.5 * costs[0], side="right"))
+            del families[max(1, n_families) :]
+        return int(np.clip(left // sum(costs[: len(families)]), 1, len(self.task.folds)))
 
     def _has_time(self) -> bool:
         return self._ends is None or time.perf_counter() < self._ends
 
-    def _try(self, candidate: Candidate) -> Tried:
-        look = self.curves.of(candidate)
+    def _try(self, family: list[Candidate]) -> list[Tried]:
+        """All of a family, on each fold; means come after what they are of."""
+        looks = {one: self.curves.of(one, self._n_steps(one)) for one in family if not one.mean_of}
 
-        def train(fold: Fold, number: int) -> Weights:
-            return self._train(candidate, fold.sampler, 0, *([look] if number == 0 else []))[0]
+        def train(fold: Fold, number: int) -> Iterator[Weights]:
+            found: dict[Candidate, Weights] = {}
+            for one in family:
+                if not one.mean_of:
+                    found[one] = self._train(one, fold.sampler, 0, *([looks[one]] if number == 0 else []))[0]
+                    yield found[one]
+                else:
+                    yield _mean_of_units(one, [found[member] for member in one.members])
 
-        return Tried(candidate, candidate.blends, self.out_of_fold.fit(train, candidate.blends))
+        pools = self.out_of_fold.fit(train, [one.blends for one in family])
+        return [Tried(one, one.blends, pool) for one, pool in zip(family, pools, strict=True)]
 
     def _train(
         self, candidate: Candidate, sampler: Sampler, number: int = 0, *callbacks: Callback
@@ -218,7 +255,7 @@ class Search:
         ranker = candidate.make(more_seed=number, verbose=how.verbose)
         if isinstance(sampler, JudgementSampler | MixtureSampler):
             sampler = sampler.with_popular(candidate.popular)
-        evidence: SampledSource | Preferences = SampledSource(sampler, self.n_steps, random_state=seed)
+        evidence: SampledSource | Preferences = SampledSource(sampler, self._n_steps(candidate), random_state=seed)
         if isinstance(getattr(ranker, "ranker", ranker), LSIRanker):  # has preferences only to choose its parameters by
             evidence = Preferences(*sampler.draw(np.random.default_rng(seed), _MOST_TO_CHOOSE_ON))
         if self.known is not None:
@@ -226,14 +263,37 @@ class Search:
         return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks).weights_, ranker
 
 
-def _can_be_compressed(ranker: TermPairRanker) -> TypeGuard[LowRankRanker]:
+def by_popularity(candidate: Candidate) -> Candidate:
+    """The candidate with all worse documents drawn as often as they are the better one."""
+    return replace(candidate, popular=1.0)
+
+
+def _with_means(learned: list[Candidate], kept: list[Candidate]) -> list[Candidate]:
+    """Candidates, and the means of each of the first with each of the second."""
+    return [*learned, *kept, *(replace(one, mean_of=(one, other)) for one in learned for other in kept)]
+
+
+def _mean(found: Sequence[Weights]) -> Weights:
+    first, *others = found
+    return sum(others, first) * (1 / len(found)) if others else first
+
+
+def _mean_of_units(candidate: Candidate, found: Sequence[Weights]) -> Weights:
+    """The mean of what members found, each scaled to an identity of weight 1."""
+    scaled = zip(candidate.members, found, strict=True)
+    return _mean([weights * (1 / member.unit) for member, weights in scaled])
+
+
+def _can_be_compressed(candidate: Candidate) -> bool:
     """Whether the mean of several of its models has the size of one."""
+    ranker = candidate.ranker
     return isinstance(ranker, LowRankRanker) and not ranker.scale_documents and ranker.normalise is None
 
 
 def told_candidate(candidate: Candidate) -> dict[str, Any]:
     drawn = {"worse by popularity": candidate.popular} if candidate.popular else {}
-    return {"ranker": candidate.name, **candidate.setting, **drawn}
+    mean = {"mean with": "; ".join(one.label for one in candidate.mean_of[1:])} if candidate.mean_of else {}
+    return {"ranker": candidate.name, **candidate.setting, **drawn, **mean}
 
 
 def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class KernelInput:
     Q: CsrRows
     D: CsrRows
     scratch: Scratch
-    latent: NDArray[np.float32] | None = None
+    latent: NDArray[np.float32] | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
