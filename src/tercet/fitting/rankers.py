@@ -80,6 +80,7 @@ FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
 )
 BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # more of the identity, as multiples of the identity weight
+_LEAST_BLEND: Final = -0.5
 MAX_STEPS: Final = 500_000  # of rankers whose steps are slow
 MAX_LOW_RANK_STEPS: Final = 3_000_000
 _STEPS_PER_JUDGEMENT, _FEWEST_STEPS = 20, 20_000
@@ -227,6 +228,8 @@ class Candidate:
     def blends(self) -> list[float]:
         """How much more of the identity is tried; of equals the first is taken."""
         shares = BLENDS if self.name == "low-rank" else sorted(BLENDS, key=abs)
+        if self.keeps_documents and not self.mean_of:
+            shares = [_LEAST_BLEND, *shares]  # what starts from much of the identity may end with less
         return [share * self.unit for share in shares]
 
     @property

@@ -162,7 +162,7 @@ class LowRankState(State):
 
     def snapshot(self) -> Weights:
         U = self._mean(self.U, 0)
-        V = U if self.tied else self._mean(self.V, 1)
+        V = U if self.tied else self._mean(self.V, 1) if self.learn_documents else self.V
         self._measure_length()
         latent = LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length, unit_queries=self.cosine)
         parts: list[Part] = [latent]
