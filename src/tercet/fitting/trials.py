@@ -158,8 +158,7 @@ class Search:
     def _suited(self, candidates: list[Candidate]) -> list[Candidate]:
         """The candidates for these texts and the time there is: of fields and numbers, and for so many steps."""
         space, how, n_judgements = self.space, self.how, self.task.n_judgements
-        if how.columns is not None:
-            candidates = [one for one in candidates if not one.keeps_documents]
+        candidates = [one for one in candidates if not one.keeps_documents or self._can_stay(one)]
         shortest = self._steps_in_time(candidates[0], 2 + _N_MODELS)
         if how.ranker is None and shortest < _STEPS_TO_LEARN_DOCUMENTS * n_judgements:
             candidates = [one for one in candidates if one.keeps_documents] or candidates
@@ -171,9 +170,13 @@ class Search:
             first, n_steps = self.task.folds[0], self._n_steps(candidates[0])
             held_out = first.parts(space.Q, space.D)[0].held_out
             candidates = how.columns.candidates(space, candidates, first.sampler, held_out, n_steps, how.seed)
-        suited = [one.fitting(space.D.shape, self._n_steps(one)) for one in candidates]
-        # Where directions could not be found, there is no space of documents to stay in.
-        return [one for one in suited if not one.keeps_documents or one.ranker.get_params()["start"] != "random"]
+        return [one.fitting(space.D.shape, self._n_steps(one)) for one in candidates]
+
+    def _can_stay(self, candidate: Candidate) -> bool:
+        """Whether there is a space of documents for a candidate that keeps them as they are."""
+        is_own = candidate.stated is None
+        start = candidate.fitting(self.space.D.shape).ranker.get_params()["start"]
+        return is_own or (self.how.columns is None and start != "random")
 
     def _families(self, candidates: list[Candidate]) -> list[list[Candidate]]:
         """The candidates with how their worse documents are drawn, and means of them, in the order they are tried.
