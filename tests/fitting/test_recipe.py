@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ import tercet as tc
 from support.corpora import TINY, Corpus, Qrels, bits, learned_scores, matching, synonyms, with_random_answers
 from tercet.errors import InputError
 from tercet.fitting import trials
-from tercet.fitting.task import EVERY, NEW, SEEN
+from tercet.fitting.task import NEW, SEEN
 from tercet.weights import Identity, LowRank
 
 # Where numbers do not matter: few steps, and no mean of several models is tried.
@@ -301,79 +300,6 @@ def test_a_start_that_cannot_be_beaten_stays(declined):
     assert_is_its_start(declined, matching(1))
 
 
-# -- what is left out -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def spied(monkeypatch) -> dict[str, list]:
-    """Of every fit in turn, the fold that it leaves out, or None, and rows of queries and better documents it draws."""
-    seen: dict[str, list] = {"folds": [], "parts": [], "queries": [], "better": []}
-    fit_folds = trials.OutOfFold.fit
-    current = [None]
-
-    class SpyingSource(trials.SampledSource):
-        def __init__(self, *given, **options):
-            super().__init__(*given, **options)
-            seen["folds"].append(current[0])
-            for name in ("queries", "better"):
-                seen[name].append(set())
-
-        def draw(self, step, weights):
-            prefs = super().draw(step, weights)
-            seen["queries"][-1].update(prefs.query.tolist())
-            seen["better"][-1].update(prefs.better.tolist())
-            return prefs
-
-    def spying(self, train, blends):
-        def told(fold, number):
-            current[0] = number
-            return train(fold, number)
-
-        seen["parts"] = [{part.name: part.held_out for part in parts} for parts in self.parts]
-        pool = fit_folds(self, told, blends)
-        current[0] = None
-        return pool
-
-    monkeypatch.setattr(trials, "SampledSource", SpyingSource)
-    monkeypatch.setattr(trials.OutOfFold, "fit", spying)
-    return seen
-
-
-@pytest.mark.parametrize("given", [(), ("validation",), ("test",), ("validation", "test")])
-def test_queries_left_out_are_never_trained_on(spied, given):
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    parts = {"validation": small.part(0, 10), "test": small.part(10, 20)}
-    train = small.part(20)
-    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}, **QUICK).report
-    qids = list(small.queries)
-    left_out = [set(by_name[EVERY].qids) for by_name in spied["parts"]]
-    assert set(spied["folds"]) == {*range(len(left_out)), None}
-    final = []
-    for fold, queries, better in zip(spied["folds"], spied["queries"], spied["better"], strict=True):
-        trained = {qids[row] for row in queries}
-        if fold is None:
-            final.append(trained)
-            continue
-        assert not trained & left_out[fold]
-        assert trained <= train.keys()
-        # A document is new where this fit has never drawn it as the better one, and seen where it could.
-        for name, is_new in ((NEW, True), (SEEN, False)):
-            if name in spied["parts"][fold]:
-                grades = spied["parts"][fold][name].grades
-                answers = set(grades.indices[grades.data > 0].tolist())
-                assert not answers & better if is_new else answers <= better
-    assert final == [train.keys()] * len(final)  # the model learns from all training queries
-    assert final
-    if "validation" in given:
-        assert left_out == [parts["validation"].keys()]
-    else:
-        assert set().union(*left_out) == train.keys()
-    n_left_out = len(set().union(*left_out))
-    assert (report.n_train, report.n_validation) == (40, n_left_out)
-    assert report.crossed == ("test" not in given)
-    assert report.n_test == (10 if "test" in given else n_left_out)
-
-
 def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():
     small = matching(0)
     queries = {q: f"{text} only{q}" for q, text in small.queries.items()}
@@ -402,59 +328,6 @@ def test_the_report_without_test_queries_is_of_all_that_were_left_out():
         {name: value for name, value in json.loads(report.to_json()).items() if name != "verdict"}, {}
     )
     assert again == report
-
-
-# -- new documents ----------------------------------------------------------------------------------------------------
-
-
-def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents():
-    """Most queries prefer one of a few favourites to the document they name, the others the document they name."""
-    rng = np.random.default_rng(0)
-    docs = {f"favourite{i}": f"best{i} seller" for i in range(4)} | {f"d{i}": f"name{i} filler" for i in range(60)}
-    queries = {f"q{i}": f"name{i} wanted" for i in range(60)}
-    threes = []
-    for i in range(60):
-        favourite = f"favourite{rng.integers(4)}"
-        threes.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
-    by_default, seen = (
-        tc.fit(docs, queries, preferences=threes, accept=accept, n_steps=2000, n_models=1).report
-        for accept in ("all", "seen")
-    )
-    changes = [{result.name: result.change for result in report.evidence} for report in (by_default, seen)]
-    assert seen.accepted
-    assert "which accept='seen' allows" in seen.decision
-    assert changes[1][SEEN][0] > 0.8
-    assert changes[1][NEW][0] < -0.8
-    # By default what is learned takes nothing from new documents, or is declined.
-    assert changes[0][NEW][0] > -0.2 if by_default.accepted else "new documents" in by_default.decision
-    assert by_default.change[0] < seen.change[0] or not by_default.accepted
-
-
-@pytest.mark.parametrize("ranker", [None, "sparse"])
-def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
-    """Of two documents that match alike the large one is wanted; the small ones answer no query at all."""
-    words = [f"word{i}" for i in range(20)]
-    docs = {f"{word} {size}": f"{word} {size}" for word in words for size in ("small", "large")}
-    queries = {word: f"{word} please" for word in words}
-    qrels = {word: {f"{word} large": 1, f"{word} small": 0} for word in words}
-    model = tc.fit(docs, queries, qrels, ranker=ranker, analyser=tc.Analyser(), **QUICK)
-    assert model.report.accepted
-    assert model.report.systems[-1].values["RR"][0] > model.report.systems[-2].values["RR"][0] + 0.3
-
-
-# -- how long it may take ---------------------------------------------------------------------------------------------
-
-
-def test_a_tiny_budget_is_enough_for_a_model():
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    began = time.process_time()
-    hasty = tc.fit(small.docs, small.queries, small.qrels, budget=1e-3)
-    assert hasty.report.n_train == 60
-    assert hasty.report.n_test == hasty.report.n_validation < 60
-    told = f"There was time for [1-9] of 10 folds: {hasty.report.n_test} queries were left out"
-    assert re.match(told, hasty.report.split)
-    assert time.process_time() - began < 20
-    assert hasty.rank({"q": "ask03"}, small.docs, k=3)["q"]
 
 
 # -- input that is wrong, or nearly -----------------------------------------------------------------------------------
