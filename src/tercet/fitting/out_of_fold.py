@@ -8,7 +8,7 @@ that was chosen for its sake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.choose import Gain
-from tercet.fitting.task import EVERY, N_FOLDS, NEW, Decision, Fold, HeldOutPart, Space, TextHeldOut, decide
+from tercet.fitting.task import EVERY, N_FOLDS, NEW, SEEN, Decision, Fold, HeldOutPart, Space, TextHeldOut, decide
+from tercet.measure import HeldOutQueries
 from tercet.measure.names import Measure
 from tercet.weights import Weights
 
@@ -99,12 +100,22 @@ class OutOfFold:
         pools = [Pool() for _ in blends]
         for number, (fold, parts) in enumerate(zip(self.folds, self.parts, strict=True)):
             for pool, more, weights in zip(pools, blends, train(fold, number), strict=True):
-                for name, held_out, _ in parts:
-                    measures = self._measures_of(held_out)
-                    pool.add(
-                        name, held_out.qids, held_out.measures_of_blends(weights, self.space.match, more, measures)
-                    )
+                for part, values in zip(parts, self._blended(parts, weights, more), strict=True):
+                    pool.add(part.name, part.held_out.qids, values)
         return pools
+
+    def _blended(
+        self, parts: Sequence[HeldOutPart], weights: Weights, blends: Sequence[float]
+    ) -> Iterator[NDArray[np.float64]]:
+        """Values of each part, (n_blends, n_queries, n_measures)."""
+        every, match = parts[0].held_out, self.space.match
+        rankings = [part.held_out for part in parts if isinstance(part.held_out, HeldOutQueries)]
+        are_parts = {part.name for part in parts} <= {EVERY, SEEN, NEW}
+        if isinstance(every, HeldOutQueries) and are_parts and len(rankings) == len(parts):
+            yield from every.measures_of_parts(rankings, weights, match, blends, self._measures_of(every))
+            return
+        for _, held_out, _ in parts:
+            yield held_out.measures_of_blends(weights, match, blends, self._measures_of(held_out))
 
     def size(self, name: str) -> int:
         """How much evidence a part has, each query counted once."""

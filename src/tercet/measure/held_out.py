@@ -173,13 +173,29 @@ class HeldOutQueries:
         self, weights: Weights, other: Weights, factors: Sequence[float], measures: tuple[Measure, ...]
     ) -> NDArray[np.float64]:
         """The same by several measures, (n_factors, n_q, n_measures)."""
-        blocks = []
+        [values] = self.measures_of_parts([self], weights, other, factors, measures)
+        return values
+
+    def measures_of_parts(
+        self,
+        parts: Sequence[HeldOutQueries],
+        weights: Weights,
+        other: Weights,
+        factors: Sequence[float],
+        measures: tuple[Measure, ...],
+    ) -> list[NDArray[np.float64]]:
+        """The same of each part of these queries, such as ``by_documents`` gives; each query is scored once for all."""
+        row_of = {qid: row for row, qid in enumerate(self.qids)}
+        rows = [np.array([row_of[qid] for qid in part.qids]) for part in parts]  # rising, as those of all queries are
+        values = [np.empty((len(factors), len(part.qids), len(measures))) for part in parts]
         both = zip(weights.score_blocks(self.Q, self.D), other.score_blocks(self.Q, self.D), strict=True)
         for (block, scores), (_, other_scores) in both:
-            blocks.append(
-                np.stack([self.measured(block, scores + factor * other_scores, measures) for factor in factors])
-            )
-        return np.concatenate(blocks, axis=1)
+            within = [slice(*np.searchsorted(own, [block.start, block.stop])) for own in rows]
+            for number, factor in enumerate(factors):
+                blended = scores + factor * other_scores
+                for part, own, some, found in zip(parts, rows, within, values, strict=True):
+                    found[number, some] = part.measured(some, blended[own[some] - block.start], measures)
+        return values
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
         """The same, of those queries that a chosen document answers; other documents that answer them are hidden.
