@@ -125,6 +125,7 @@ def test_frequent_words_can_be_left_to_another_model(only_rare):
 RANKERS = [
     low_rank(),
     low_rank(diagonal="learned", averaged=True, scale_documents=True),
+    low_rank(diagonal="learned", learn_documents=False),
     tc.HashedRanker(n_buckets=50, identity=None, rate=0.5),
     tc.HashedRanker(n_buckets=50, rate=0.5),
     tc.DenseRanker(rate=0.5),
@@ -180,6 +181,10 @@ def test_by_bin_goes_on_from_a_file(tmp_path):
     np.testing.assert_array_equal(read.score(Q, D), ranker.score_matrix(Q, D))
     assert read.parts[1].part.query_factors is read.parts[2].part.query_factors
     assert read.n_stored == ranker.weights_.n_stored
+    state = ranker.ranker_._state
+    meta, arrays = state.to_state()
+    with pytest.raises(DamagedBundleError, match="factors of 3 bins come alone"):
+        type(state).from_state(meta | {"learn_documents": False}, arrays, "state")
 
 
 def test_all_who_look_at_the_weights_see_all_words(tmp_path):
@@ -248,6 +253,11 @@ def test_the_whole_story_is_short(tmp_path):
         ({"identity_weight": -1.0}, ParameterError, "'identity_weight' parameter"),
         ({"variant": "by-bin", "ranker": tc.DenseRanker()}, ParameterError, "needs a LowRankRanker; got DenseRanker"),
         ({"variant": "by-bin", "ranker": tc.LowRankRanker()}, ParameterError, "diagonal=None; got 'identity'"),
+        (
+            {"variant": "by-bin", "ranker": low_rank(learn_documents=False)},
+            ParameterError,
+            "variant='by-bin' needs a LowRankRanker with learn_documents=True; got False",
+        ),
         ({"words": made(0, n_terms=7)[2]}, InputError, "Q has 12 columns, but words were fitted with 7"),
     ],
 )

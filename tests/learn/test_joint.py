@@ -40,10 +40,13 @@ def phi(Q, D, layout=LAYOUT):
     return np.stack([*fields, *numbers], axis=2)
 
 
+@pytest.mark.parametrize("learn_documents", [True, False])
 @pytest.mark.parametrize("chunk_size", [1, 7, 64])
-def test_steps_are_those_of_the_equations(chunk_size):
+def test_steps_are_those_of_the_equations(chunk_size, learn_documents):
     Q, D, prefs = made()
-    ranker = LowRankRanker(n_components=3, identity_weight=2.0, rate=0.1, schedule="constant")
+    ranker = LowRankRanker(
+        n_components=3, identity_weight=2.0, rate=0.1, schedule="constant", learn_documents=learn_documents
+    )
     prior = np.array([0.5, 0, 0, 0.25, 0])
     joint = JointRanker(layout=LAYOUT, ranker=ranker, prior=prior, l1=1.5, feature_rate=0.3, chunk_size=chunk_size).fit(
         Q, prefs, D
@@ -63,6 +66,7 @@ def test_steps_are_those_of_the_equations(chunk_size):
         0.3,
         1.0,
         chunk_size,
+        learn_documents=learn_documents,
     )
     assert joint.feature_weights_ == pytest.approx(w, abs=1e-4)
     assert pytest.approx(U.T, abs=1e-4) == joint._state.inner.U

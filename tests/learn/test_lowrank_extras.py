@@ -1,4 +1,4 @@
-"""Rare words and averaged steps of LowRankRanker."""
+"""Rare words, averaged steps and documents that stay as they are, of LowRankRanker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from support.learners import N_TERMS, Killed, judged, kill_at, made_data, same_b
 from support.random_data import as_vectors, random_preferences, random_texts
 from support.sources import TopSource
 from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK
 from tercet.store import read_bundle
+from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 seeds = st.integers(0, 10**6)
 VARIANTS = [
@@ -23,6 +25,8 @@ VARIANTS = [
     {"averaged": True, "n_frequent": 7, "diagonal": "learned"},
     {"averaged": True, "n_frequent": 7, "tied": True, "scale_documents": True},
     {"averaged": True, "diagonal": None},
+    {"learn_documents": False, "start": "lsi", "scale_documents": True},
+    {"learn_documents": False, "n_frequent": 7, "diagonal": "learned"},
 ]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 
@@ -144,6 +148,138 @@ def test_the_mean_stays_exact_over_many_steps():
     assert away < 0.02 < np.abs(mean - step.weights_.query_factors).max()
 
 
+# -- documents as they are --------------------------------------------------------------------------------------------
+
+BESIDE = {
+    "identity": Identity(n_terms=N_TERMS, scale=2.0),
+    "learned": Diagonal(weights=np.linspace(0.5, 2.0, N_TERMS, dtype=np.float32)),
+}
+QUERIES_ALONE = [
+    {"start": "lsi"},
+    {"diagonal": "learned"},
+    {"diagonal": None, "n_frequent": 20, "start": "lsi"},
+    {"scale_documents": True},
+]
+
+
+def low_rank(seed, n, m):
+    rng = np.random.default_rng(seed)
+    U, V = (rng.normal(0, 0.4, (size, 4)).astype(np.float32) for size in (n, m))
+    return LowRank(query_factors=U, doc_factors=V)
+
+
+def check_queries_alone(ranker, Q, prefs, D, start, kept, given_start=None):
+    """U, and a diagonal where it is learned, are those of the equations, and V has the bits it had."""
+    kept = (1.0, 1.0) if kept is None else kept
+    U, V, learned = oracles.lowrank_iterates(
+        *start,
+        as_vectors(prefs, Q, D),
+        step_rates(ranker, len(prefs)),
+        kept=kept,
+        margin=ranker.margin,
+        learn_diagonal=ranker.diagonal == "learned",
+        learn_documents=False,
+    )[-1]
+    weights = ranker.fit(Q, prefs, D, start=given_start).weights_
+    np.testing.assert_allclose(weights.query_factors, U.T, atol=5e-5)
+    np.testing.assert_array_equal(weights.doc_factors, (start[1] * kept[1]).T)
+    np.testing.assert_array_equal(weights.doc_factors, V.T)
+    if ranker.diagonal == "learned":
+        np.testing.assert_allclose(weights.diagonal, learned, atol=5e-5)
+    else:
+        assert weights.identity == (start[2][0] if start[2].size else 0.0)
+
+
+@settings(max_examples=60)
+@given(
+    seed=seeds,
+    diagonal=st.sampled_from(["identity", "learned", None]),
+    n=st.sampled_from([None, 5, 9]),
+    start=st.sampled_from(["lsi", "random", "weights"]),
+    schedule=st.sampled_from(["constant", "linear"]),
+    margin=st.sampled_from([0.5, 1.0]),
+)
+def test_queries_learn_as_written_and_documents_stay(seed, diagonal, n, start, schedule, margin):
+    Q, D, prefs = made_data(seed)
+    params = {"n_components": 4, "diagonal": diagonal, "n_frequent": n, "random_state": seed}
+    params |= {"rate": 0.5, "margin": margin, "schedule": schedule, "learn_documents": False}
+    kept = None if n is None else (frequent(D, n), frequent(D, n))
+    if start == "weights":
+        part = low_rank(seed, N_TERMS, N_TERMS)
+        weights = Weights([part] if diagonal is None else [part, BESIDE[diagonal]])
+        beside = np.full(N_TERMS, weights.identity) + (0 if weights.diagonal is None else weights.diagonal)
+        factors = part.query_factors.T.astype(float), part.doc_factors.T.astype(float), beside
+        check_queries_alone(tc.LowRankRanker(**params), Q, prefs, D, factors, kept, weights)
+    else:
+        ranker = tc.LowRankRanker(start=start, **params)
+        check_queries_alone(ranker, Q, prefs, D, start_of(ranker, Q, D), kept)
+
+
+@settings(max_examples=20)
+@given(seed=seeds, n=st.sampled_from([None, 5]))
+def test_queries_of_another_vocabulary_learn_in_the_space_of_documents(seed, n):
+    rng = np.random.default_rng(seed)
+    Q, D = random_texts(rng, 9, N_TERMS), random_texts(rng, 11, 7)
+    prefs = random_preferences(rng, 60, 9, 11)
+    part = low_rank(seed, N_TERMS, 7)
+    ranker = tc.LowRankRanker(n_components=4, n_frequent=n, diagonal=None, rate=0.5, learn_documents=False)
+    start = part.query_factors.T.astype(float), part.doc_factors.T.astype(float), np.empty(0)
+    kept = None if n is None else (frequent(Q, n), frequent(D, n))
+    check_queries_alone(ranker, Q, prefs, D, start, kept, Weights([part]))
+
+
+@pytest.mark.parametrize("options", QUERIES_ALONE, ids=str)
+def test_latent_vectors_of_all_documents_or_of_a_chunk_give_the_same_bits(options, monkeypatch):
+    rng = np.random.default_rng(8)
+    Q, D = random_texts(rng, 50, 30), random_texts(rng, 60, 30)
+    prefs = random_preferences(rng, CHUNK + 500, 50, 60)
+    found = []
+    for most in (60 * 4, 60 * 4 - 1, 0):
+        monkeypatch.setattr("tercet.learn.lowrank._MOST_LATENT", most)
+        ranker = tc.LowRankRanker(n_components=4, rate=0.5, learn_documents=False, **options).fit(Q, prefs, D)
+        assert (ranker._state.kernel_input(Q, D).latent is None) == (most < 60 * 4)
+        found.append(ranker.weights_)
+    assert same_bits(found[0], found[1])
+    assert same_bits(found[0], found[2])
+
+
+def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
+    Q, D, prefs = made_data(3)
+    tied = tc.LowRankRanker(n_components=4, tied=True).fit(Q, prefs, D).weights_
+    ranker = tc.LowRankRanker.from_weights(tied, learn_documents=False, rate=1.0)
+    np.testing.assert_allclose(ranker.score_matrix(Q, D), tied.score(Q, D), atol=1e-5)
+    weights = ranker.partial_fit(Q, prefs, D).weights_
+    np.testing.assert_array_equal(weights.doc_factors, tied.doc_factors)
+    assert np.abs(weights.query_factors - tied.query_factors).max() > 0.01
+    again = tc.LowRankRanker(n_components=4, learn_documents=False, rate=1.0).fit(Q, prefs, D, start=tied)
+    assert same_bits(again.weights_, weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"tied": True}, "tied=True"),
+        ({"averaged": True}, "averaged=True"),
+        ({"diagonal": None, "normalise": "latent"}, "normalise='latent'"),
+        ({"start": "parallel"}, "start='parallel'"),
+        ({"start": "ridge"}, "start='ridge'"),
+    ],
+)
+def test_what_needs_v_to_learn_is_refused(options, what):
+    Q, D, prefs = made_data(0)
+    mates = [(i, i) for i in range(9)] if "start" in options else None
+    ranker = tc.LowRankRanker(n_components=4, learn_documents=False, **options)
+    with pytest.raises(ParameterError, match=f"learn_documents=False leaves V as it is; it cannot be had with {what}$"):
+        ranker.fit(Q, prefs, D, mates=mates)
+
+
+def test_given_weights_whose_scores_are_cosines_are_refused():
+    Q, D, prefs = made_data(0)
+    lsi = tc.LSIRanker(n_components=4).fit(D).weights_
+    with pytest.raises(ParameterError, match="it cannot be had with a start whose scores are cosines"):
+        tc.LowRankRanker(n_components=4, learn_documents=False).fit(Q, prefs, D, start=lsi)
+
+
 # -- what every learner must do ------------------------------------------------------------------------------------
 
 
@@ -182,7 +318,8 @@ def test_a_file_from_before_these_parameters_is_read_and_one_without_them_is_wri
     tc.LowRankRanker(n_components=4).fit(Q, prefs, D).save(tmp_path / "plain")
     assert tc.load(tmp_path / "plain").get_params() == tc.LowRankRanker(n_components=4).get_params()
     written = read_bundle(tmp_path / "plain", kind="ranker").meta["params"]
-    assert not {"n_frequent", "averaged"} & set(written)
+    assert not {"n_frequent", "averaged", "learn_documents"} & set(written)
+    assert "learn_documents" not in read_bundle(tmp_path / "plain", kind="ranker").meta["state"]
     tc.LowRankRanker(n_components=4, averaged=True).fit(Q, prefs, D).save(tmp_path / "averaged")
     written = read_bundle(tmp_path / "averaged", kind="ranker").meta["params"]
     assert written["averaged"] is True
@@ -213,7 +350,7 @@ def test_weights_do_not_change_under_a_reader(variant):
     assert np.array_equal(weights.score(Q, D), scores)
 
 
-@pytest.mark.parametrize("change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"averaged": "yes"}])
+@pytest.mark.parametrize("change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"averaged": "yes"}, {"learn_documents": "no"}])
 def test_parameters_out_of_range_are_named(change):
     Q, D, prefs = made_data(0)
     [name] = change
@@ -240,6 +377,17 @@ def test_damaged_state_is_refused(damage, message):
         type(state).from_state(meta, arrays, "state")
 
 
+@pytest.mark.parametrize(
+    "options", [{"tied": True}, {"averaged": True}, {"diagonal": None, "normalise": "latent"}], ids=str
+)
+def test_a_state_whose_documents_stay_and_learn_is_refused(options):
+    Q, D, prefs = made_data(0)
+    state = tc.LowRankRanker(n_components=4, **options).fit(Q, prefs, D)._state
+    meta, arrays = state.to_state()
+    with pytest.raises(DamagedBundleError, match="state: a V that stays is neither U nor part of a cosine, and has no"):
+        type(state).from_state(meta | {"learn_documents": False}, arrays, "state")
+
+
 # -- resuming ---------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +397,7 @@ def test_damaged_state_is_refused(damage, message):
         lambda: tc.DenseRanker(rate=5.0),
         lambda: tc.LowRankRanker(n_components=4, averaged=True, n_frequent=20),
         lambda: tc.LowRankRanker(n_components=4, averaged=True, tied=True),
+        lambda: tc.LowRankRanker(n_components=4, learn_documents=False, diagonal="learned", start="lsi", rate=1.0),
     ],
 )
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, tmp_path):

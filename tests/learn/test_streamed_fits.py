@@ -117,7 +117,10 @@ def test_a_source_draws_the_same_from_stored_rows(data):
     assert same_bits(ranker.weights_, expected.weights_)
 
 
-@pytest.mark.parametrize("name", ["LowRankRanker scaled", "SparseRanker", "PrunedRanker", "CorrelatedRanker"])
+@pytest.mark.parametrize(
+    "name",
+    ["LowRankRanker scaled", "LowRankRanker of queries alone", "SparseRanker", "PrunedRanker", "CorrelatedRanker"],
+)
 def test_a_killed_run_goes_on_to_the_same_bits(name, data, tmp_path):
     _, _, prefs, Q, D = data
     make = partial(LEARNERS[name].make, n_terms=N_TERMS)

@@ -68,6 +68,7 @@ def held_out(data):
         tc.DenseRanker,
         tc.DiagonalRanker,
         lambda: tc.LowRankRanker(n_components=4),
+        lambda: tc.LowRankRanker(n_components=4, start="lsi", learn_documents=False, rate=1.0),
         lambda: tc.SparseRanker(l1=1e-4, refit=False),
     ],
 )

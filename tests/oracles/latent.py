@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 
-def sgd_lowrank(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=False):
+def sgd_lowrank(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=False, learn_documents=True):
     """Bai et al. 2010, section 2.3.2, with U and V as printed: n_components × n_terms.
 
     U <- U + rate V(d+ - d-)q' and V <- V + rate Uq(d+ - d-)' when 1 - f(q, d+) + f(q, d-) > 0.
+    Without ``learn_documents`` V takes no step.
     """
     U, V, diagonal = U.copy(), V.copy(), diagonal.copy()
     for (q, better, worse), rate in zip(preferences, rates, strict=True):
@@ -16,7 +17,7 @@ def sgd_lowrank(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=F
         delta = better - worse
         if margin - q @ W @ better + q @ W @ worse > 0:
             step_U = rate * np.outer(V @ delta, q)
-            step_V = rate * np.outer(U @ q, delta)
+            step_V = learn_documents * rate * np.outer(U @ q, delta)
             U, V = U + step_U, V + step_V
             if learn_diagonal:
                 diagonal = diagonal + rate * q * delta
@@ -64,13 +65,13 @@ def latent_scaled_score(q, d, U, V, typical_length):
     return float((U @ q) @ latent / np.linalg.norm(latent) * typical_length)
 
 
-def lowrank_iterates(U, V, diagonal, preferences, rates, margin=1.0, learn_diagonal=False, kept=None):
+def lowrank_iterates(U, V, diagonal, preferences, rates, kept=None, **options):
     """(U, V, diagonal) after each step of ``sgd_lowrank``; words outside ``kept`` (query, document) have no factors."""
     if kept is not None:
         U, V = U * kept[0], V * kept[1]
     iterates = []
     for preference, rate in zip(preferences, rates, strict=True):
-        U, V, diagonal = sgd_lowrank(U, V, diagonal, [preference], [rate], margin, learn_diagonal)
+        U, V, diagonal = sgd_lowrank(U, V, diagonal, [preference], [rate], **options)
         if kept is not None:
             U, V = U * kept[0], V * kept[1]
         iterates.append((U, V, diagonal))
@@ -138,12 +139,14 @@ def sgd_tasks(U_F, U_E, V_E, first, second, third, rates, margin=1.0):
     return U_F, U_E, V_E
 
 
-def joint_sgd(U, V, identity, preferences, features, rates, prior, l1, feature_rate, rho, chunk_size, margin=1.0):
+def joint_sgd(
+    U, V, identity, preferences, features, rates, prior, l1, feature_rate, rho, chunk_size, margin=1.0, learn_documents=True
+):
     """``q'(U'V + identity I)d + w · phi``, chunk by chunk; U and V as in `sgd_lowrank`, ``features`` are phi+ - phi-.
 
     W steps (Bai et al. 2010) where both together miss the margin, w being that of before the chunk. Then w steps (Cheng
     et al. 2018, FTRL with L1 on w - prior and the hinge loss) where both together miss it, W's part of the margin being
-    what it was at that preference's step.
+    what it was at that preference's step. Without ``learn_documents`` V takes no step.
     """
     U, V, n = U.copy(), V.copy(), len(prior)
     z, G, u = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -155,7 +158,8 @@ def joint_sgd(U, V, identity, preferences, features, rates, prior, l1, feature_r
             delta = better - worse
             margins[s] = q @ (U.T @ V + identity * np.eye(len(q))) @ delta
             if margins[s] + w @ features[s] < margin:
-                U, V = U + rates[s] * np.outer(V @ delta, q), V + rates[s] * np.outer(U @ q, delta)
+                step_U, step_V = rates[s] * np.outer(V @ delta, q), rates[s] * np.outer(U @ q, delta)
+                U, V = U + step_U, V + learn_documents * step_V
         for s in chunk:
             if margins[s] + (prior + u) @ features[s] < margin:
                 g = -features[s]

@@ -73,13 +73,19 @@ def test_a_diagonal_round_adds_changes(seed, n_shares):
     np.testing.assert_allclose(ranker.weights_.diagonal, expected, atol=1e-4)
 
 
-@given(seed=st.integers(0, 50), n_shares=st.integers(1, 5), tied=st.booleans(), learned=st.booleans())
-@settings(max_examples=25)
-def test_a_low_rank_round_mixes_rows_by_agreement(seed, n_shares, tied, learned):
+@given(
+    seed=st.integers(0, 50),
+    n_shares=st.integers(1, 5),
+    form=st.sampled_from([{}, {"tied": True}, {"learn_documents": False, "spread": 0.5}]),
+    learned=st.booleans(),
+)
+@settings(max_examples=40)
+def test_a_low_rank_round_mixes_rows_by_agreement(seed, n_shares, form, learned):
     X, prefs = some_data(seed)
-    ranker = tc.LowRankRanker(n_components=3, tied=tied, diagonal="learned" if learned else "identity", rate=0.5)
-    U, V, diagonal = start_of(ranker, X, X)
-    U, V = U.T, V.T
+    ranker = tc.LowRankRanker(n_components=3, diagonal="learned" if learned else "identity", rate=0.5, **form)
+    tied, options = ranker.tied, {"learn_diagonal": learned, "learn_documents": ranker.learn_documents}
+    start = start_of(ranker, X, X)
+    U, V, diagonal = start[0].T, start[1].T, start[2]
     for part, part_rates in rounds_of(prefs, X, 0.5, "constant"):
         after = []
         for some, some_rates in oracles.in_shares(part, part_rates, n_shares):
@@ -89,7 +95,7 @@ def test_a_low_rank_round_mixes_rows_by_agreement(seed, n_shares, tied, learned)
             elif tied:
                 after.append(tied_and_learned(U, diagonal, some, some_rates))
             else:
-                one, other, own = oracles.sgd_lowrank(U.T, V.T, diagonal, some, some_rates, learn_diagonal=learned)
+                one, other, own = oracles.sgd_lowrank(U.T, V.T, diagonal, some, some_rates, **options)
                 after.append((one.T, other.T, own))
         U = oracles.mixed_by_agreement(U, [share[0] for share in after])
         V = U if tied else oracles.mixed_by_agreement(V, [share[1] for share in after])
@@ -99,6 +105,8 @@ def test_a_low_rank_round_mixes_rows_by_agreement(seed, n_shares, tied, learned)
     weights = ranker.weights_
     np.testing.assert_allclose(weights.query_factors, U, atol=1e-3)
     np.testing.assert_allclose(weights.doc_factors, V, atol=1e-3)
+    if not ranker.learn_documents:
+        np.testing.assert_array_equal(weights.doc_factors, start[1].T)
     if learned:
         np.testing.assert_allclose(weights.diagonal, diagonal, atol=1e-3)
     else:
@@ -179,6 +187,7 @@ def rankers() -> list[tc.SparseRanker | tc.LowRankRanker | tc.DiagonalRanker]:
         tc.SparseRanker(rate=5.0, l1=0.002, shrink_towards="identity", refit=False),
         tc.LowRankRanker(n_components=4, n_frequent=30, scale_documents=True),
         tc.LowRankRanker(n_components=4, tied=True, schedule="linear"),
+        tc.LowRankRanker(n_components=4, start="lsi", learn_documents=False, rate=1.0),
         tc.DiagonalRanker(),
     ]
 

@@ -67,6 +67,9 @@ RANKERS = {
     "sparse": lambda: tc.SparseRanker(rate=5.0, l1=0.001, refit_start="sparse"),
     "sparse, identity": lambda: tc.SparseRanker(rate=5.0, l1=0.001, shrink_towards="identity", refit=False),
     "low rank": lambda: tc.LowRankRanker(n_components=5, diagonal="learned", n_frequent=50, scale_documents=True),
+    "low rank, queries alone": lambda: tc.LowRankRanker(
+        n_components=5, diagonal="learned", n_frequent=50, start="lsi", learn_documents=False, rate=1.0
+    ),
     "diagonal": lambda: tc.DiagonalRanker(),
     "ftrl": lambda: tc.FTRLRanker(l1=0.5),
 }

@@ -53,7 +53,7 @@ class BinnedState(LowRankState):
 
     def check(self) -> None:
         super().check()
-        if self.rare is not None or self.before is not None or self.diagonal.size:
+        if self.rare is not None or self.before is not None or self.diagonal.size or not self.learn_documents:
             raise InputError(f"factors of {self.n_bins} bins come alone")
 
 

@@ -265,10 +265,12 @@ class LowRankRanker(SgdRanker):
         last few preferences at a constant rate. Steps are taken from the last values, as without it. Takes 8 bytes for
         each factor, and about twice the time of a step that changes something.
     learn_documents : bool
-        False leaves V as it starts, and U alone learns: what a query means in the space of the documents. So a document
-        that no preference names is scored by the same map as all others, and none can be learned by heart. It needs an
-        untied model whose start knows the documents, ``"lsi"`` or given weights, and takes much larger rates: 1 where
-        0.1 is right for both. A step costs the words of the query alone.
+        False leaves V as it starts, and U alone learns, with a learned diagonal beside it: what a query means in the
+        space of the documents. So a document that no preference names is scored by the same map as all others, and
+        none can be learned by heart. It wants a start that knows the documents, ``"lsi"``, ``"classes"`` or given
+        weights, and much larger rates: 1 where 0.1 is right for both. It cannot be tied or averaged, and learns no
+        cosines. A step costs the words of the query times ``n_components``; latent vectors of documents in memory are
+        made once, and take 4 ``n_components`` bytes each, or for every chunk anew where that is more than 256 MB.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -346,7 +348,7 @@ class LowRankRanker(SgdRanker):
         ----------
         weights : with one low-rank part, such as those of an ``LSIRanker``
         params : of the ranker; ``n_components``, ``diagonal``, ``normalise``, ``tied`` and ``scale_documents`` are by
-            default those of the weights
+            default those of the weights; ``learn_documents=False`` is untied
 
         Examples
         --------
@@ -360,7 +362,8 @@ class LowRankRanker(SgdRanker):
         given = GivenStart.of(weights)
         diagonal = None if given.diagonal is None else "learned" if given.learned_diagonal else "identity"
         normalise = "latent" if given.cosine else None
-        stated = {"n_components": given.U.shape[1], "tied": given.tied, "scale_documents": given.scaled}
+        tied = given.tied and params.get("learn_documents") is not False
+        stated = {"n_components": given.U.shape[1], "tied": tied, "scale_documents": given.scaled}
         ranker = cls(**stated | {"diagonal": diagonal, "normalise": normalise} | params)
         ranker._check_params()
         ranker._state = ranker._state_of(given, weights.shape, None)
@@ -390,7 +393,7 @@ class LowRankRanker(SgdRanker):
             rare = (rare_d if n == m and mates is None else rare_words(Q, self.n_frequent)), rare_d
         if given is not None:
             return self._state_of(GivenStart.of(given), (n, m), rare)
-        self._check_cosine(self._cosine)
+        self._check_together(self._cosine)
         if mates is not None and self.tied:
             raise ParameterError(f"start={self.start!r} is of two vocabularies, and tied=True needs one")
         diagonal = None if mates is not None else self.diagonal
@@ -426,7 +429,7 @@ class LowRankRanker(SgdRanker):
     def _state_of(self, given: GivenStart, shape: tuple[int, int], rare: Rare | None) -> LowRankState:
         """The state whose scores are those of given weights."""
         cosine = given.cosine or self._cosine
-        self._check_cosine(cosine)
+        self._check_together(cosine)
         U, V = given.factors(self.n_components, shape, self.tied)
         if cosine:
             U, V = for_cosine((U, V))
@@ -439,14 +442,16 @@ class LowRankRanker(SgdRanker):
         beside = np.zeros(shape[0], dtype=np.float32) if given.diagonal is None else given.diagonal.copy()
         return self._state_with(U, V, beside if diagonal is not None else beside[:0], cosine, rare)
 
-    def _check_cosine(self, cosine: bool) -> None:
-        """Cosines are learned alone: refuse what else was asked for."""
+    def _check_together(self, cosine: bool) -> None:
+        """Refuse what cannot be had together; ``cosine`` where cosines are learned, which a start may ask for, too."""
         implied = cosine and self.normalise is None  # the default is then no wish
         if cosine and (self.averaged or self.diagonal == "learned" or (self.diagonal is not None and not implied)):
             what = "averaged=True" if self.averaged else f"diagonal={self.diagonal!r}"
             raise ParameterError(f"cosines of latent vectors are learned alone, without {what}")
         if not self.learn_documents and (cosine or self.tied or self.averaged):
-            what = "cosines of latent vectors" if cosine else "tied=True" if self.tied else "averaged=True"
+            what = "tied=True" if self.tied else "averaged=True" if self.averaged else "normalise='latent'"
+            if cosine and self.normalise is None:
+                what = f"start={self.start!r}" if self.start in ACROSS else "a start whose scores are cosines"
             raise ParameterError(f"learn_documents=False leaves V as it is; it cannot be had with {what}")
 
     def _state_with(

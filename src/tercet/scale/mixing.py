@@ -26,6 +26,7 @@ from tercet.errors import ParameterError
 from tercet.kernels.mixing import mark_words, take_sparse_rows
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState
+from tercet.learn.matrices import kernel_rows
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State
 from tercet.scale.changes import (
@@ -74,8 +75,7 @@ class Mixer(ABC, Generic[AnyState]):
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
         """Texts as a worker's kernel reads them."""
-        inputs = self.state.kernel_input(Q, D)
-        return LaidOut(aligned(inputs.Q), None if D is Q else aligned(inputs.D))
+        return LaidOut(aligned(kernel_rows(Q)), None if D is Q else aligned(kernel_rows(D)))
 
     def n_blocks(self, n_shares: int) -> int:
         """Into how many blocks of rows a share cuts its change, so that as many workers add them up."""
