@@ -187,7 +187,7 @@ def rankers() -> list[tc.SparseRanker | tc.LowRankRanker | tc.DiagonalRanker]:
         tc.SparseRanker(rate=5.0, l1=0.002, shrink_towards="identity", refit=False),
         tc.LowRankRanker(n_components=4, n_frequent=30, scale_documents=True),
         tc.LowRankRanker(n_components=4, tied=True, schedule="linear"),
-        tc.LowRankRanker(n_components=4, start="lsi", learn_documents=False, rate=1.0),
+        tc.LowRankRanker(n_components=20, learn_documents=False, spread=0.3, rate=1.0),
         tc.DiagonalRanker(),
     ]
 

@@ -112,7 +112,7 @@ LEARNERS: dict[str, Learner] = {
         lambda **_: LowRankRanker(n_components=5, rate=0.3, n_frequent=9), HAS_FEW_WORDS
     ),
     "LowRankRanker of queries alone": Learner(
-        lambda **_: LowRankRanker(n_components=5, rate=1.0, spread=0.5, diagonal="learned", learn_documents=False)
+        lambda **_: LowRankRanker(n_components=20, rate=1.0, spread=0.3, diagonal="learned", learn_documents=False)
     ),
     "MultiTaskRanker": Learner(lambda **_: MultiTaskRanker(n_components=4, rate=0.3, n_frequent=11), HAS_FEW_WORDS),
     "MultiTaskRanker documents": Learner(lambda **_: MultiTaskRanker(n_components=4, rate=0.3, shared="documents")),
