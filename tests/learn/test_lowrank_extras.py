@@ -350,7 +350,9 @@ def test_weights_do_not_change_under_a_reader(variant):
     assert np.array_equal(weights.score(Q, D), scores)
 
 
-@pytest.mark.parametrize("change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"averaged": "yes"}, {"learn_documents": "no"}])
+@pytest.mark.parametrize(
+    "change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"averaged": "yes"}, {"learn_documents": "no"}]
+)
 def test_parameters_out_of_range_are_named(change):
     Q, D, prefs = made_data(0)
     [name] = change

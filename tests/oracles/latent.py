@@ -140,7 +140,19 @@ def sgd_tasks(U_F, U_E, V_E, first, second, third, rates, margin=1.0):
 
 
 def joint_sgd(
-    U, V, identity, preferences, features, rates, prior, l1, feature_rate, rho, chunk_size, margin=1.0, learn_documents=True
+    U,
+    V,
+    identity,
+    preferences,
+    features,
+    rates,
+    prior,
+    l1,
+    feature_rate,
+    rho,
+    chunk_size,
+    margin=1.0,
+    learn_documents=True,
 ):
     """``q'(U'V + identity I)d + w · phi``, chunk by chunk; U and V as in `sgd_lowrank`, ``features`` are phi+ - phi-.
 
