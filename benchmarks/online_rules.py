@@ -31,9 +31,10 @@ from scipy import sparse, stats
 import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from tercet.data import read_beir
+from tercet.simulate import Visitors
 
 SHOWN = 10
-CLICK_CHANCES = {1: 0.7, 2: 0.9}  # of a document that was looked at, by its grade; of grade 0, the noise
+CLICK_CHANCES = (0.7, 0.9)  # of a document that was looked at, of grade 1 and 2; of grade 0, the noise
 MARGIN, LEAST_MARGIN = 0.05, 0.01
 MOST_PAIRS, LONGEST_STEP, LARGEST_WEIGHT = 64, 1.0, 1.0  # the bounds of the service
 
@@ -121,28 +122,10 @@ def nfcorpus(rng: np.random.Generator, folder: Path, quick: bool) -> World:
 # -- users --------------------------------------------------------------------------------------------------------
 
 
-class User(NamedTuple):
-    """How people look and click: rank r is looked at with probability r^-eta, or, in a cascade (eta None), from the top
-    down until a click, after which half go on. A document of grade 0 is clicked with probability ``noise``."""
-
-    eta: float | None
-    noise: float
-
-    def __str__(self) -> str:
-        return f"{'cascade' if self.eta is None else f'r^-{self.eta:g}'}, noise {self.noise:g}"
-
-    def clicks(self, rng: np.random.Generator, grades: NDArray[np.int8]) -> NDArray[np.bool_]:
-        """Which of the documents shown are clicked."""
-        chances = np.array([self.noise, CLICK_CHANCES[1], CLICK_CHANCES[2]])[grades]
-        attracted = rng.random(grades.size) < chances
-        if self.eta is not None:
-            return attracted & (rng.random(grades.size) < np.arange(1, grades.size + 1) ** -self.eta)
-        leaves = attracted & (rng.random(grades.size) < 0.5)
-        last = int(leaves.argmax()) if leaves.any() else grades.size
-        return attracted & (np.arange(grades.size) <= last)
-
-
-USERS = (User(0.5, 0.1), User(1.0, 0.2), User(None, 0.1))
+USERS = tuple(
+    Visitors(looking=looking, chances=(noise, *CLICK_CHANCES))
+    for looking, noise in ((0.5, 0.1), (1.0, 0.2), (None, 0.1))
+)
 
 
 class Log(NamedTuple):
@@ -155,7 +138,7 @@ class Log(NamedTuple):
     impression: NDArray[np.int64]
 
 
-def click_log(rng: np.random.Generator, world: World, user: User, n_impressions: int) -> Log:
+def click_log(rng: np.random.Generator, world: World, user: Visitors, n_impressions: int) -> Log:
     shown = np.argsort(-world.base[world.seen], axis=1, kind="stable")[:, :SHOWN]
     rows: list[tuple[int, int, int, int, int]] = []
     for impression in range(n_impressions):

@@ -28,7 +28,7 @@ FLOORS: list[list[str]] = [
     ["_validate"],
     ["store", "kernels", "choose.py"],
     ["data"],
-    ["text"],
+    ["text", "simulate.py"],
     ["weights"],
     ["measure"],
     ["learn"],
@@ -42,7 +42,7 @@ FLOORS: list[list[str]] = [
     ["cli"],
     ["tercet/__init__.py", "__main__"],
 ]
-TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py"}
+TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "simulate": "simulate.py"}
 ALLOWED: dict[str, set[str]] = {
     room: {room} | {lower for below in FLOORS[:height] for lower in below}
     for height, floor in enumerate(FLOORS)

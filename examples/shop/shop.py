@@ -7,9 +7,10 @@ The packages come from ``apt-cache dumpavail``, or from a file with such a list:
 
 A package is relevant for a query when it has the tag (debtags, such as ``works-with::audio``) that the query was made
 from. Tags are nowhere in the products. Queries are one to three words that packages with the tag use more than others
-do. People are shown the ten best of BM25, look at rank r with probability r^-0.7, and click what they look at with
-probability 0.8 where it is relevant, and 0.1 where it is not. A quarter of the queries is in neither the click log nor
-the judgements; all figures are on these, by the truth.
+do. Half of the sessions are shown the ten best of BM25, the others those of tf-idf, as where a shop tries a second
+ranking. People look at rank r with probability r^-0.7, and click what they look at with probability 0.8 where it is
+relevant, and 0.1 where it is not (`tercet.simulate`). A quarter of the queries is in neither the click log nor the
+judgements; all figures are on these, by the truth.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -31,15 +32,16 @@ from pathlib import Path
 import numpy as np
 
 import tercet as tc
-from tercet.data import read_table
+from tercet.data import ClickLog, read_table
 from tercet.measure import paired_test
+from tercet.simulate import Visitors, simulate_clicks
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Identity, Weights
 
 N_PACKAGES, N_QUERIES, N_LISTS, N_JUDGED = 5_000, 1_600, 30_000, 300
 UNTOUCHED_SHARE = 0.25  # queries that are in neither clicks nor judgements
 SHOWN, JUDGED_DEPTH = 10, 20
-LOOKING, RELEVANT_CLICK, OTHER_CLICK = 0.7, 0.8, 0.1
+VISITORS = Visitors(looking=0.7, chances=(0.1, 0.8))
 FACETS = ("works-with", "use", "field", "game", "sound", "network", "admin", "security", "hardware", "culture", "web")
 BEGIN = datetime(2026, 3, 1, 6)
 
@@ -129,10 +131,12 @@ def make_shop(
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "products.csv", "sku,name,description,category,price,installed_kb", product_rows(goods))
     queries = make_queries(goods, n_queries, rng)
-    found = best_of_bm25(goods, list(queries), JUDGED_DEPTH)
     relevant = {query: {good.name for good in goods if tag in good.tags} for query, tag in queries.items()}
     names = [good.name for good in goods]
-    listed = {query: [names[row] for row in rows] for query, rows in zip(queries, found, strict=True)}
+    ranked = [
+        {query: [names[row] for row in rows] for query, rows in zip(queries, found, strict=True)}
+        for found in (best_of(goods, list(queries), JUDGED_DEPTH, weighting) for weighting in ("bm25", "tfidf"))
+    ]
     untouched = list(queries)[: round(UNTOUCHED_SHARE * len(queries))]
     asked = list(queries)[len(untouched) :]
     write_rows(
@@ -143,12 +147,20 @@ def make_shop(
     write_rows(
         folder / "judged.csv",
         "query,sku,grade",
-        ((q, sku, int(sku in relevant[q])) for q in asked[:n_judged] for sku in listed[q]),
+        ((q, sku, int(sku in relevant[q])) for q in asked[:n_judged] for sku in ranked[0][q]),
     )
     write_rows(
         folder / "clicks.csv",
         "session_id,timestamp,search_term,position,product_id,clicked",
-        click_rows(asked, listed, relevant, n_lists, rng),
+        click_rows(
+            simulate_clicks(
+                {query: [order[query][:SHOWN] for order in ranked] for query in asked},
+                {query: dict.fromkeys(relevant[query], 1) for query in asked},
+                n_lists,
+                VISITORS,
+                seed=seed,
+            )
+        ),
     )
 
 
@@ -192,36 +204,23 @@ def make_queries(goods: list[Package], n_queries: int, rng: np.random.Generator)
     return queries
 
 
-def best_of_bm25(goods: list[Package], queries: list[str], depth: int) -> list[list[int]]:
-    """The rows that BM25 finds first for each query."""
+def best_of(goods: list[Package], queries: list[str], depth: int, weighting: str) -> list[list[int]]:
+    """The rows that a weighting of words finds first for each query."""
     texts = [f"{good.name.replace('-', ' ')}\n{good.description}" for good in goods]
-    words = Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25")
+    words = Vectoriser(analyser=Analyser(stop_words="english"), weighting=weighting)
     D = words.fit_transform_docs(texts)
     start = Weights([Identity(n_terms=D.shape[1])])
     docs, _ = start.rank(words.transform_queries(queries), D, depth)
     return docs.tolist()
 
 
-def click_rows(
-    queries: list[str],
-    listed: Mapping[str, list[str]],
-    relevant: Mapping[str, set[str]],
-    n_lists: int,
-    rng: np.random.Generator,
-) -> Iterator[tuple[object, ...]]:
+def click_rows(log: ClickLog) -> Iterator[tuple[object, ...]]:
     """One row for each document that was shown, as a warehouse gives them."""
-    popularity = 1.0 / np.arange(1, len(queries) + 1) ** 0.6
-    asked = rng.choice(len(queries), n_lists, p=popularity / popularity.sum())
-    looks = np.arange(1, SHOWN + 1) ** -LOOKING
-    for number, row in enumerate(asked):
-        query = queries[row]
-        shown = listed[query][:SHOWN]
-        drawn = rng.random((2, SHOWN))
-        when = BEGIN + timedelta(seconds=60 * 86_400 * number / n_lists)
-        for rank, sku in enumerate(shown):
-            chance = RELEVANT_CLICK if sku in relevant[query] else OTHER_CLICK
-            clicked = drawn[0, rank] < looks[rank] and drawn[1, rank] < chance
-            yield f"s{number // 2:06d}", f"{when:%Y-%m-%dT%H:%M:%SZ}", query, rank + 1, sku, int(clicked)
+    for number, (impression, session) in enumerate(zip(log.impressions, log.sessions, strict=True)):
+        when = BEGIN + timedelta(seconds=60 * 86_400 * number / len(log.impressions))
+        for rank, sku in enumerate(impression.shown, start=1):
+            clicked = int(sku in impression.clicked)
+            yield session, f"{when:%Y-%m-%dT%H:%M:%SZ}", impression.query, rank, sku, clicked
 
 
 def write_rows(path: Path, head: str, rows: Iterable[tuple[object, ...]]) -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,32 @@ from tercet.data.roles import (
     LISTS,
     POSITIONS,
     QUERIES,
+    RANDOMISED,
     SESSIONS,
     SHOWN,
-    TIMES,
     column_error,
     find_column,
     need_column,
     plain_name,
 )
+from tercet.data.shown_lists import (
+    NO_LISTS,
+    PlacedList,
+    ShownLists,
+    Times,
+    checked_log,
+    log_in_order,
+    named_column,
+    session_in,
+)
 from tercet.data.tables import DataTable, first_line, open_table
-from tercet.data.values import Record, Value, moment_in, number_in
+from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError
 
 CLICK_ACTIONS = frozenset(("click", "clicked", "click_through", "item_click", "product_click", "result_click"))
 SHOW_ACTIONS = frozenset(("impression", "shown", "view", "item_impression", "product_impression", "result_impression"))
 _YES = frozenset(("1", "true", "t", "yes", "y"))
 _NO = frozenset(("0", "false", "f", "no", "n"))
-_NO_LISTS = "the log holds no lists of shown documents"
 
 
 def read_click_log(
@@ -60,8 +68,8 @@ def read_click_log(
     path : a file: a click file (`read_clicks`), or a table with a row for each list (query, shown, clicked), for each
         document shown (query, document, clicked, position, session or search, time) or for each event (query, document,
         action); or, of OpenSearch's UBI, a folder with its queries and its events, or the two files
-    columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time and action; others
-        are guessed
+    columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time, action and
+        randomised; others are guessed
     refused : takes what is wrong with a row, which is then left out
     encoding, delimiter : as in `iter_rows`
 
@@ -88,7 +96,7 @@ def read_click_log(
         _, first = first_line(paths[0], encoding)
         if first == CLICK_HEADER:
             impressions = tuple(impression for _, impression in impressions_of(paths[0], refused))
-            return _checked(ClickLog(impressions, form="a click file"), str(paths[0]))
+            return checked_log(ClickLog(impressions, form="a click file"), str(paths[0]))
     return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
 
 
@@ -127,7 +135,7 @@ def as_click_log(clicks: Any) -> ClickLog:
         tables = [_table_of(one, f"clicks[{number}]") for number, one in enumerate(clicks[:2])]
         if len(clicks) == 2 and None not in tables:
             return click_log_of(tables)  # type: ignore[arg-type]
-        return _checked(ClickLog(tuple(_impression(one, number) for number, one in enumerate(clicks))), "clicks")
+        return checked_log(ClickLog(tuple(_impression(one, number) for number, one in enumerate(clicks))), "clicks")
     if isinstance(clicks, Mapping | bytes) or (table := as_table(clicks, "clicks")) is None:
         wanted = "impressions (query, shown, clicked), a path, a list of records or a frame"
         raise InputError(f"clicks must be {wanted}; got {type(clicks).__name__}")
@@ -170,16 +178,16 @@ def click_log_of(
         return _rows_of_lists(table, given, refused)
     if find_column(table, "clicked", CLICKED, given.get("clicked")) is not None:
         return _rows_of_documents(table, given, refused)
-    if _field(table, ACTIONS, given.get("action")) is not None:
+    if named_column(table, ACTIONS, given.get("action")) is not None:
         return _Events(table, None, given, refused).log()
     problem = "no column is called as one that says what was clicked"
     raise column_error(table, "clicked", problem, "clicked")
 
 
 def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | None) -> ClickLog:
-    events = [table for table in tables if _field(table, ACTIONS, given.get("action")) is not None]
+    events = [table for table in tables if named_column(table, ACTIONS, given.get("action")) is not None]
     others = [table for table in tables if table not in events]
-    if len(events) != 1 or (_field(others[0], HITS) is None and _field(others[0], QUERIES) is None):
+    if len(events) != 1 or (named_column(others[0], HITS) is None and named_column(others[0], QUERIES) is None):
         listed = "; ".join(f"{table.name}: {', '.join(table.columns)}" for table in tables)
         raise InputError(f"of two tables one must have events (action_name) and one queries (user_query); got {listed}")
     return _Events(events[0], others[0], given, refused).log()
@@ -192,8 +200,10 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
     query = need_column(table, "query", QUERIES, given.get("query"))
     shown = need_column(table, "shown", SHOWN, given.get("shown"))
     clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
-    times = _Times(table, given.get("time"), refused)
-    lists: list[tuple[float | None, Impression]] = []
+    times = Times(table, given.get("time"), refused)
+    session = find_column(table, "session", SESSIONS, given.get("session"))
+    randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
+    lists: list[PlacedList] = []
     for number, row in table.rows(refused):
         try:
             impression = Impression(
@@ -204,73 +214,17 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
             problem = impression_problem(impression)
             if problem is not None:
                 raise table.error(number, problem)
-            lists.append((times.of(row, number), impression))
+            is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
+            who = None if session is None else session_in(row.get(session))
+            lists.append(PlacedList(times.of(row, number), impression, who, is_random))
         except FormatError as problem_of_row:
             refuse(problem_of_row, refused)
-    form = f"{table.form}; a row for each list; query: {query}; shown: {shown}; clicked: {clicked}{times}"
-    return _in_order(lists, form, times.notes, table.name)
+    roles = {"query": query, "shown": shown, "clicked": clicked, "session": session, "randomised": randomised}
+    form = f"{table.form}; a row for each list; {_told(roles)}{times}"
+    return log_in_order(lists, form, times.notes, table.name)
 
 
 # -- a row for each document ------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _ShownList:
-    """Documents that were shown together, as they come."""
-
-    query: str
-    began: int
-    time: float | None = None
-    positions: dict[str, float | None] = field(default_factory=dict)
-    clicks: dict[str, None] = field(default_factory=dict)
-
-    def impression(self) -> Impression:
-        docs = list(self.positions)
-        if all(position is not None for position in self.positions.values()):
-            docs.sort(key=lambda doc_id: self.positions[doc_id])  # type: ignore[arg-type, return-value]
-        return Impression(self.query, tuple(docs), tuple(doc_id for doc_id in self.clicks if doc_id in self.positions))
-
-
-class _Lists:
-    """Puts documents that were shown together, by a key, into lists."""
-
-    def __init__(self, *, by_id: bool) -> None:
-        self.by_id = by_id
-        self.lists: list[_ShownList] = []
-        self.n_lost = 0
-        self._of_key: dict[Any, list[_ShownList]] = {}
-        self._clicks: list[tuple[Any, str, int]] = []
-        self._last_key: Any = None
-
-    def show(self, key: Any, query: str, doc_id: str, position: float | None, time: float | None) -> None:
-        lists = self._of_key.setdefault(key, [])
-        shown = lists[-1] if lists else None
-        if shown is not None and not self.by_id:
-            again = doc_id in shown.positions or (position is not None and position in shown.positions.values())
-            shown = None if again or (key[0] is None and key != self._last_key) else shown
-        if shown is None:
-            shown = _ShownList(query, len(self._clicks), time)
-            lists.append(shown)
-            self.lists.append(shown)
-        shown.positions.setdefault(doc_id, position)
-        if time is not None and shown.time is not None:
-            shown.time = min(time, shown.time)
-        self._last_key = key
-
-    def click(self, key: Any, doc_id: str) -> None:
-        """A click; the list it belongs to may come later in the file."""
-        self._clicks.append((key, doc_id, len(self._clicks)))
-
-    def close(self) -> None:
-        """Give each click to the last list of its key that had begun and shows the document, else to the first."""
-        for key, doc_id, order in self._clicks:
-            lists = [shown for shown in self._of_key.get(key, ()) if doc_id in shown.positions]
-            before = [shown for shown in lists if shown.began <= order]
-            if lists:
-                (before[-1] if before else lists[0]).clicks[doc_id] = None
-            else:
-                self.n_lost += 1
-        self._clicks.clear()
 
 
 def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None) -> ClickLog:
@@ -280,13 +234,15 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     position = find_column(table, "position", POSITIONS, given.get("position"))
     search = find_column(table, "list", LISTS, given.get("list"))
     session = find_column(table, "session", SESSIONS, given.get("session"))
-    times = _Times(table, given.get("time"), refused)
-    lists = _Lists(by_id=search is not None)
+    randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
+    times = Times(table, given.get("time"), refused)
+    lists = ShownLists(by_id=search is not None)
     for number, row in table.rows(refused):
         try:
             text = query_in(row.get(query), table, number, query)
             doc_id = id_in(row.get(doc), table, number, doc)
             is_clicked = _truth_in(row.get(clicked), table, number, clicked)
+            is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
             place = None if position is None else _position_in(row.get(position), table, number, position)
             group = row.get(search) if search is not None else row.get(session) if session is not None else None
             time = times.of(row, number)
@@ -294,16 +250,27 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
             refuse(problem, refused)
             continue
         key = group, text
-        lists.show(key, text, doc_id, place, time)
+        shown = lists.show(key, text, doc_id, place, time)
+        shown.is_random |= is_random
+        shown.session = shown.session or (None if session is None else session_in(row.get(session)))
         if is_clicked:
             lists.click(key, doc_id)
     lists.close()
     grouped = search or session
     told = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
-    roles = {"query": query, "doc": doc, "clicked": clicked, "position": position}
-    named = "; ".join(f"{role}: {column}" for role, column in roles.items() if column)
-    form = f"{table.form}; a row for each document shown; {named}; {told}{times}"
-    return _in_order([(shown.time, shown.impression()) for shown in lists.lists], form, times.notes, table.name)
+    roles = {"query": query, "doc": doc, "clicked": clicked, "position": position, "randomised": randomised}
+    form = f"{table.form}; a row for each document shown; {_told(roles)}; {told}{times}"
+    notes = (*_repeated(lists), *times.notes)
+    return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
+
+
+def _told(roles: Mapping[str, str | None]) -> str:
+    return "; ".join(f"{role}: {column}" for role, column in roles.items() if column)
+
+
+def _repeated(lists: ShownLists) -> tuple[str, ...]:
+    count = lists.n_repeated
+    return (f"click log: {count:,} clicks on what was clicked in the same list before count once.",) if count else ()
 
 
 def _truth_in(value: Value, table: DataTable, number: int, column: str) -> bool:
@@ -345,13 +312,13 @@ class _Events:
 
     def __init__(self, events: DataTable, queries: DataTable | None, given: Columns, refused: Refused | None) -> None:
         self.events, self.queries, self.refused = events, queries, refused
-        self.action = _field(events, ACTIONS, given.get("action")) or need_column(events, "action", ACTIONS)
-        self.search = _field(events, LISTS, given.get("list")) or _field(events, (("query_id",),))
-        self.session = _field(events, SESSIONS, given.get("session"))
+        self.action = named_column(events, ACTIONS, given.get("action")) or need_column(events, "action", ACTIONS)
+        self.search = named_column(events, LISTS, given.get("list")) or named_column(events, (("query_id",),))
+        self.session = named_column(events, SESSIONS, given.get("session"))
         self.doc = given.get("doc")
         self.position = given.get("position")
-        self.query = _field(events, QUERIES[:2], given.get("query"))
-        self.times = _Times(events, given.get("time"), refused)
+        self.query = named_column(events, QUERIES[:2], given.get("query"))
+        self.times = Times(events, given.get("time"), refused)
         if queries is None and self.query is None:
             raise column_error(events, "query", "no column is called as one that holds the query", "user_query")
         if queries is not None and self.search is None:
@@ -359,7 +326,7 @@ class _Events:
         self.notes: list[str] = []
 
     def log(self) -> ClickLog:
-        lists = _Lists(by_id=self.search is not None)
+        lists = ShownLists(by_id=self.search is not None)
         searches = self._searches(lists)
         has_hits = bool(lists.lists)
         n_other = n_unknown = 0
@@ -383,7 +350,8 @@ class _Events:
             if action in CLICK_ACTIONS:
                 lists.click(key, doc_id)
             elif not has_hits or key not in searches:
-                lists.show(key, query, doc_id, place, time)
+                shown = lists.show(key, query, doc_id, place, time)
+                shown.session = shown.session or (None if self.session is None else session_in(row.get(self.session)))
         lists.close()
         for count, what in (
             (n_other, "events are neither clicks nor impressions and were passed over"),
@@ -396,22 +364,28 @@ class _Events:
             raise FormatError(
                 self.events.name,
                 None,
-                f"{_NO_LISTS}: neither queries with query_response_hit_ids nor impression events are there",
+                f"{NO_LISTS}: neither queries with query_response_hit_ids nor impression events are there",
             )
         source = "the queries' hits" if has_hits else "impression events"
         form = f"{self.events.form}; events by {self.action}; lists by {self.search or self.session}, from {source}"
-        ordered = [(shown.time, shown.impression()) for shown in lists.lists]
-        return _in_order(ordered, f"{form}{self.times}", (*self.notes, *self.times.notes), self.events.name)
+        self.notes += _repeated(lists)
+        ordered = [shown.placed() for shown in lists.lists]
+        return log_in_order(ordered, f"{form}{self.times}", (*self.notes, *self.times.notes), self.events.name)
 
-    def _searches(self, lists: _Lists) -> dict[Any, str]:
+    def _searches(self, lists: ShownLists) -> dict[Any, str]:
         """The query of each search, by its id; what they have shown is put into lists."""
         if self.queries is None:
             return {}
         table = self.queries
-        search, text, hits = _field(table, (("query_id",), *LISTS)), _field(table, QUERIES[:2]), _field(table, HITS)
+        search, text, hits = (
+            named_column(table, (("query_id",), *LISTS)),
+            named_column(table, QUERIES[:2]),
+            named_column(table, HITS),
+        )
         if search is None or text is None:
             raise column_error(table, "query", "queries need an id and a text", "query_id and user_query")
-        times = _Times(table, None, self.refused)
+        client = named_column(table, SESSIONS)
+        times = Times(table, None, self.refused)
         searches: dict[Any, str] = {}
         for number, row in table.rows(self.refused):
             try:
@@ -421,12 +395,13 @@ class _Events:
                 query = query_in(row.get(text), table, number, text)
                 shown = () if hits is None else ids_in(row.get(hits), table, number, hits)
                 time = times.of(row, number)
+                who = None if client is None else session_in(row.get(client))
             except FormatError as problem:
                 refuse(problem, self.refused)
                 continue
             searches[key] = query
             for place, doc_id in enumerate(dict.fromkeys(shown)):
-                lists.show(key, query, doc_id, place, time)
+                lists.show(key, query, doc_id, place, time).session = who
         self.notes += times.notes
         return searches
 
@@ -463,17 +438,6 @@ class _Events:
         return None if column is None else _position_in(row.get(column), self.events, number, column)
 
 
-def _field(table: DataTable, tiers: Sequence[Sequence[str]], given: str | None = None) -> str | None:
-    """A column by its name, or its name within ``_source``, as exports of OpenSearch have it."""
-    if given is not None:
-        return given
-    for tier in tiers:
-        for column in table.columns:
-            if plain_name(column.removeprefix("_source.")) in tier:
-                return column
-    return None
-
-
 def _attribute(row: Record, path: Sequence[str]) -> Value:
     """A value inside objects, whether they are columns of their own, or JSON in a cell."""
     for n in range(len(path), 0, -1):
@@ -491,59 +455,3 @@ def _attribute(row: Record, path: Sequence[str]) -> Value:
                 value = value.get(inner) if isinstance(value, Mapping) else None
             return value if isinstance(value, str | int | float | bool) else None
     return None
-
-
-# -- time -------------------------------------------------------------------------------------------------------------
-
-
-class _Times:
-    """Reads times, where a column has them: ISO 8601, or seconds or milliseconds since 1970."""
-
-    def __init__(self, table: DataTable, given: str | None, refused: Refused | None) -> None:
-        self.table = table
-        self.column = _field(table, TIMES, given)
-        self.notes: tuple[str, ...] = ()
-        if self.column is None or given is not None:
-            return
-        first = next((row[self.column] for _, row in table.rows(refused) if row.get(self.column) is not None), None)
-        if first is None or _seconds(first) is None:
-            self.notes = (
-                f"click log: {self.column!r} holds {first!r}, which is no time (ISO 8601, or seconds since 1970), so "
-                "the order of the rows stands for it.",
-            )
-            self.column = None
-
-    def of(self, row: Record, number: int) -> float | None:
-        if self.column is None:
-            return None
-        value = row.get(self.column)
-        seconds = None if value is None else _seconds(value)
-        if seconds is None:
-            raise self.table.error(number, f"{self.column} {value!r}; a time is ISO 8601, or seconds since 1970")
-        return seconds
-
-    def __str__(self) -> str:
-        return "" if self.column is None else f"; time: {self.column}"
-
-
-def _seconds(value: Value) -> float | None:
-    number = number_in(value.strip()) if isinstance(value, str) else value
-    if isinstance(number, int | float) and not isinstance(number, bool):
-        return number / 1000 if number > 1e11 else float(number)
-    moment = moment_in(str(value).strip())
-    return None if moment is None else moment.timestamp()
-
-
-def _in_order(lists: Iterable[tuple[float | None, Impression]], form: str, notes: Sequence[str], name: str) -> ClickLog:
-    """Lists by time where all have one, else as they came."""
-    placed = list(lists)
-    is_timed = bool(placed) and all(time is not None for time, _ in placed)
-    if is_timed:
-        placed.sort(key=lambda one: one[0])  # type: ignore[arg-type, return-value]
-    return _checked(ClickLog(tuple(impression for _, impression in placed), is_timed, tuple(notes), form), name)
-
-
-def _checked(log: ClickLog, name: str) -> ClickLog:
-    if not log.impressions:
-        raise FormatError(name, None, _NO_LISTS)
-    return log

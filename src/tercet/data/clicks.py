@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import fspath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -56,12 +56,32 @@ class ClickLog:
     is_timed : whether times put them in order; otherwise they are in the order of the file
     notes : what was left out, or taken for granted, while they were read
     form : what was read, for people
+    sessions : who saw each list, where that is known; else empty
+    randomised : whether each list was shown in random order, where some were; else empty
+    examination : the chance that each rank was looked at, where that is known; None to estimate it
     """
 
     impressions: tuple[Impression, ...]
     is_timed: bool = False
     notes: tuple[str, ...] = ()
     form: str = ""
+    sessions: tuple[str, ...] = ()
+    randomised: tuple[bool, ...] = ()
+    examination: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, column in (("sessions", self.sessions), ("randomised", self.randomised)):
+            if column and len(column) != len(self.impressions):
+                raise InputError(f"{name} are of {len(column):,} lists, and there are {len(self.impressions):,}")
+
+    def some(self, kept: Sequence[int]) -> ClickLog:
+        """The lists at some places."""
+        return replace(
+            self,
+            impressions=tuple(self.impressions[row] for row in kept),
+            sessions=tuple(self.sessions[row] for row in kept) if self.sessions else (),
+            randomised=tuple(self.randomised[row] for row in kept) if self.randomised else (),
+        )
 
     def __repr__(self) -> str:
         n_clicked = sum(bool(impression.clicked) for impression in self.impressions)

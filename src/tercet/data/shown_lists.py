@@ -1,0 +1,173 @@
+"""Documents that were shown together: rows and events put into lists, and lists put in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tercet.data.clicks import ClickLog, Impression
+from tercet.data.lines import Refused
+from tercet.data.roles import TIMES, plain_name
+from tercet.data.tables import DataTable
+from tercet.data.values import Record, Value, moment_in, number_in
+from tercet.errors import FormatError
+
+NO_LISTS = "the log holds no lists of shown documents"
+
+
+class PlacedList(NamedTuple):
+    """A list that was shown: when, what, to whom, and whether its order was random."""
+
+    time: float | None
+    impression: Impression
+    session: str | None = None
+    is_random: bool = False
+
+
+@dataclass
+class ShownList:
+    """Documents that were shown together, as they come."""
+
+    query: str
+    began: int
+    time: float | None = None
+    positions: dict[str, float | None] = field(default_factory=dict)
+    clicks: dict[str, None] = field(default_factory=dict)
+    session: str | None = None
+    is_random: bool = False
+
+    def placed(self) -> PlacedList:
+        return PlacedList(self.time, self.impression(), self.session, self.is_random)
+
+    def impression(self) -> Impression:
+        docs = list(self.positions)
+        if all(position is not None for position in self.positions.values()):
+            docs.sort(key=lambda doc_id: self.positions[doc_id])  # type: ignore[arg-type, return-value]
+        return Impression(self.query, tuple(docs), tuple(doc_id for doc_id in self.clicks if doc_id in self.positions))
+
+
+class ShownLists:
+    """Puts documents that were shown together, by a key, into lists."""
+
+    def __init__(self, *, by_id: bool) -> None:
+        self.by_id = by_id
+        self.lists: list[ShownList] = []
+        self.n_lost = self.n_repeated = 0
+        self._of_key: dict[Any, list[ShownList]] = {}
+        self._clicks: list[tuple[Any, str, int]] = []
+        self._last_key: Any = None
+
+    def show(self, key: Any, query: str, doc_id: str, position: float | None, time: float | None) -> ShownList:
+        """Take a document into the list it was shown in."""
+        lists = self._of_key.setdefault(key, [])
+        shown = lists[-1] if lists else None
+        if shown is not None and not self.by_id:
+            again = doc_id in shown.positions or (position is not None and position in shown.positions.values())
+            shown = None if again or (key[0] is None and key != self._last_key) else shown
+        if shown is None:
+            shown = ShownList(query, len(self._clicks), time)
+            lists.append(shown)
+            self.lists.append(shown)
+        shown.positions.setdefault(doc_id, position)
+        if time is not None and shown.time is not None:
+            shown.time = min(time, shown.time)
+        self._last_key = key
+        return shown
+
+    def click(self, key: Any, doc_id: str) -> None:
+        """A click; the list it belongs to may come later in the file."""
+        self._clicks.append((key, doc_id, len(self._clicks)))
+
+    def close(self) -> None:
+        """Give each click to the last list of its key that had begun and shows the document, else to the first."""
+        for key, doc_id, order in self._clicks:
+            lists = [shown for shown in self._of_key.get(key, ()) if doc_id in shown.positions]
+            before = [shown for shown in lists if shown.began <= order]
+            if lists:
+                clicks = (before[-1] if before else lists[0]).clicks
+                self.n_repeated += doc_id in clicks
+                clicks[doc_id] = None
+            else:
+                self.n_lost += 1
+        self._clicks.clear()
+
+
+def named_column(table: DataTable, tiers: Sequence[Sequence[str]], given: str | None = None) -> str | None:
+    """A column by its name, or its name within ``_source``, as exports of OpenSearch have it."""
+    if given is not None:
+        return given
+    for tier in tiers:
+        for column in table.columns:
+            if plain_name(column.removeprefix("_source.")) in tier:
+                return column
+    return None
+
+
+class Times:
+    """Reads times, where a column has them: ISO 8601, or seconds or milliseconds since 1970."""
+
+    def __init__(self, table: DataTable, given: str | None, refused: Refused | None) -> None:
+        self.table = table
+        self.column = named_column(table, TIMES, given)
+        self.notes: tuple[str, ...] = ()
+        if self.column is None or given is not None:
+            return
+        first = next((row[self.column] for _, row in table.rows(refused) if row.get(self.column) is not None), None)
+        if first is None or _seconds(first) is None:
+            self.notes = (
+                f"click log: {self.column!r} holds {first!r}, which is no time (ISO 8601, or seconds since 1970), so "
+                "the order of the rows stands for it.",
+            )
+            self.column = None
+
+    def of(self, row: Record, number: int) -> float | None:
+        if self.column is None:
+            return None
+        value = row.get(self.column)
+        seconds = None if value is None else _seconds(value)
+        if seconds is None:
+            raise self.table.error(number, f"{self.column} {value!r}; a time is ISO 8601, or seconds since 1970")
+        return seconds
+
+    def __str__(self) -> str:
+        return "" if self.column is None else f"; time: {self.column}"
+
+
+def _seconds(value: Value) -> float | None:
+    number = number_in(value.strip()) if isinstance(value, str) else value
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        return number / 1000 if number > 1e11 else float(number)
+    moment = moment_in(str(value).strip())
+    return None if moment is None else moment.timestamp()
+
+
+def session_in(value: Value) -> str | None:
+    """Who saw a list, where that is said."""
+    return None if value is None or value == "" else str(value)
+
+
+def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], name: str) -> ClickLog:
+    """Lists by time where all have one, else as they came."""
+    placed = list(lists)
+    is_timed = bool(placed) and all(one.time is not None for one in placed)
+    if is_timed:
+        placed.sort(key=lambda one: one.time)  # type: ignore[arg-type, return-value]
+    log = ClickLog(
+        tuple(one.impression for one in placed),
+        is_timed,
+        tuple(notes),
+        form,
+        # A list without a session is one of its own.
+        tuple(one.session or f"list {number}" for number, one in enumerate(placed))
+        if any(one.session for one in placed)
+        else (),
+        tuple(one.is_random for one in placed) if any(one.is_random for one in placed) else (),
+    )
+    return checked_log(log, name)
+
+
+def checked_log(log: ClickLog, name: str) -> ClickLog:
+    if not log.impressions:
+        raise FormatError(name, None, NO_LISTS)
+    return log

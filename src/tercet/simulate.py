@@ -1,0 +1,173 @@
+"""Click logs of made-up visitors whose truth is known: what an estimator must recover, and what learning should find.
+
+Visitors look from the top down and click what they look at and like. Beside the honest ones there may be bots, which
+click everything, and attackers, which click what is not relevant and nothing else. Who made a list is in the name of
+its session: ``s12``, ``bot3`` or ``attacker4``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tercet.data.clicks import ClickLog, Impression
+from tercet.errors import InputError
+
+Grades = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Visitors:
+    """How people look and click.
+
+    Attributes
+    ----------
+    looking : rank r is looked at with the chance ``r ** -looking``, whatever was clicked; None for a cascade: from the
+        top down until a click, after which some leave
+    going_on : in a cascade, the chance to look on after a click
+    chances : of a click on a document that was looked at, by its grade; the first is the noise
+    trust : by how much the top is trusted: what would not be clicked for itself still is at rank r with the chance
+        ``trust / r``
+
+    Examples
+    --------
+    >>> Visitors(looking=1.0).examination(4).tolist()
+    [1.0, 0.5, 0.3333333333333333, 0.25]
+    """
+
+    looking: float | None = 0.7
+    going_on: float = 0.5
+    chances: tuple[float, ...] = (0.1, 0.8)
+    trust: float = 0.0
+
+    def __str__(self) -> str:
+        name = "cascade" if self.looking is None else f"r^-{self.looking:g}"
+        return f"{name}, noise {self.chances[0]:g}{f', trust {self.trust:g}' if self.trust else ''}"
+
+    def examination(self, n_ranks: int) -> NDArray[np.float64]:
+        """The chance that each rank is looked at, (n_ranks,). In a cascade it is different for each list."""
+        if self.looking is None:
+            raise InputError("in a cascade, how far people look depends on what they click; there is no one curve")
+        return np.arange(1, n_ranks + 1, dtype=np.float64) ** -self.looking
+
+    def clicks(self, rng: np.random.Generator, grades: ArrayLike) -> NDArray[np.bool_]:
+        """Which of the documents shown are clicked, by their grades from top to bottom, (..., n_ranks)."""
+        grades = np.asarray(grades)
+        n_ranks = grades.shape[-1]
+        chances = np.array(self.chances)[grades]
+        if self.trust:
+            chances = chances + (1 - chances) * self.trust / np.arange(1, n_ranks + 1)
+        attracted = rng.random(grades.shape) < chances
+        if self.looking is not None:
+            return np.asarray(attracted & (rng.random(grades.shape) < self.examination(n_ranks)))
+        leaves = attracted & (rng.random(grades.shape) < 1 - self.going_on)
+        last = np.where(leaves.any(axis=-1), leaves.argmax(axis=-1), n_ranks)
+        return np.asarray(attracted & (np.arange(n_ranks) <= last[..., None]))
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Who comes, and what is shown.
+
+    Attributes
+    ----------
+    per_session : lists that a session of an honest visitor has, in the mean of a geometric distribution
+    popularity : the n-th query is asked for in proportion to ``n ** -popularity``
+    shuffled : share of lists that are shown in random order, and marked as such
+    bots, attackers : share of lists that such sessions have
+    bot_lists : how many lists each session of a bot or an attacker has
+    """
+
+    per_session: float = 2.0
+    popularity: float = 0.6
+    shuffled: float = 0.0
+    bots: float = 0.0
+    attackers: float = 0.0
+    bot_lists: int = 50
+
+
+def simulate_clicks(
+    lists: Mapping[str, Sequence[Sequence[str]]],
+    grades: Grades,
+    n_lists: int,
+    visitors: Visitors | None = None,
+    traffic: Traffic | None = None,
+    *,
+    later: Grades | None = None,
+    seed: int = 0,
+) -> ClickLog:
+    """A click log of so many lists, in the order of time.
+
+    Parameters
+    ----------
+    lists : for each query, the orders in which its documents may be shown, as by several rankers; a session sees those
+        of one ranker
+    grades : for each query, documents above grade 0
+    n_lists : how many lists are shown
+    visitors, traffic : who looks and clicks how, who comes, and what is shown
+    later : what people want at the end, where tastes drift; the chance that a list is clicked by it rises from 0 to 1
+
+    Notes
+    -----
+    O(``n_lists`` × documents in a list).
+
+    Examples
+    --------
+    >>> log = simulate_clicks({"tea": [["a", "b", "c"]]}, {"tea": {"b": 1}}, 1000)
+    >>> sum("b" in impression.clicked for impression in log.impressions) > 400
+    True
+    """
+    visitors, traffic = visitors or Visitors(), traffic or Traffic()
+    if n_lists < 1 or not lists:
+        raise InputError(f"at least one list of one query must be shown; got {n_lists} and {len(lists)} queries")
+    if traffic.per_session < 1 or not 0 <= traffic.bots + traffic.attackers <= 1:
+        raise InputError(f"a session has a list at least, and the shares of bots and attackers are up to 1: {traffic}")
+    rng = np.random.default_rng(seed)
+    queries = list(lists)
+    popularity = np.arange(1, len(queries) + 1) ** -float(traffic.popularity)
+    asked = rng.choice(len(queries), n_lists, p=popularity / popularity.sum())
+    sessions = _sessions(n_lists, traffic, rng)
+    n_rankers = max(map(len, lists.values()))
+    ranker_of = {session: int(rng.integers(n_rankers)) for session in dict.fromkeys(sessions)}
+    is_shuffled = rng.random(n_lists) < traffic.shuffled
+    is_later = rng.random(n_lists) < (0.0 if later is None else np.arange(n_lists) / n_lists)
+    shown: list[Sequence[str]] = []
+    for row, session, in_any_order in zip(asked.tolist(), sessions, is_shuffled.tolist(), strict=True):
+        orders = lists[queries[row]]
+        order = orders[ranker_of[session] % len(orders)]
+        shown.append([order[place] for place in rng.permutation(len(order))] if in_any_order else order)
+    graded = np.zeros((n_lists, max(map(len, shown))), dtype=np.int64)
+    for number, (row, docs, drifted) in enumerate(zip(asked.tolist(), shown, is_later.tolist(), strict=True)):
+        truth = later if drifted and later is not None else grades
+        wanted = truth.get(queries[row], {})
+        graded[number, : len(docs)] = [wanted.get(doc_id, 0) for doc_id in docs]
+    clicked = visitors.clicks(rng, graded)
+    is_bot, is_attacker = (np.array([name.startswith(kind) for name in sessions]) for kind in ("bot", "attacker"))
+    clicked[is_bot] = True
+    clicked[is_attacker] = graded[is_attacker] == 0
+    impressions = tuple(
+        Impression(queries[row], tuple(docs), tuple(compress(docs, clicks)))
+        for row, docs, clicks in zip(asked.tolist(), shown, clicked.tolist(), strict=True)
+    )
+    marked = tuple(is_shuffled.tolist()) if traffic.shuffled else ()
+    return ClickLog(impressions, True, form="simulated", sessions=tuple(sessions), randomised=marked)
+
+
+def _sessions(n_lists: int, traffic: Traffic, rng: np.random.Generator) -> list[str]:
+    """The session of each list: those of bots and attackers are spread over the log, the others follow each other."""
+    crowd = rng.random(n_lists)
+    names = []
+    numbers = {"s": 0, "bot": 0, "attacker": 0}
+    left = dict.fromkeys(numbers, 0)
+    for chance in crowd.tolist():
+        who = "bot" if chance < traffic.bots else "attacker" if chance < traffic.bots + traffic.attackers else "s"
+        if not left[who]:
+            numbers[who] += 1
+            left[who] = int(rng.geometric(1 / traffic.per_session)) if who == "s" else traffic.bot_lists
+        left[who] -= 1
+        names.append(f"{who}{numbers[who]}")
+    return names
