@@ -395,6 +395,7 @@ def test_the_openapi_document_is_complete(api):
         "/metrics",
         "/prefer",
         "/clicks",
+        "/events",
         "/undo",
         "/revoke",
     }

@@ -42,7 +42,7 @@ SAY_EVERY_SECONDS = 10.0
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.argument("clicks", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("clicks", type=click.Path(path_type=Path))
 @click.option("--follow", is_flag=True, help="Wait for more clicks, until interrupted.")
 @click.option("--new-log", is_flag=True, help="CLICKS is another log than before: begin at its first line.")
 @click.option("--docs", type=DATA, help="An index, vectors, a BEIR folder or a corpus.  [default: the data of fit]")
@@ -84,7 +84,7 @@ def learn(
 
     A clicked document is better than those shown above it and skipped. Called again, it goes on where it was, after a
     kill, too; so the log may grow between calls, or under --follow meanwhile. MODEL may be an index: then its model is
-    learned on, and -o names where to.
+    learned on, and -o names where to. CLICKS is a click file, or the folder that tercet serve --log-impressions writes.
     """
     if not follow and not clicks.exists():
         raise click.UsageError(f"there is no {clicks}; with --follow it is waited for")

@@ -61,6 +61,20 @@ def journal_of(index: Path) -> Path:
     show_default=True,
     help="Of one client, at once.",
 )
+@click.option(
+    "--log-impressions",
+    "impressions",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Keep what was shown and clicked: queries as typed, ids, clients by a keyed hash.",
+)
+@click.option(
+    "--keep-days",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Days that --log-impressions keeps.",
+)
 @verify_option
 def serve(
     index: Path,
@@ -76,10 +90,13 @@ def serve(
     waiting: int,
     writes_per_minute: float,
     write_burst: int,
+    impressions: Path | None,
+    keep_days: int,
     unverified: bool,
 ) -> None:
     """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
     try:
+        from tercet.serve.impressions import ImpressionLog
         from tercet.serve.run import access_for, run
         from tercet.serve.service import Service
     except ModuleNotFoundError as error:
@@ -96,8 +113,13 @@ def serve(
     )
     opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
     path = journal or journal_of(index)
-    service = Service(opened, path, limits, name=index.resolve().name)
+    log = None if impressions is None else ImpressionLog(impressions, keep_days)
+    service = Service(opened, path, limits, name=index.resolve().name, impressions=log)
     try:
+        if log is not None:
+            click.echo(
+                f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True
+            )
         if service.journal.torn_bytes:
             click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
         click.echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)

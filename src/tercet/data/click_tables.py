@@ -44,6 +44,7 @@ from tercet.data.shown_lists import (
     session_in,
 )
 from tercet.data.tables import DataTable, first_line, open_table
+from tercet.data.ubi import ubi_tables
 from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError
 
@@ -67,7 +68,7 @@ def read_click_log(
     ----------
     path : a file: a click file (`read_clicks`), or a table with a row for each list (query, shown, clicked), for each
         document shown (query, document, clicked, position, session or search, time) or for each event (query, document,
-        action); or, of OpenSearch's UBI, a folder with its queries and its events, or the two files
+        action); or, of OpenSearch's UBI, a folder with files of its queries and its events, or two files
     columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time, action and
         randomised; others are guessed
     refused : takes what is wrong with a row, which is then left out
@@ -91,28 +92,14 @@ def read_click_log(
     """
     paths: list[FilePath] = [path] if isinstance(path, str | os.PathLike) else list(path)
     if len(paths) == 1 and Path(paths[0]).is_dir():
-        paths = [*ubi_files(Path(paths[0]))]
+        opened = ubi_tables(Path(paths[0]), lambda one: open_table(one, encoding=encoding, delimiter=delimiter))
+        return click_log_of(opened, columns, refused)
     if len(paths) == 1 and not columns and not is_parquet(paths[0]):
         _, first = first_line(paths[0], encoding)
         if first == CLICK_HEADER:
             impressions = tuple(impression for _, impression in impressions_of(paths[0], refused))
             return checked_log(ClickLog(impressions, form="a click file"), str(paths[0]))
     return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
-
-
-def ubi_files(folder: Path) -> list[Path]:
-    """The two files of an export of UBI; their names say which they are."""
-    found: list[Path] = []
-    for what in ("queries", "events"):
-        files = sorted(file for file in folder.iterdir() if file.is_file() and what in file.name.lower())
-        if len(files) != 1:
-            listed = ", ".join(file.name for file in files) or "none"
-            raise InputError(
-                f"{folder}: a folder of a click log has two files, ubi_queries and ubi_events (CSV, JSONL or Parquet); "
-                f"of {what} there is {listed}"
-            )
-        found += files
-    return found
 
 
 def as_click_log(clicks: Any) -> ClickLog:

@@ -89,6 +89,12 @@ class GrowingFile:
         """Bytes of the line that is not complete."""
         return 0 if self.is_packed else max(0, self._size() - self.position.at)
 
+    @property
+    def waiting(self) -> str | None:
+        """What is left for later, in words."""
+        n_bytes = self.n_waiting
+        return f"the last line has no end yet; its {n_bytes:,} bytes wait for the rest" if n_bytes else None
+
     def _size(self) -> int:
         assert self._stream is not None
         return os.fstat(self._stream.fileno()).st_size

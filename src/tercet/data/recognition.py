@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias, cast
 
 from tercet.data.beir import plain_or_packed
-from tercet.data.click_tables import ubi_files
 from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
@@ -24,6 +23,7 @@ from tercet.data.quepid import is_quepid_header
 from tercet.data.roles import kind_of_columns
 from tercet.data.tables import DELIMITER_PROBLEM, DataTable, open_table
 from tercet.data.trec import BEIR_HEADER
+from tercet.data.ubi import ubi_files
 from tercet.errors import FormatError, InputError
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import VECTORS

@@ -15,9 +15,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tercet.data.clicks import ImpressionParser, Skipped
-from tercet.data.growing import GrowingFile, check_before
+from tercet.data.growing import GrowingFile
 from tercet.data.lines import FilePath, open_lines
 from tercet.data.preference_files import START, StreamPosition
+from tercet.data.ubi import GrowingUbi, check_grown, open_growing
 from tercet.errors import FormatError, InputError, MissingBundleError
 from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
 from tercet.fitting.text_model import TextModel
@@ -76,7 +77,8 @@ def learn_from_clicks(
     Parameters
     ----------
     model, docs, queries, skipped, rule : as `ClickLearner` has them
-    log : the file; half a line at its end is left for later
+    log : the file, half a line at whose end is left for later, or a folder of UBI as ``tercet serve --log-impressions``
+        writes it (`GrowingUbi`)
     output : folder to write the model to, again and again; may be the one it was read from
     checkpoint : folder that keeps the place in the log and what was learned. When it holds those of the same model, the
         run goes on from there: no line is learned from twice, and a run that was killed at any moment ends with the
@@ -126,8 +128,8 @@ def learn_from_clicks(
         if follow and not _is_there(log, learner.tally, on_event, stopped):
             return learner.model
         if progress is not None and not new_log:
-            check_before(log, position, progress.digest)
-        with GrowingFile(log, position) as file:
+            check_grown(log, position, progress.digest)
+        with open_growing(log, position) as file:
             if follow and file.is_packed:
                 raise InputError(f"{log} is gzipped and cannot grow; leave out follow")
             run = _LogRun(learner, file, output, kept, on_event, every, seconds)
@@ -176,7 +178,7 @@ class _LogRun:
     def __init__(
         self,
         learner: ClickLearner,
-        file: GrowingFile,
+        file: GrowingFile | GrowingUbi,
         output: str | PathLike[str] | None,
         checkpoint: ClickCheckpoint | None,
         on_event: Callable[[ClickEvent], None] | None,
@@ -202,8 +204,8 @@ class _LogRun:
             else:
                 self._write_if_due()
                 time.sleep(POLL_SECONDS)
-        if not follow and self.file.n_waiting:
-            self.report(note=f"the last line has no end yet; its {self.file.n_waiting:,} bytes wait for the rest")
+        if not follow and self.file.waiting:
+            self.report(note=self.file.waiting)
         self._write()
 
     def _read(self, limit: int) -> list[tuple[int, str]]:
@@ -250,9 +252,11 @@ class _LogRun:
             self.on_event(ClickEvent(self.learner.tally, self.file.position.within, written, note))
 
 
-def _parser(file: GrowingFile) -> ImpressionParser:
+def _parser(file: GrowingFile | GrowingUbi) -> ImpressionParser:
     """What makes impressions of lines; the first line of the file tells it how."""
     parse = ImpressionParser(file.path)
+    if isinstance(file, GrowingUbi):
+        return parse  # all it gives is JSON
     with closing(open_lines(file.path)) as lines:
         read_before = ((text, line) for line, text in islice(lines, file.position.within) if text.strip())
         for first in islice(read_before, 1):
@@ -332,7 +336,7 @@ class ClickCheckpoint:
             bundle.arrays,
         )
 
-    def write(self, learner: ClickLearner, file: GrowingFile) -> None:
+    def write(self, learner: ClickLearner, file: GrowingFile | GrowingUbi) -> None:
         assert self._base is not None
         state, arrays = learner.online.to_state()
         stored = _StoredProgress(

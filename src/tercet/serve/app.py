@@ -32,10 +32,10 @@ _PROBLEMS = {
     400: "The request is broken.",
     401: "A token is needed.",
     403: "The token may not do this, or a page of another site asks.",
-    404: "There is no such document, word or entry.",
+    404: "There is no such document, word, entry or list.",
     405: "The path takes other methods.",
     408: "The body came too slowly.",
-    409: "Nothing there can be taken back.",
+    409: "Nothing there can be taken back, or nothing is logged.",
     413: "The body is larger than 1 MB.",
     415: "The body is not sent as application/json.",
     421: "The service is not known by this host name.",
@@ -118,6 +118,12 @@ def _is_json(content_type: str) -> bool:
     return media == "application/json" or media.endswith("+json")
 
 
+def _client(request: Request, name: str | None) -> str:
+    """Who asks: the address, and a slash and the name where the request gives one."""
+    address = request.client.host if request.client is not None else "local"
+    return address if name is None else f"{address}/{name}"
+
+
 def _add_reading(app: FastAPI, service: Service) -> None:
     def deadline(request: Request) -> Deadline:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
@@ -125,7 +131,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/search", response_model=messages.SearchAnswer)
     async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
-        return JSONResponse(await service.search(params.q, params.k, deadline(request), params.all))
+        client = _client(request, params.client)
+        return JSONResponse(await service.search(params.q, params.k, deadline(request), params.all, client))
 
     @app.get("/explain", response_model=messages.Reasons)
     async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:
@@ -215,8 +222,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 
 def _add_changing(app: FastAPI, service: Service) -> None:
     def admitted(request: Request, name: str | None) -> str:
-        address = request.client.host if request.client is not None else "local"
-        client = address if name is None else f"{address}/{name}"
+        client = _client(request, name)
         service.admit(client)
         return client
 
@@ -233,6 +239,12 @@ def _add_changing(app: FastAPI, service: Service) -> None:
         """Report a list and its clicks: a clicked document is better than those above it that were not."""
         client = admitted(request, given.client)
         return JSONResponse(await service.clicks(client, given.query, given.shown, given.clicked), 202)
+
+    @app.post("/events", response_model=messages.ClickLogged, **changing)  # type: ignore[arg-type]
+    async def events(request: Request, given: messages.Click) -> Response:
+        """Report a click on a list, for the impressions log; who may read may do that."""
+        client = _client(request, given.client)
+        return JSONResponse(await service.click(client, given.query_id, given.doc), 202)
 
     @app.post("/undo", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def undo(request: Request, given: messages.Undo) -> Response:
@@ -272,7 +284,8 @@ def _complete(app: FastAPI) -> None:
     }
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
-            token: list[dict[str, list[str]]] = [{}, {"read" if method == "get" else "write": []}]
+            reads = method == "get" or path == "/events"
+            token: list[dict[str, list[str]]] = [{}, {"read" if reads else "write": []}]
             operation["security"] = [{}] if path in _PUBLIC else token
             for status, answer in operation["responses"].items():
                 for media in answer.get("content", {}).values():

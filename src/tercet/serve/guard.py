@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _BODY_SECONDS = 10.0
 _BODIES = 64  # that arrive at a time; with the largest size of one, this bounds the memory they take
+_READERS_POST = frozenset({"/events"})  # who may search may say what it clicked: that is logged, and changes nothing
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 # The page needs its own files and nothing else; nobody may frame it.
@@ -52,9 +53,10 @@ class Access:
     write_token: str | None = None
     hosts: tuple[str, ...] | None = LOOPBACK_HOSTS
 
-    def check(self, method: str, headers: Headers) -> None:
+    def check(self, method: str, path: str, headers: Headers) -> None:
         """Raise a problem unless a request with these headers may go on."""
-        needed = (self.read_token, self.write_token) if method in ("GET", "HEAD") else (self.write_token,)
+        reads = method in ("GET", "HEAD") or path in _READERS_POST
+        needed = (self.read_token, self.write_token) if reads else (self.write_token,)
         if needed[0] is None:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -140,7 +142,7 @@ class Guard:
         headers, method = Headers(scope=scope), scope["method"]
         self._access.check_host(method, headers)
         if scope["path"] not in self._open_paths:
-            self._access.check(method, headers)
+            self._access.check(method, scope["path"], headers)
         if method in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return

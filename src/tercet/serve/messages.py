@@ -37,6 +37,7 @@ class SearchQuery(BaseModel):
     q: str = QUERY
     k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many documents in each list.", examples=[10])
     all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
+    client: str | None = CLIENT
 
 
 class ExplainQuery(BaseModel):
@@ -83,6 +84,15 @@ class Clicks(BaseModel):
     query: str = Field(min_length=1, max_length=QUERY_CHARS)
     shown: list[str] = Field(min_length=1, max_length=SHOWN)
     clicked: list[str] = Field(min_length=1, max_length=SHOWN)
+    client: str | None = CLIENT
+
+
+class Click(BaseModel):
+    """A click on a document of a list, for the impressions log; nothing is learned from it at once."""
+
+    model_config = _example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10")
+    query_id: str = Field(min_length=1, max_length=64, description="As the answer to the search has it.")
+    doc: str = DOC_ID
     client: str | None = CLIENT
 
 
@@ -136,6 +146,7 @@ class SearchAnswer(BaseModel):
 
     model_config = _example(
         query="avocado eyes",
+        query_id="0123456789abcdef0123456789abcdef",
         k=1,
         version="v12",
         unknown=[],
@@ -171,6 +182,7 @@ class SearchAnswer(BaseModel):
         baseline_name="BM25",
     )
     query: str
+    query_id: str | None = Field(description="Where impressions are logged: what clicks name this list by.")
     k: int
     version: str = VERSION
     unknown: list[str] = Field(description="Words of the query that the model does not know.")
@@ -261,6 +273,15 @@ class Acknowledged(BaseModel):
     entry: int
     version: str = VERSION
     applied: bool
+
+
+class ClickLogged(BaseModel):
+    """The click is in the log."""
+
+    model_config = _example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10", rank=2)
+    query_id: str
+    doc: str
+    rank: int
 
 
 class TakenBack(Acknowledged):

@@ -20,6 +20,7 @@ from tercet.serve import answers
 from tercet.serve.allowances import Buckets
 from tercet.serve.answers import Baseline, Deadline
 from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
+from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Withdrawn
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
@@ -67,6 +68,7 @@ class Service:
     index : the base, which must have a text model
     journal : where its journal is
     name : of what is searched, for those who see the page
+    impressions : where lists and clicks are logged, or None; closed with the service
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class Service:
         limits: Limits | None = None,
         bounds: LearningBounds | None = None,
         name: str = "",
+        impressions: ImpressionLog | None = None,
     ) -> None:
         self.limits, self.index, self.name = limits or Limits(), index, name
+        self.impressions = impressions
         self.baseline = Baseline(index)
         self.journal = Journal(journal, self.limits.journal_bytes)
         self._withdrawn: set[int] = set()
@@ -95,6 +99,8 @@ class Service:
         self.writes = Queue("writer", 1, self.limits.waiting)
         per_minute, burst = self.limits.writes_per_minute, self.limits.write_burst
         self._by_client, self._by_address = Buckets(per_minute, burst), Buckets(10 * per_minute, 10 * burst)
+        self._clicks_by_client = Buckets(per_minute, burst)
+        self._clicks_by_address = Buckets(10 * per_minute, 10 * burst)
 
     def _warm_up(self) -> None:
         """Search once, so that the first to ask does not wait for kernels to load."""
@@ -112,6 +118,8 @@ class Service:
         self.writes.close()
         self.learner.close()
         self.journal.close()
+        if self.impressions is not None:
+            self.impressions.close()
 
     @property
     def version(self) -> Version:
@@ -129,11 +137,40 @@ class Service:
 
         return await self.reads.run(run)
 
-    async def search(self, query: str, k: int, deadline: Deadline, everything: bool = False) -> dict[str, Any]:
+    async def search(
+        self, query: str, k: int, deadline: Deadline, everything: bool = False, client: str = "local"
+    ) -> dict[str, Any]:
         self.check_query(query)
-        return await self.read(
-            deadline, lambda v: answers.search(v, self.baseline, query, k, deadline, everything), always=True
-        )
+
+        def find(version: Version) -> dict[str, Any]:
+            answer = answers.search(version, self.baseline, query, k, deadline, everything)
+            return answer | {"query_id": self._log_list(client, answer)}
+
+        return await self.read(deadline, find, always=True)
+
+    def _log_list(self, client: str, answer: dict[str, Any]) -> str | None:
+        """Log what is shown; None where nothing is logged, or nothing was found."""
+        if self.impressions is None or not answer["learned"]:
+            return None
+        attributes = {name: answer[name] for name in ("version", "k", "partial")}
+        return self.impressions.search(client, answer["query"], [hit["id"] for hit in answer["learned"]], attributes)
+
+    async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
+        """Log a click on a list that was shown."""
+        log = self.impressions
+        if log is None:
+            raise HttpProblem(409, "this service logs no impressions; it does with --log-impressions", "not-logged")
+        self._admit(client, self._clicks_by_client, self._clicks_by_address, "clicks")
+        try:
+            rank = await self.writes.run(lambda: log.click(client, query_id, doc_id))
+        except KeyError as error:
+            raise HttpProblem(404, f"no list {query_id!r} was shown, or long ago", "unknown-list") from error
+        except ValueError as error:
+            detail = f"document {doc_id[:80]!r} was not in the list {query_id!r}"
+            raise HttpProblem(422, detail, "not-shown") from error
+        except JournalError as error:
+            raise HttpProblem(507, str(error), "impressions") from error
+        return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
     async def collection(self, deadline: Deadline) -> dict[str, Any]:
         if self._collection is None:  # the documents are those of the start
@@ -168,7 +205,17 @@ class Service:
 
     def gauges(self) -> dict[str, tuple[str, float]]:
         version = self.version  # before the journal is looked at, which is never behind it
-        return {
+        log = self.impressions
+        logged = (
+            {}
+            if log is None
+            else {
+                "tercet_impressions_logged": ("Lists in the impressions log since the start.", log.n_searches),
+                "tercet_clicks_logged": ("Clicks in the impressions log since the start.", log.n_clicks),
+                "tercet_impressions_lost": ("Lists and clicks that could not be logged.", log.n_lost),
+            }
+        )
+        return logged | {
             "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
             "tercet_version": ("Number of the version that is served.", version.number),
             "tercet_learner_up": ("1, or 0 when it stopped.", float(self.learner.failure is None)),
@@ -184,11 +231,14 @@ class Service:
 
     def admit(self, client: str) -> None:
         """Take a token for a change from a client and from its address."""
+        self._admit(client, self._by_client, self._by_address, "changes")
+
+    def _admit(self, client: str, by_client: Buckets, by_address: Buckets, what: str) -> None:
         address = client.partition("/")[0]
-        for buckets, name, who in ((self._by_client, client, "client"), (self._by_address, address, "address")):
+        for buckets, name, who in ((by_client, client, "client"), (by_address, address, "address")):
             wait = buckets.take(name)
             if wait:
-                raise HttpProblem(429, f"too many changes by this {who}; try again later", "rate", wait)
+                raise HttpProblem(429, f"too many {what} by this {who}; try again later", "rate", wait)
 
     async def prefer(self, client: str, query: str, better: str, worse: str) -> dict[str, Any]:
         if better == worse:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tercet.data.checking.findings import Counts, Findings
 from tercet.data.checking.near_duplicates import text_digest
-from tercet.data.click_tables import click_log_of, ubi_files
+from tercet.data.click_tables import click_log_of
 from tercet.data.documents import document_rows, joined_text
 from tercet.data.judgements import judgement_roles, judgement_rows
 from tercet.data.link_tables import link_roles, link_rows, open_links
 from tercet.data.roles import TableSettings, document_roles
 from tercet.data.tables import NO_ROWS, DataTable
 from tercet.data.threes import three_roles, three_rows
+from tercet.data.ubi import ubi_tables
 
 
 def check_documents(path: Path, findings: Findings, settings: TableSettings) -> Counts:
@@ -87,7 +88,7 @@ def check_click_log(path: Path, findings: Findings, settings: TableSettings) -> 
     """Check a table of clicks, or the folder of UBI's two."""
     counts = {"impressions": 0, "clicks": 0}
     with findings.file(path, NO_ROWS, lambda: counts["impressions"]):
-        tables = [settings.open(file) for file in (ubi_files(path) if path.is_dir() else [path])]
+        tables = ubi_tables(path, settings.open) if path.is_dir() else [settings.open(path)]
         log = click_log_of(tables, settings.columns, findings.refused)
         counts["impressions"] = len(log.impressions)
         counts["clicks"] = sum(len(impression.clicked) for impression in log.impressions)

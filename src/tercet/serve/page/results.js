@@ -1,5 +1,6 @@
 // The two lists. Rows are kept by document, so that a new version moves them instead of replacing them.
 
+import { noteClick } from "./api.js";
 import { byId, calm, counted, el, hiddenText, number, quoted, shortened, wordsOf } from "./dom.js";
 import { fillReasons } from "./reasons.js";
 import { drawSlopes, drawSlopesFor } from "./slopes.js";
@@ -175,6 +176,7 @@ export async function toggle(row, system) {
     panel.hidden = true;
     return;
   }
+  if (system === "learned" && shown.query_id) noteClick(shown.query_id, row.dataset.id);
   // The panel appears with its content, so that the list moves once; or as it is when that takes long.
   const slow = setTimeout(() => {
     panel.hidden = !isOpen(row);
