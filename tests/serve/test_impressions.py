@@ -85,7 +85,7 @@ def test_nothing_is_logged_unless_asked_for(tmp_path):
 
         with TestClient(create_app(service), base_url="http://127.0.0.1:8080") as api:
             assert api.get("/search", params={"q": QUERY}).json()["query_id"] is None
-            refused(api.post("/events", json={"query_id": "0" * 32, "doc": "d1"}), 409, "--log-impressions")
+            refused(api.post("/events", json={"query_id": "0" * 32, "doc": "d1"}), 409, "logs no impressions")
     finally:
         service.close()
     assert not (tmp_path / "impressions").exists()

@@ -1,7 +1,7 @@
 """OpenSearch's UBI as a folder: files of queries and files of events, one of each or as many as a rotated log has.
 
-`GrowingUbi` reads such a log while it is written, as `GrowingFile` reads one file: `tercet serve --log-impressions`
-writes ``ubi_queries-20261116-0001.jsonl`` and ``ubi_events-20261116-0001.jsonl``, then those of the next number or day.
+`GrowingUbi` reads such a log while it is written, as `GrowingFile` reads one file: the service writes
+``ubi_queries-20261116-0001.jsonl`` and ``ubi_events-20261116-0001.jsonl``, then those of the next number or day.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _numbered(folder: Path, kind: str) -> dict[int, Path]:
     return files
 
 
-class _Lines:
+class _NumberedFiles:
     """Complete lines of numbered files, one file after the other, from any place on."""
 
     def __init__(self, folder: Path, kind: str, number: int = 0, offset: int = 0) -> None:
@@ -203,8 +203,8 @@ class GrowingUbi:
         self.path, self.position = path, position
         self._clock = clock
         number, offset = divmod(position.at, _MOST_BYTES)
-        self._queries = _Lines(path, QUERIES, number, offset)
-        self._events = _Lines(path, EVENTS, number)  # both are rotated together
+        self._queries = _NumberedFiles(path, QUERIES, number, offset)
+        self._events = _NumberedFiles(path, EVENTS, number)  # both are rotated together
         self._clicks: dict[str, list[tuple[float, str]]] = {}
         self._next_event: tuple[float, str, str] | None = None
         self._n_young = 0
@@ -285,13 +285,13 @@ class GrowingUbi:
             return True
         return False
 
-    def _record(self, text: str, lines: _Lines) -> dict[str, Any]:
+    def _record(self, text: str, lines: _NumberedFiles) -> dict[str, Any]:
         try:
             return parse_json_object(text, lines.path, 0)
         except FormatError as error:
             raise lines.error(error.message) from error
 
-    def _time(self, record: dict[str, Any], lines: _Lines) -> float:
+    def _time(self, record: dict[str, Any], lines: _NumberedFiles) -> float:
         moment = moment_in(str(record.get("timestamp")))
         if moment is None:
             raise lines.error(f'"timestamp" is {record.get("timestamp")!r}; a time is ISO 8601')

@@ -77,8 +77,8 @@ def learn_from_clicks(
     Parameters
     ----------
     model, docs, queries, skipped, rule : as `ClickLearner` has them
-    log : the file, half a line at whose end is left for later, or a folder of UBI as ``tercet serve --log-impressions``
-        writes it (`GrowingUbi`)
+    log : the file, half a line at whose end is left for later, or the folder of the service's impressions log
+        (`GrowingUbi`)
     output : folder to write the model to, again and again; may be the one it was read from
     checkpoint : folder that keeps the place in the log and what was learned. When it holds those of the same model, the
         run goes on from there: no line is learned from twice, and a run that was killed at any moment ends with the

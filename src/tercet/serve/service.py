@@ -159,7 +159,7 @@ class Service:
         """Log a click on a list that was shown."""
         log = self.impressions
         if log is None:
-            raise HttpProblem(409, "this service logs no impressions; it does with --log-impressions", "not-logged")
+            raise HttpProblem(409, "this service logs no impressions, so clicks have no place", "not-logged")
         self._admit(client, self._clicks_by_client, self._clicks_by_address, "clicks")
         try:
             rank = await self.writes.run(lambda: log.click(client, query_id, doc_id))
