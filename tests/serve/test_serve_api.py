@@ -14,6 +14,7 @@ from support.serving import HOSTILE, made_index, refused, running, served
 from tercet.search import Index
 from tercet.serve import Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
+from tercet.serve.generations import Generation
 from tercet.serve.guard import Access
 from tercet.serve.problems import TITLES
 from tercet.serve.service import Service
@@ -284,7 +285,7 @@ def test_a_service_that_cannot_begin_lets_the_journal_go(tmp_path, monkeypatch):
         raise RuntimeError("a defect")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Service, "_warm_up", broken)
+        patched.setattr(Generation, "warm_up", broken)
         with pytest.raises(RuntimeError, match="a defect"):
             Service(INDEX, tmp_path / "journal.jsonl")
     Service(INDEX, tmp_path / "journal.jsonl").close()
@@ -306,7 +307,9 @@ def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
 
 
 def test_health_and_metrics(api):
-    assert checked(api.get("/health"), messages.Health) == {"status": "ok", "version": "v0", "documents": 60}
+    health = checked(api.get("/health"), messages.Health)
+    assert (health["status"], health["version"], health["documents"]) == ("ok", "v0", 60)
+    assert (health["refused"], health["build"]) == (None, tc.__version__)
     api.get("/search", params={"q": QUERY})
     api.get("/search", params={"q": QUERY, "k": 0})
     api.get("/no/such/path")

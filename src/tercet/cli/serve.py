@@ -9,7 +9,6 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, verify_option
 from tercet.errors import MissingExtraError
-from tercet.search import open_index
 from tercet.serve.bounds import Limits
 
 
@@ -75,6 +74,14 @@ def journal_of(index: Path) -> Path:
     show_default=True,
     help="Days that --log-impressions keeps.",
 )
+@click.option(
+    "--look-every",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Look for new documents and models; 0 only on SIGHUP.",
+)
 @verify_option
 def serve(
     index: Path,
@@ -92,10 +99,12 @@ def serve(
     write_burst: int,
     impressions: Path | None,
     keep_days: int,
+    look_every: float,
     unverified: bool,
 ) -> None:
     """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
     try:
+        from tercet.serve.generations import IndexSource
         from tercet.serve.impressions import ImpressionLog
         from tercet.serve.run import access_for, run
         from tercet.serve.service import Service
@@ -111,10 +120,19 @@ def serve(
         writes_per_minute=writes_per_minute,
         write_burst=write_burst,
     )
-    opened = open_index(index, None if model is None else open_model(model), verify=not unverified)
+    source = IndexSource(index, model, None if model is None else lambda: open_model(model), verify=not unverified)
+    opened = source.open()
     path = journal or journal_of(index)
     log = None if impressions is None else ImpressionLog(impressions, keep_days)
-    service = Service(opened, path, limits, name=index.resolve().name, impressions=log)
+    service = Service(
+        opened,
+        path,
+        limits,
+        name=index.resolve().name,
+        impressions=log,
+        source=source,
+        look_seconds=look_every,
+    )
     try:
         if log is not None:
             click.echo(

@@ -63,6 +63,11 @@ class BaseIndex(ABC):
         """What it scores with."""
         return self._model
 
+    @property
+    def digest(self) -> str:
+        """What its documents and model are known by where they are on disk; empty where they are not."""
+        return ""
+
     def __len__(self) -> int:
         return len(self._view)
 

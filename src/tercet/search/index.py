@@ -179,6 +179,23 @@ class Index(BaseIndex):
             self._committed, self._view = committed, view
         return True
 
+    def latest(self, own_model: bool = True) -> Index:
+        """The index as writers have left it, as another object; this one stays what it is. Open segments are shared.
+
+        Parameters
+        ----------
+        own_model : take over the model that was committed, where that is another by now; False keeps this one
+        """
+        copied = Index(self._model, self._committed, self._view, self._folder)
+        if self._folder is None:
+            return copied
+        model = self._committed.model_digest
+        if not own_model or self._folder.committed().model_digest == model:
+            copied.refresh()
+            if not own_model or copied._committed.model_digest == model:
+                return copied
+        return Index.open(self._folder.path)
+
     def _reread(self, committed: Committed) -> tuple[Committed, View]:
         assert self._folder is not None
         check_fits(self._model, committed.vectoriser, str(self._folder.path))
@@ -202,6 +219,10 @@ class Index(BaseIndex):
                 writer.keep_factors(entry.segment, entry.factors)
 
     # -- what is in it ------------------------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        return self._committed.digest
 
     @property
     def n_segments(self) -> int:

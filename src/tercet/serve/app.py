@@ -13,11 +13,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
+from tercet import __version__
 from tercet.errors import EngineError, InputError
 from tercet.serve import answers, messages
 from tercet.serve.answers import Deadline
 from tercet.serve.bounds import ID_CHARS
+from tercet.serve.generations import Generation
 from tercet.serve.guard import Access, Guard
+from tercet.serve.learner import Version
 from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
 from tercet.serve.service import Service
@@ -138,27 +141,20 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:
         """Say why a document has its score, or why it is ahead of another."""
         service.check_query(params.q)
-        service.check_documents([params.doc] if params.versus is None else [params.doc, params.versus])
-        is_learned = params.system == "learned"
-        answer = await service.read(
-            deadline(request),
-            lambda version: answers.explain(
-                version,
-                version.index if is_learned else service.baseline.index,
-                params.q,
-                params.doc,
-                params.versus,
-                params.k,
-            ),
-        )
-        return JSONResponse(answer)
+
+        def reasons(version: Version, now: Generation) -> dict[str, Any]:
+            service.check_documents([params.doc] if params.versus is None else [params.doc, params.versus], now)
+            index = version.index if params.system == "learned" else now.baseline.index
+            return answers.explain(version, index, params.q, params.doc, params.versus, params.k)
+
+        return JSONResponse(await service.read(deadline(request), reasons))
 
     @app.get("/related", response_model=messages.RelatedWords)
     async def related(request: Request, params: Annotated[messages.RelatedQuery, Query()]) -> Response:
         """List the document words that count most for a query word."""
         try:
             answer = await service.read(
-                deadline(request), lambda version: answers.related(version, params.word, params.k)
+                deadline(request), lambda version, _: answers.related(version, params.word, params.k)
             )
         except InputError as error:
             raise HttpProblem(404, f"the model does not know the word {params.word[:80]!r}", "unknown-word") from error
@@ -175,9 +171,12 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         return await stored_document(request, params.id)
 
     async def stored_document(request: Request, doc_id: str) -> Response:
-        service.check_documents([doc_id])
+        def stored(_: Version, now: Generation) -> dict[str, Any]:
+            service.check_documents([doc_id], now)
+            return answers.document(now.index, doc_id)
+
         try:
-            answer = await service.read(deadline(request), lambda version: answers.document(version.index, doc_id))
+            answer = await service.read(deadline(request), stored)
         except InputError as error:
             raise HttpProblem(404, "the index keeps no texts", "no-texts") from error
         return JSONResponse(answer)
@@ -193,7 +192,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """List what was learned online: pairs of words, and the entries behind them."""
         answer = await service.read(
             deadline(request),
-            lambda version: answers.learned(version, service.history(params.limit, active_only=True), params.limit),
+            lambda version, _: answers.learned(version, service.history(params.limit, active_only=True), params.limit),
         )
         return JSONResponse(answer)
 
@@ -205,7 +204,16 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/health", response_model=messages.Health)
     async def health() -> Response:
         """Say whether the service is well; 503 when it no longer learns."""
-        facts = {"version": service.version.name, "documents": len(service.index)}
+        now = service.serving
+        facts = {
+            "version": now.version.name,
+            "documents": len(now.index),
+            "index": now.index_label,
+            "model": now.model_label,
+            "loaded": now.loaded,
+            "refused": service.refused,
+            "build": __version__,
+        }
         if service.learner.failure is not None:
             raise HttpProblem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **facts)
         return JSONResponse({"status": "ok"} | facts)

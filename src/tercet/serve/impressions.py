@@ -144,6 +144,14 @@ class ImpressionLog:
             except (OSError, JournalError) as error:
                 _log.warning("%s cannot be read, so the key stays: %s", self.key_path, error)
 
+    def tidy(self) -> None:
+        """Remove what is past its time, and take the key that is there, also where nobody searches."""
+        self.renew_key()
+        try:
+            self._remove_before(datetime.fromtimestamp(self._clock(), UTC).date().toordinal() - self._keep_days)
+        except OSError as error:
+            _log.warning("%s: what is past its time cannot be removed: %s", self.folder, error)
+
     def close(self) -> None:
         with self._lock:
             self._end()

@@ -28,6 +28,7 @@ CLIENT = Field(
 )
 CARRIED = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
 VERSION = Field(description="The version of the model that answered.", examples=["v12"], pattern="^v[0-9]+$")
+INDEX = Field(description="The index that answered: documents and model, as they were committed.")
 
 # -- questions ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +150,7 @@ class SearchAnswer(BaseModel):
         query_id="0123456789abcdef0123456789abcdef",
         k=1,
         version="v12",
+        index="0123456789ab",
         unknown=[],
         stop_words=[],
         compared=True,
@@ -185,6 +187,7 @@ class SearchAnswer(BaseModel):
     query_id: str | None = Field(description="Where impressions are logged: what clicks name this list by.")
     k: int
     version: str = VERSION
+    index: str = INDEX
     unknown: list[str] = Field(description="Words of the query that the model does not know.")
     stop_words: list[str] = Field(description="Words of the query that are too frequent to be searched.")
     compared: bool = Field(description="False where nothing is learned: then there is one list, and no baseline.")
@@ -360,10 +363,24 @@ class LearnedOnline(BaseModel):
 class Health(BaseModel):
     """The service is well. Where it no longer learns, the answer is a problem."""
 
-    model_config = _example(status="ok", version="v12", documents=3633)
+    model_config = _example(
+        status="ok",
+        version="v12",
+        documents=3633,
+        index="0123456789ab",
+        model="ba9876543210",
+        loaded=_TIME,
+        refused="DamagedBundleError; the service's log says more",
+        build="0.1.0",
+    )
     status: Literal["ok"]
     version: str = VERSION
     documents: int
+    index: str = INDEX
+    model: str = Field(description="Known by it: the same words and weights have the same.")
+    loaded: str = Field(description="When this index and model were taken up.")
+    refused: str | None = Field(description="Why what is new on disk is not served, where something is.")
+    build: str = Field(description="The version of Tercet.")
 
 
 class ProblemDetails(BaseModel):

@@ -81,7 +81,10 @@ def logged_to_stderr() -> Iterator[None]:
 
 
 def run(service: Service, access: Access, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one."""
+    """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one.
+
+    A SIGHUP has the index looked at.
+    """
     app = create_app(service, access)
     try:
         host.encode("idna")  # as the system will have it; it says less well what is wrong
@@ -112,6 +115,8 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
             server.should_exit = True
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        if hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: service.look_soon())
         try:
             say(f"http://{shown}:{listening.getsockname()[1]}/")
             server.run(sockets=[listening])

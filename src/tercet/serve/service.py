@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,16 +13,14 @@ from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, TypeVar
 
-import numpy as np
-from scipy import sparse
-
 from tercet.data.clicks import Impression, impression_problem
-from tercet.errors import JournalError
+from tercet.errors import JournalError, TercetError
 from tercet.search import BaseIndex
 from tercet.serve import answers
 from tercet.serve.allowances import Buckets
 from tercet.serve.answers import Baseline, Deadline
 from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
+from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Withdrawn
 from tercet.serve.learner import Learner, Version
@@ -28,6 +29,9 @@ from tercet.serve.problems import HttpProblem, limit_problem
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
+_TIDY_SECONDS = 3600.0  # between looks for impressions that are past their time
 _APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
 
 
@@ -69,6 +73,8 @@ class Service:
     journal : where its journal is
     name : of what is searched, for those who see the page
     impressions : where lists and clicks are logged, or None; closed with the service
+    source : where the index came from; it is looked at, and what is new there is served without a restart
+    look_seconds : between these looks; 0 looks only when `look_soon` asks for it
     """
 
     def __init__(
@@ -79,41 +85,41 @@ class Service:
         bounds: LearningBounds | None = None,
         name: str = "",
         impressions: ImpressionLog | None = None,
+        source: IndexSource | None = None,
+        look_seconds: float = 2.0,
     ) -> None:
-        self.limits, self.index, self.name = limits or Limits(), index, name
+        self.limits, self.name = limits or Limits(), name
         self.impressions = impressions
-        self.baseline = Baseline(index)
+        self.refused: str | None = None
+        self._bounds, self._source, self._look_seconds = bounds, source, look_seconds
+        self._seen = None if source is None else source.opened_at
         self.journal = Journal(journal, self.limits.journal_bytes)
         self._withdrawn: set[int] = set()
-        self._collection: dict[str, Any] | None = None
+        self._collection: tuple[Generation, dict[str, Any]] | None = None
         for entry in self.journal.entries:
             self._note(entry)
         self.metrics = Metrics()
         with ExitStack() as begun:
             begun.callback(self.journal.close)
-            self.learner = Learner(index, self.journal.entries, bounds)
-            begun.callback(self.learner.close)
-            self._warm_up()
+            self.serving = Generation.of(index, self.journal.entries, bounds)
             begun.pop_all()  # all went well: from here on `close` ends them
         self.reads = Queue("reader", self.limits.workers, self.limits.waiting)
         self.writes = Queue("writer", 1, self.limits.waiting)
         per_minute, burst = self.limits.writes_per_minute, self.limits.write_burst
         self._by_client, self._by_address = Buckets(per_minute, burst), Buckets(10 * per_minute, 10 * burst)
+        self._n_told = len(self.journal)
+        self._telling = threading.Lock()  # held while an entry is told to the learner, and while that is replaced
+        self._renewing = threading.Lock()  # held by a thread that makes the next generation
+        self._look, self._closing = threading.Event(), False
+        self._watcher = threading.Thread(target=self._watch, name="tercet-watcher", daemon=True)
+        self._watcher.start()
         self._clicks_by_client = Buckets(per_minute, burst)
         self._clicks_by_address = Buckets(10 * per_minute, 10 * burst)
 
-    def _warm_up(self) -> None:
-        """Search once, so that the first to ask does not wait for kernels to load."""
-        n_words = self.version.model.weights.shape[0]
-        if n_words == 0:
-            return  # nothing can be found
-        # A row, not a text: a word as the model spells it may itself be cut to one that it does not know.
-        one_word = sparse.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, n_words))
-        for index in (self.version.index, self.baseline.index):
-            index.search_row(one_word, 1)
-            index.search_row(one_word, 1, max_terms=1)
-
     def close(self) -> None:
+        self._closing = True
+        self._look.set()
+        self._watcher.join()
         self.reads.close()
         self.writes.close()
         self.learner.close()
@@ -122,18 +128,98 @@ class Service:
             self.impressions.close()
 
     @property
+    def index(self) -> BaseIndex:
+        return self.serving.index
+
+    @property
+    def baseline(self) -> Baseline:
+        return self.serving.baseline
+
+    @property
+    def learner(self) -> Learner:
+        return self.serving.learner
+
+    @property
     def version(self) -> Version:
-        return self.learner.current
+        return self.serving.version
+
+    # -- from one generation to the next ------------------------------------------------------------------------
+
+    def look_soon(self) -> None:
+        """Have the source looked at now, also where nothing seems to have changed; may be called by a signal."""
+        self._look.set()
+
+    def look(self, anew: bool = False) -> bool:
+        """Serve what is new at the source; whether there was anything. What cannot be served is refused, and told.
+
+        ``anew`` also looks where no file seems to have changed.
+        """
+        if self._source is None:
+            return False
+        with self._renewing:
+            marks = self._source.marks()
+            if marks == self._seen and not anew:
+                return False
+            self._seen = marks
+            try:
+                index = self._source.latest(self.index)
+                if index.digest == self.index.digest and index.model is self.index.model:
+                    self.refused = None
+                    return False
+                self._serve(index)
+            except (TercetError, OSError, ValueError, MemoryError, TimeoutError) as error:
+                self.refused = f"{type(error).__name__}; the service's log says more"  # anybody may ask for this
+                _log.warning("what is new at %s is refused, and the old goes on: %s", self._source.folder, error)
+                return False
+        _log.warning("now serving index %s, model %s", self.serving.index_label, self.serving.model_label)
+        return True
+
+    def _serve(self, index: BaseIndex) -> None:
+        """Make the next generation and have readers move to it; the one before is ended when it is."""
+        with self._telling:
+            entries = self.journal.entries[: self._n_told]
+        before = self.serving
+        made = Generation.of(index, entries, self._bounds, before)
+        try:
+            made.catch_up(self.journal.entries[len(entries) : self._n_told])
+            with self._telling:
+                n_learned = made.version.number
+                made.catch_up(self.journal.entries[n_learned : self._n_told])
+                self.serving, self.refused = made, None  # the swap: one reference
+        except BaseException:
+            made.learner.close()
+            raise
+        before.learner.close()
+
+    def _watch(self) -> None:
+        tidied = time.monotonic()
+        while not self._closing:
+            self._look.wait(self._look_seconds if self._look_seconds and self._source is not None else _TIDY_SECONDS)
+            asked = self._look.is_set()
+            self._look.clear()
+            if self._closing:
+                return
+            if self.impressions is not None and (asked or time.monotonic() - tidied > _TIDY_SECONDS):
+                self.impressions.tidy()
+                tidied = time.monotonic()
+            try:
+                if asked or self._look_seconds:
+                    self.look(anew=asked)
+            except Exception:
+                # A defect, or an index that breaks what reads it. The old one goes on.
+                _log.exception("the source could not be looked at")
+                self.refused = "a defect; the service's log says more"
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    async def read(self, deadline: Deadline, job: Callable[[Version], T], always: bool = False) -> T:
-        """Do a job on the version that is current when a thread takes it up."""
+    async def read(self, deadline: Deadline, job: Callable[[Version, Generation], T], always: bool = False) -> T:
+        """Do a job on the generation, and the version of it, that is current when a thread takes it up."""
 
         def run() -> T:
             if deadline.passed and not always:
                 raise HttpProblem(503, "the deadline passed before a worker was free; try again soon", "deadline", 1.0)
-            return job(self.version)
+            generation = self.serving
+            return job(generation.version, generation)
 
         return await self.reads.run(run)
 
@@ -142,8 +228,9 @@ class Service:
     ) -> dict[str, Any]:
         self.check_query(query)
 
-        def find(version: Version) -> dict[str, Any]:
-            answer = answers.search(version, self.baseline, query, k, deadline, everything)
+        def find(version: Version, generation: Generation) -> dict[str, Any]:
+            answer = answers.search(version, generation.baseline, query, k, deadline, everything)
+            answer["index"] = generation.index_label
             return answer | {"query_id": self._log_list(client, answer)}
 
         return await self.read(deadline, find, always=True)
@@ -152,7 +239,7 @@ class Service:
         """Log what is shown; None where nothing is logged, or nothing was found."""
         if self.impressions is None or not answer["learned"]:
             return None
-        attributes = {name: answer[name] for name in ("version", "k", "partial")}
+        attributes = {name: answer[name] for name in ("version", "index", "k", "partial")}
         return self.impressions.search(client, answer["query"], [hit["id"] for hit in answer["learned"]], attributes)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
@@ -173,20 +260,21 @@ class Service:
         return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
     async def collection(self, deadline: Deadline) -> dict[str, Any]:
-        if self._collection is None:  # the documents are those of the start
+        if self._collection is None or self._collection[0] is not self.serving:
             self._collection = await self.read(
-                deadline, lambda _: answers.collection(self.index, self.name, self.baseline)
+                deadline, lambda _, now: (now, answers.collection(now.index, self.name, now.baseline))
             )
-        return self._collection
+        return self._collection[1]
 
     def check_query(self, query: str) -> None:
         n_terms = len(answers.words_of(self.version, query))
         if n_terms > QUERY_TERMS:
             raise limit_problem("query", n_terms, QUERY_TERMS, "words")
 
-    def check_documents(self, doc_ids: Sequence[str]) -> None:
+    def check_documents(self, doc_ids: Sequence[str], generation: Generation | None = None) -> None:
+        index = (generation or self.serving).index
         for doc_id in doc_ids:
-            if doc_id not in self.index:
+            if doc_id not in index:
                 raise HttpProblem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
 
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
@@ -224,6 +312,7 @@ class Service:
             "tercet_journal_bytes": ("Size of the journal.", self.journal.n_bytes),
             "tercet_overlay_pairs": ("Pairs of words learned online.", version.overlay.nnz),
             "tercet_documents": ("Documents of the index.", len(self.index)),
+            "tercet_refused": ("1 where what is new on disk is not served, else 0.", float(self.refused is not None)),
             "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
         }
 
@@ -313,7 +402,9 @@ class Service:
 
         def then(entry: Entry) -> None:
             self._note(entry)
-            applied.append(self.learner.tell(entry))
+            with self._telling:
+                self._n_told = entry.number
+                applied.append(self.learner.tell(entry))
 
         def write() -> Entry:
             try:

@@ -1,0 +1,137 @@
+"""What is served, replaced as a whole: an index with its model, baseline and learner; and where that comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from tercet.fitting.text_model import TextModel
+from tercet.search import BaseIndex, Index, open_index
+from tercet.search.folder import model_fingerprint
+from tercet.serve.answers import Baseline
+from tercet.serve.bounds import LearningBounds
+from tercet.serve.journal import Entry
+from tercet.serve.learner import Learner, Version
+from tercet.serve.replay import text_model
+from tercet.store import MANIFEST_NAME
+
+Marks: TypeAlias = tuple[tuple[int, int, int] | None, ...]  # of files: when they were written, their size and inode
+
+_LABEL_CHARS = 12
+_CATCH_UP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class Generation:
+    """An index and all that goes with it. Whoever reads takes one and keeps to it; only its learner goes on.
+
+    Attributes
+    ----------
+    index, baseline, learner : what is searched, what it is shown against, and what it learns by
+    index_label, model_label : by which answers, health and metrics name them; the same bytes have the same
+    loaded : when it was taken up, in UTC
+    """
+
+    index: BaseIndex
+    baseline: Baseline
+    learner: Learner
+    index_label: str
+    model_label: str
+    loaded: str
+
+    @classmethod
+    def of(
+        cls, index: BaseIndex, entries: Sequence[Entry], bounds: LearningBounds | None, before: Generation | None = None
+    ) -> Generation:
+        """Make ready to serve an index: replay the journal over it, and search once."""
+        model = text_model(index)
+        same_model = before is not None and before.index.model is model
+        model_label = before.model_label if before and same_model else model_fingerprint(model)[:_LABEL_CHARS]
+        baseline, learner = Baseline(index), Learner(index, entries, bounds)
+        loaded = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        made = cls(index, baseline, learner, index.digest[:_LABEL_CHARS] or "memory", model_label, loaded)
+        try:
+            made.warm_up()
+        except BaseException:
+            learner.close()
+            raise
+        return made
+
+    @property
+    def version(self) -> Version:
+        return self.learner.current
+
+    def warm_up(self) -> None:
+        """Search once, so that the first to ask does not wait for kernels to load, and what cannot search is found."""
+        n_words = self.version.model.weights.shape[0]
+        if n_words == 0:
+            return  # nothing can be found
+        # A row, not a text: a word as the model spells it may itself be cut to one that it does not know.
+        one_word = sparse.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, n_words))
+        for index in (self.version.index, self.baseline.index):
+            index.search_row(one_word, 1)
+            index.search_row(one_word, 1, max_terms=1)
+
+    def catch_up(self, entries: Sequence[Entry]) -> None:
+        """Have entries learned that came since it was made; returns when they are."""
+        applied = [self.learner.tell(entry) for entry in entries]
+        if applied:
+            applied[-1].result(timeout=_CATCH_UP_SECONDS)
+
+
+class IndexSource:
+    """Where an index and perhaps another model are, and whether they changed.
+
+    Parameters
+    ----------
+    folder : of the index
+    model : folder of a model that scores in the place of the index's own
+    read_model : reads that
+    verify : check every byte of an index when it is opened; of what is new later, always
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        model: str | os.PathLike[str] | None = None,
+        read_model: Callable[[], TextModel] | None = None,
+        verify: bool = True,
+    ) -> None:
+        self.folder, self._read_model, self._verify = Path(folder), read_model, verify
+        self._manifests = [Path(one) / MANIFEST_NAME for one in (folder, model) if one is not None]
+        self._model_marks: tuple[int, int, int] | None = None
+        self.opened_at: Marks = ()
+
+    def marks(self) -> Marks:
+        """What changes when a writer commits; costs a look at a file or two."""
+        return tuple(_mark(path) for path in self._manifests)
+
+    def open(self) -> BaseIndex:
+        """Read the index as it is now."""
+        marks = self.marks()  # before it is read, so that no later commit is missed
+        index = open_index(self.folder, None if self._read_model is None else self._read_model(), self._verify)
+        self.opened_at, self._model_marks = marks, marks[-1]
+        return index
+
+    def latest(self, current: BaseIndex) -> BaseIndex:
+        """The index as it is now, with what is open of it already; whatever is wrong with it is raised."""
+        own_model = self._read_model is None
+        model_marks = self.marks()[-1]
+        if isinstance(current, Index) and (own_model or model_marks == self._model_marks):
+            return current.latest(own_model)
+        return self.open()
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,219 @@
+"""New documents and models are served without a restart, as a whole; what is bad is refused, and the old goes on."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import tercet as tc
+from support.serving import made_docs, made_index, running
+from tercet.search import Index
+from tercet.serve import Limits, messages, read_journal, replay
+from tercet.serve.app import create_app
+from tercet.serve.generations import IndexSource
+from tercet.serve.service import Service
+from tercet.weights import Identity, Weights
+
+QUERY = "green avocado"
+NEW = {"new": "green avocado green avocado green avocado"}
+
+
+@contextmanager
+def living(tmp_path: Path, model: Path | None = None, look_seconds: float = 0.0):
+    """A service of an index on disk, which looks when it is told to."""
+    source = IndexSource(tmp_path / "index", model, None if model is None else lambda: tc.load(model))
+    limits = Limits(write_burst=10_000)
+    service = Service(source.open(), tmp_path / "journal.jsonl", limits, source=source, look_seconds=look_seconds)
+    try:
+        with TestClient(create_app(service), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:
+            yield api, service
+    finally:
+        service.close()
+
+
+def found(api: Any, k: int = 10) -> list[str]:
+    return [hit["id"] for hit in api.get("/search", params={"q": QUERY, "k": k}).json()["learned"]]
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_new_documents_are_served_and_what_was_taught_is_kept(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        before = found(api)
+        api.post("/prefer", json={"query": QUERY, "better": before[4], "worse": before[0]})
+        api.post("/prefer", json={"query": QUERY, "better": "gone", "worse": before[0]})
+        health = api.get("/health").json()
+        messages.Health.model_validate(health)
+        assert not service.look()
+        Index.open(tmp_path / "index").add(NEW)
+        assert "new" not in found(api)
+        assert service.look()
+        assert found(api)[0] == "new"
+        after = api.get("/health").json()
+        assert (after["documents"], after["refused"]) == (health["documents"] + 1, None)
+        assert after["index"] != health["index"]
+        assert after["model"] == health["model"]
+        assert api.get("/search", params={"q": QUERY}).json()["index"] == after["index"]
+        assert api.get("/collection").json()["documents"] == after["documents"]
+        assert api.get("/documents/new").json()["text"] == NEW["new"]
+        Index.open(tmp_path / "index").remove([before[4]])
+        assert service.look()
+        assert before[4] not in found(api, 100)
+        assert api.get("/explain", params={"q": QUERY, "doc": before[4]}).status_code == 404
+        entries = read_journal(tmp_path / "journal.jsonl").entries
+        assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
+
+
+def test_a_preference_after_a_reload_is_learned_over_the_new_documents(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        last = found(api)[-1]
+        Index.open(tmp_path / "index").add(NEW)
+        service.look()
+        answer = api.post("/prefer", json={"query": QUERY, "better": last, "worse": "new"}).json()
+        assert answer["applied"]
+        ranked = found(api, 100)
+        assert ranked.index(last) < ranked.index("new")
+
+
+def test_a_damaged_index_is_refused_and_a_repaired_one_taken(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        before = found(api)
+        Index.open(tmp_path / "index").add(NEW)
+        segments = sorted((tmp_path / "index" / "segments").iterdir())
+        arrays = next(segments[-1].glob("*.safetensors"))
+        whole = arrays.read_bytes()
+        arrays.write_bytes(whole[:-8] + bytes(8 * [255]))
+        assert not service.look()
+        health = api.get("/health")
+        assert health.status_code == 200
+        assert health.json()["refused"].startswith("DamagedBundleError")
+        assert str(tmp_path) not in health.text
+        assert found(api) == before
+        assert "tercet_refused 1\n" in api.get("/metrics").text
+        arrays.write_bytes(whole)
+        assert not service.look()  # no manifest has changed
+        assert service.look(anew=True)
+        assert found(api)[0] == "new"
+        assert api.get("/health").json()["refused"] is None
+        shutil.rmtree(tmp_path / "index")
+        assert not service.look()
+        assert api.get("/health").json()["refused"] is not None
+        assert found(api)[0] == "new"
+
+
+def test_another_model_in_its_folder_is_taken_and_one_of_other_words_refused(tmp_path):
+    index = made_index(tmp_path / "index")
+    plain = replace(index.model, weights=Weights([Identity(n_terms=index.model.weights.shape[0], scale=3.0)]))
+    index.model.save(tmp_path / "model")
+    with living(tmp_path, tmp_path / "model") as (api, service):
+        learned = found(api)
+        label = api.get("/health").json()["model"]
+        plain.save(tmp_path / "model")
+        assert service.look()
+        expected = [hit.doc_id for hit in index.with_model(plain).search(QUERY)]
+        assert found(api) == expected != learned
+        assert api.get("/health").json()["model"] != label
+        tc.TextModel.bm25(["other words"]).save(tmp_path / "model")
+        assert not service.look()
+        assert found(api) == expected
+        assert not service.look(anew=True)
+        assert api.get("/health").json()["refused"]
+        index.model.save(tmp_path / "model")
+        assert service.look()
+        assert found(api) == learned
+        assert api.get("/health").json()["model"] == label
+
+
+def test_an_index_that_is_made_anew_brings_its_own_model(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        model = api.get("/health").json()["model"]
+        Index.build({"a": "zebra crossing", "b": "zebra"}, path=tmp_path / "index")
+        assert service.look()
+        assert [hit["id"] for hit in api.get("/search", params={"q": "zebra"}).json()["learned"]] == ["b", "a"]
+        assert api.get("/health").json()["model"] != model
+
+
+def test_readers_and_teachers_move_from_one_version_to_the_next_as_a_whole(tmp_path):
+    """While an index changes eight times, each answer is that of the index it names, and no preference is lost."""
+    made_index(tmp_path / "index")
+    ids = list(made_docs())
+    documents: dict[str, set[str]] = {}
+    answers: list[dict[str, Any]] = []
+    acknowledged: list[int] = []
+    stopping = threading.Event()
+    with living(tmp_path, look_seconds=0.01) as (api, service):
+
+        def note(index: Index) -> None:
+            documents[index.digest[:12]] = set(index)
+
+        def read() -> None:
+            while not stopping.is_set():
+                answers.append(api.get("/search", params={"q": QUERY, "k": 100}).json())
+
+        def teach() -> None:
+            for i in range(40):
+                said = api.post("/prefer", json={"query": QUERY, "better": ids[i], "worse": ids[i + 1]})
+                assert said.status_code == 202
+                acknowledged.append(said.json()["entry"])
+
+        note(Index.open(tmp_path / "index"))
+        threads = [threading.Thread(target=job) for job in (read, read, teach)]
+        for thread in threads:
+            thread.start()
+        writer = Index.open(tmp_path / "index")
+        for i in range(8):
+            if i % 2:
+                writer.remove(["new"])
+            else:
+                writer.add({"new": f"{QUERY} {i}"})
+            note(writer)
+            assert eventually(lambda: service.index.digest == writer.digest)
+        threads[-1].join(60)
+        stopping.set()
+        for thread in threads:
+            thread.join(60)
+        assert service.refused is None
+        entries = read_journal(tmp_path / "journal.jsonl").entries
+        assert acknowledged == [entry.number for entry in entries] == list(range(1, 41))
+        assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
+    assert {answer["index"] for answer in answers} <= set(documents)
+    assert len({answer["index"] for answer in answers}) > 1
+    for answer in answers:
+        shown = {hit["id"] for system in ("learned", "baseline") for hit in answer[system]}
+        assert shown <= documents[answer["index"]]
+        assert ("new" in shown) == ("new" in documents[answer["index"]])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
+def test_a_signal_has_the_index_looked_at(tmp_path):
+    made_index(tmp_path / "index")
+    with running(tmp_path / "index", "--look-every", "0") as service:
+        Index.open(tmp_path / "index").add(NEW)
+        assert "new" not in service.ask("/search?q=green+avocado").body.decode()
+        service.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: service.ask("/search?q=green+avocado").json()["learned"][0]["id"] == "new")
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(20) == 0
