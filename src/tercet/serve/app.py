@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from tercet import __version__
 from tercet.errors import EngineError, InputError
 from tercet.serve import answers, messages
 from tercet.serve.answers import Deadline
@@ -27,6 +27,7 @@ from tercet.serve.service import Service
 
 _log = logging.getLogger(__name__)
 
+BUILD = version("tercet")
 PAGE = Path(__file__).parent / "page"
 _SUFFIXES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _PUBLIC = frozenset({"/health", "/openapi.json"})  # and the page: they tell nothing of the documents
@@ -212,7 +213,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             "model": now.model_label,
             "loaded": now.loaded,
             "refused": service.refused,
-            "build": __version__,
+            "build": BUILD,
         }
         if service.learner.failure is not None:
             raise HttpProblem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **facts)
