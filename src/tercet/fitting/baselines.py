@@ -30,6 +30,7 @@ WEIGHTINGS: Final[dict[str, dict[str, Any]]] = {
 _WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # texts are read anew for each of these
 _SHOWN: Final = (*_WITH_FIELDS, f"{ORDINARY} with fields")  # whatever learning starts from
 _FEW_QUERIES: Final = 30
+_LEAST_GAIN: Final = 0.02  # of what the ordinary start has
 CUTS: Final[dict[str, dict[str, Any]]] = {
     "": {},
     " unstemmed": {"stemmer": None},
@@ -41,9 +42,8 @@ def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns |
     """The spaces that a report shows, and the one of them to start from.
 
     Nothing is learned yet, so that all queries can choose, those to learn from, too. The ordinary start is BM25 over
-    stems; the best of those that are clearly better replaces it. With n queries that is by more than ``1 + 30 / n``
-    standard errors of the paired difference: of twelve ways, some are better by one on few queries. Of labelled texts
-    it is tf-idf, in which classes are told apart better, and only ways to cut texts are tried.
+    stems; the best of those that are clearly better replaces it. Of labelled texts it is tf-idf, in which classes are
+    told apart better, and only ways to cut texts are tried.
 
     Parameters
     ----------
@@ -64,13 +64,23 @@ def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns |
             measured = space.queries.values(space.start)
             values[space.name] = measured if space.queries.measure.higher_is_better else -measured
             is_best = values[space.name].mean() > values[best].mean()
-            gain = Gain.between(values[ordinary], values[space.name])
-            if is_best and gain.mean > (1 + _FEW_QUERIES / gain.n_queries) * gain.error:
+            if is_best and _is_worth_it(values[ordinary], values[space.name]):
                 if best not in _SHOWN:
                     del shown[best]
                 best = space.name
                 shown[best] = space
     return list(shown.values()), shown[best]
+
+
+def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    """Whether another way is better by a fiftieth, and clearly so.
+
+    With n queries that is by more than ``1 + 30 / n`` standard errors of the paired difference: of twelve ways, some are
+    better by one on few queries. On many, ways that rank nearly alike differ clearly by nothing that counts.
+    """
+    gain = Gain.between(ordinary, other)
+    clear = (1 + _FEW_QUERIES / gain.n_queries) * gain.error
+    return gain.mean > max(clear, _LEAST_GAIN * abs(float(ordinary.mean())))
 
 
 def _spaces(task: Task, how: str, analyser: Analyser, columns: ScoredColumns | None) -> list[Space]:
