@@ -75,8 +75,8 @@ def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns |
 def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
     """Whether another way is better by a fiftieth, and clearly so.
 
-    With n queries that is by more than ``1 + 30 / n`` standard errors of the paired difference: of twelve ways, some are
-    better by one on few queries. On many, ways that rank nearly alike differ clearly by nothing that counts.
+    With n queries that is by more than ``1 + 30 / n`` standard errors of the paired difference: of twelve ways, some
+    are better by one on few queries. On many, ways that rank nearly alike differ clearly by nothing that counts.
     """
     gain = Gain.between(ordinary, other)
     clear = (1 + _FEW_QUERIES / gain.n_queries) * gain.error
