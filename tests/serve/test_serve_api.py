@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from starlette.datastructures import Headers
+from starlette.testclient import TestClient
 
 import tercet as tc
 from support.serving import HOSTILE, made_index, refused, running, served
 from tercet.search import Index
-from tercet.serve import Limits, messages, read_journal, replay
+from tercet.serve import LearningBounds, Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
 from tercet.serve.generations import Generation
-from tercet.serve.guard import Access
+from tercet.serve.guard import LOOPBACK_HOSTS, Access
 from tercet.serve.problems import TITLES
 from tercet.serve.service import Service
 from tercet.weights import Identity, Sparse, Weights
@@ -164,11 +167,22 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     before = ids(api.get("/search", params={"q": QUERY}))
     plain = ids(api.get("/search", params={"q": QUERY}), "baseline")
     given = {"query": QUERY, "better": before[4], "worse": before[0]}
-    told = checked(api.post("/prefer", json=given), messages.Acknowledged, 202)
+    told = checked(api.post("/prefer", json=given), messages.Taught, 202)
+    effect = told.pop("effect")
     assert told == {"entry": 1, "version": "v1", "applied": True}
     after = api.get("/search", params={"q": QUERY})
     assert after.json()["version"] == "v1"
-    assert ids(after).index(before[4]) < ids(after).index(before[0])
+    ranks = [ids(after).index(doc_id) + 1 for doc_id in (before[4], before[0])]
+    assert ranks[0] < ranks[1]
+    assert effect == {
+        "reason": "learned",
+        "ahead": True,
+        "said": f"It went from rank 5 to rank {ranks[0]}, the other one went from rank 1 to rank {ranks[1]}.",
+        "ranks": [
+            {"id": before[4], "before": 5, "after": ranks[0]},
+            {"id": before[0], "before": 1, "after": ranks[1]},
+        ],
+    }
     assert ids(after, "baseline") == plain
     told = checked(api.post("/undo", json={}), messages.TakenBack, 202)
     assert (told["withdrawn"], told["version"]) == ([1], "v2")
@@ -179,7 +193,9 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
 def test_clicks_teach_less_than_preferences(api):
     before = ids(api.get("/search", params={"q": QUERY}))
     given = {"query": QUERY, "shown": before[:3], "clicked": [before[2]]}
-    checked(api.post("/clicks", json=given), messages.Acknowledged, 202)
+    effect = checked(api.post("/clicks", json=given), messages.Taught, 202)["effect"]
+    assert [change["id"] for change in effect["ranks"]] == [before[2]]
+    assert effect["said"].endswith("of 2 documents that were passed over are behind what was clicked now.")
     by_click = api.get("/learned", params={"limit": 1000}).json()
     api.post("/undo", json={})
     for worse in before[:2]:
@@ -343,8 +359,8 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
     with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
         with monkeypatch.context() as patched:
             patched.setattr(service.learner._state, "apply", broken)
-            told = checked(api.post("/prefer", json=given), messages.Acknowledged, 202)
-        assert told == {"entry": 1, "version": "v0", "applied": False}
+            told = checked(api.post("/prefer", json=given), messages.Taught, 202)
+        assert told == {"entry": 1, "version": "v0", "applied": False, "effect": None}
         body = refused(api.get("/health"), 503, "the learner stopped")
         assert (body["version"], body["documents"]) == ("v0", 60)
         lines = api.get("/metrics").text.splitlines()
@@ -472,6 +488,58 @@ def test_tokens_read_and_write(tmp_path):
         for path in ("/health", "/openapi.json", "/"):
             assert status("GET", path, None) == 200
         assert api.get(search[1]).headers["www-authenticate"].startswith("Bearer")
+
+
+def test_who_is_a_teacher(tmp_path):
+    here, named, token = ("127.0.0.1", {}), ("127.0.0.1", {"client": "ann"}), {"Authorization": "Bearer w"}
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        signed_in = TestClient(create_app(service, Access("r", "w")), "http://127.0.0.1:8080", headers=token)
+        for (address, more), app, headers, trust in (
+            (here, api.app, {}, "teacher"),
+            (("::1", {}), api.app, {}, "teacher"),
+            (("10.0.0.1", {}), api.app, {}, "visitor"),
+            (named, api.app, {}, "visitor"),
+            (here, api.app, {"X-Forwarded-For": "10.0.0.9"}, "visitor"),
+            (here, api.app, {"Forwarded": "for=10.0.0.9"}, "visitor"),
+            (here, signed_in.app, token, "teacher"),
+            (("10.0.0.1", {}), signed_in.app, token, "teacher"),
+            (named, signed_in.app, token, "vouched"),
+        ):
+            asking = TestClient(app, "http://127.0.0.1:8080", client=(address, 5000))
+            given = {"query": QUERY, "better": "d3", "worse": "d9"} | more
+            assert asking.post("/prefer", json=given, headers=headers).status_code == 202
+            latest = asking.get("/versions", headers=headers).json()["versions"][0]
+            assert (latest["trust"], latest["kind"]) == (trust, "prefer"), (address, more, headers)
+        by_name = Access(hosts=(*LOOPBACK_HOSTS, "search.example"))
+        assert by_name.trust("127.0.0.1", Headers({"host": "search.example"})) == "visitor"
+
+
+def test_an_allowance_that_is_spent_is_told_and_comes_back(tmp_path):
+    """A visitor teaches until nothing moves; then it is said, and when a model is made of it, it moves again."""
+    query, hits = "green avocado oil", [hit.doc_id for hit in INDEX.search("green avocado oil", 30)]
+    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(write_burst=1000), LearningBounds(client=1.0))
+    try:
+        with TestClient(create_app(service), "http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:
+
+            def effect(rank: int, asked: str = query, shown: Sequence[str] = tuple(hits)) -> Any:
+                given = {"query": asked, "better": shown[rank], "worse": shown[0]}
+                return api.post("/prefer", json=given).json()["effect"]
+
+            told = [effect(rank) for rank in range(1, 20)]
+            spent = [each for each in told if each["reason"] == "allowance"]
+            assert told[0]["reason"] == "learned"
+            assert spent[-1] == told[-1]
+            assert not told[-1]["ahead"]
+            assert told[-1]["said"].endswith("is spent. It is whole again in 24 hours; say it again then.")
+            renewed = api.portal.call(service.renew, "bake") if api.portal else None
+            assert renewed["applied"]
+            assert effect(1, "blue sky", [hit.doc_id for hit in INDEX.search("blue sky", 2)])["reason"] == "learned"
+            latest = checked(api.get("/versions", params={"limit": 2}), messages.History)["versions"]
+            assert (latest[1]["kind"], latest[1]["reason"], latest[1]["active"]) == ("renew", "bake", True)
+            refused(api.post("/undo", json={"entry": 20}), 409, "not an active one")
+            assert 20 not in [each["entry"] for each in api.get("/learned").json()["entries"]]
+    finally:
+        service.close()
 
 
 def test_pages_of_other_sites_are_kept_out(api):

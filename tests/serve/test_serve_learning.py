@@ -18,7 +18,8 @@ from tercet.data.clicks import MOST_PREFERENCES
 from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve import Journal, Learner, LearningBounds, read_journal, replay
 from tercet.serve import journal as journal_room
-from tercet.serve.journal import Clicked, Entry, Withdrawn, entry_of
+from tercet.serve.allowances import Allowances, Moment, Voter
+from tercet.serve.journal import Clicked, Entry, Renewed, Trust, Withdrawn, entry_of
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_CLICK, votes_of
@@ -34,8 +35,15 @@ QUERIES = ("green avocado", "blue sky", "avocado", "Green AVOCADO", "toast of th
 TIME = "2026-01-01T00:00:00Z"
 
 
-def clicked(number: int, query: str, shown: tuple[str, ...], *chosen: str, client: str = "10.0.0.1") -> Entry:
-    return Clicked(number, TIME, client, query, shown, chosen)
+def clicked(
+    number: int,
+    query: str,
+    shown: tuple[str, ...],
+    *chosen: str,
+    client: str = "10.0.0.1",
+    trust: Trust | None = None,
+) -> Entry:
+    return Clicked(number, TIME, client, query, shown, chosen, trust)
 
 
 def withdrawn(number: int, *entries: int) -> Entry:
@@ -49,6 +57,8 @@ ENTRIES = [
     clicked(2, "eyes", ("a", "b"), "b"),
     withdrawn(3, 1, 2),
     preferred(4, 'quotes " and \\ and \n', "c", "d", "10.0.0.1/ann"),
+    preferred(5, "green", "a", "b", "10.0.0.1/ann", "vouched"),
+    Renewed(6, TIME, "local", "bake"),
 ]
 
 
@@ -66,7 +76,7 @@ def test_a_journal_gives_back_what_was_appended(tmp_path):
         assert journal.entries == ENTRIES
         assert journal.n_bytes == path.stat().st_size
         journal.append(lambda number: preferred(number, "q", "a", "b"))
-    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3, 4, 5]
+    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_journal_cut_short_anywhere_keeps_every_whole_line(tmp_path):
@@ -207,6 +217,9 @@ def test_a_full_journal_takes_no_more(tmp_path):
         ENTRIES[0].to_meta() | {"number": True},
         ENTRIES[1].to_meta() | {"shown": "ab"},
         ENTRIES[2].to_meta() | {"entries": [1, "2"]},
+        ENTRIES[4].to_meta() | {"trust": "everybody"},
+        ENTRIES[4].to_meta() | {"time": "yesterday"},
+        ENTRIES[5].to_meta() | {"reason": "undo"},
     ],
 )
 def test_what_is_no_entry_is_refused(meta):
@@ -241,21 +254,25 @@ def journals(draw):
     docs = DOCS[:5]
     entries: list[Entry] = []
     for number in range(1, draw(st.integers(1, 14)) + 1):
-        kind = draw(st.sampled_from(["prefer", "prefer", "prefer", "clicks", "withdraw"]))
+        kind = draw(st.sampled_from(["prefer", "prefer", "prefer", "clicks", "withdraw", "renew"]))
         client = draw(st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.1/ann"]))
+        trust: Trust | None = draw(st.sampled_from([None, None, "visitor", "vouched", "teacher"]))
         order = draw(st.permutations(docs))
         query = draw(st.sampled_from(QUERIES))
         if kind == "prefer":
-            entries.append(preferred(number, query, order[0], order[1], client))
+            hours = draw(st.sampled_from([0.0, 0.0, number, 100.0]))  # clocks may be set back
+            entries.append(preferred(number, query, order[0], order[1], client, trust, hours))
         elif kind == "clicks":
-            entries.append(clicked(number, query, tuple(order), *order[1:3], client=client))
+            entries.append(clicked(number, query, tuple(order), *order[1:3], client=client, trust=trust))
+        elif kind == "renew":
+            entries.append(Renewed(number, TIME, "local", "promote"))
         else:
             gone = draw(st.lists(st.integers(1, max(1, number - 1)), min_size=1, max_size=3, unique=True))
             entries.append(withdrawn(number, *gone))
     return entries
 
 
-TIGHT = LearningBounds(client=0.3, step=0.1, weight=0.05, pairs=8)
+TIGHT = LearningBounds(client=0.3, teacher=0.3, step=0.1, weight=0.05, pairs=8)
 
 
 @settings(max_examples=50, deadline=None)
@@ -274,7 +291,11 @@ def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, boun
 @given(journals(), st.sampled_from([LearningBounds(), TIGHT]))
 def test_what_was_withdrawn_never_was(entries, bounds):
     gone = {number for entry in entries if isinstance(entry, Withdrawn) for number in entry.entries}
-    left = [entry for entry in entries if entry.number not in gone and not isinstance(entry, Withdrawn)]
+    left = [
+        entry
+        for entry in entries
+        if isinstance(entry, Renewed) or (entry.number not in gone and not isinstance(entry, Withdrawn))
+    ]
     with_them, without = Replay(INDEX, bounds), Replay(INDEX, bounds)
     with_them.apply(entries)
     without.apply(left)
@@ -286,8 +307,12 @@ def assert_same(one: Replay, other: Replay) -> None:
     for name in ("indptr", "indices", "data"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
     assert [(taken.position, taken.entries) for taken in one.steps] == [(t.position, t.entries) for t in other.steps]
-    for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann", "*/10.0.0.1"):
-        assert one.allowances.spent(client) == other.allowances.spent(client)
+    last = Moment(100, 0.0)
+    for trust in (None, "visitor", "vouched", "teacher"):
+        for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann"):
+            assert one.allowances.spent(Voter(client, trust), last) == other.allowances.spent(
+                Voter(client, trust), last
+            )
 
 
 @pytest.mark.parametrize("index", [INDEX, LATENT], ids=["sparse", "latent"])
@@ -333,31 +358,172 @@ def test_saying_it_again_and_again_counts_once_for_a_client():
     assert outvoted.digest == replay(INDEX, [preferred(1, "green avocado", top[0], top[3])]).digest
 
 
-def noisy(n: int, client) -> list[Entry]:
+def noisy(n: int, client, trust: Trust | None = None, hours: float = 0.0) -> list[Entry]:
+    """Votes at random, all of them within so many hours."""
     rng = np.random.default_rng(5)
     entries = []
     for number in range(1, n + 1):
         better, worse = rng.choice(DOCS[:-1], 2, replace=False)
         query = str(rng.choice(["green", "blue", "red avocado", "pale sky", "oil"]))
-        entries.append(preferred(number, query, str(better), str(worse), client(number)))
+        when = hours * number / n
+        entries.append(preferred(number, query, str(better), str(worse), client(number), trust, when))
     return entries
 
 
-def test_a_noisy_client_has_a_bounded_effect():
+def changed(entries: list[Entry], bounds: LearningBounds) -> float:
+    return float(np.abs(replay(INDEX, entries, bounds).overlay.data).sum())
+
+
+@pytest.mark.parametrize("trust", [None, "visitor"])
+def test_a_noisy_client_has_a_bounded_effect(trust):
     for client, most in ((lambda _: "10.0.0.1", 0.5), (lambda n: f"10.0.0.1/{n}", 5.0)):
-        version = replay(INDEX, noisy(200, client), LearningBounds(client=0.5))
-        free = replay(INDEX, noisy(200, client), LearningBounds(client=1e9))
-        assert float(np.abs(version.overlay.data).sum()) <= most * 1.0001
-        assert float(np.abs(free.overlay.data).sum()) > most
+        entries = noisy(200, client, trust)
+        assert changed(entries, LearningBounds(client=0.5)) <= most * 1.0001
+        assert changed(entries, LearningBounds(client=1e9)) > most
 
 
-def test_no_name_of_a_client_gives_more_than_another():
+def test_a_noisy_client_that_goes_on_for_days_has_no_more_than_comes_back():
+    one, many = (lambda _: "10.0.0.1"), (lambda n: f"10.0.0.1/{n}")
+    bounds = LearningBounds(client=0.5, renewal=24.0)
+    for hours in (12.0, 24.0, 72.0):
+        assert changed(noisy(200, one, "visitor", hours), bounds) <= 0.5 * (1 + hours / 24) * 1.0001
+        assert changed(noisy(200, many, "visitor", hours), bounds) <= 5.0 * (1 + hours / 24) * 1.0001
+    slowly = changed(noisy(200, one, "visitor", 72.0), bounds)
+    assert slowly > changed(noisy(200, one, "visitor"), bounds)
+    assert changed(noisy(200, one, None, 72.0), bounds) == changed(noisy(200, one), bounds), "for life, as it was"
+
+
+def test_names_that_are_vouched_for_have_more_together_and_no_more_each():
+    bounds = LearningBounds(client=0.05)
+    assert changed(noisy(200, lambda _: "10.0.0.1/ann", "vouched"), bounds) <= 0.05 * 1.0001
+    many = noisy(200, lambda n: f"10.0.0.1/{n}", "vouched")
+    assert 0.5 < changed(many, bounds) <= 5.0 * 1.0001
+
+
+@pytest.mark.parametrize("trust", [None, "visitor"])
+def test_no_name_of_a_client_gives_more_than_another(trust):
     spent = []
-    for name in ("10.0.0.1/*", "10.0.0.1/ann"):
+    for name in ("10.0.0.1/*", "10.0.0.1/ann", "10.0.0.1/teacher"):
         state = Replay(INDEX, LearningBounds(client=0.5))
-        state.apply(noisy(200, lambda _, name=name: name))
-        spent.append(state.allowances.spent(name))
-    assert spent[0] == spent[1] <= 0.5
+        state.apply(noisy(200, lambda _, name=name: name, trust))
+        spent.append(state.allowances.spent(Voter(name, trust), Moment(200, 0.0)))
+    assert spent[0] == spent[1] == spent[2]
+    assert spent[0][0] <= 0.5
+
+
+def test_a_teacher_is_not_silenced_and_does_not_pay_for_visitors():
+    """However much others have said: the teacher's word is ahead at once, the thousandth time as the first."""
+    state = Replay(INDEX, LearningBounds(client=0.5))
+    entries = noisy(200, lambda _: "127.0.0.1", "visitor")
+    state.apply(entries)
+    spent = [state.outcomes(entry)[0].reason for entry in entries].count("allowance")
+    assert spent > 100
+    rng = np.random.default_rng(6)
+    for number in range(201, 1201):
+        better, worse = (str(doc) for doc in rng.choice(DOCS[:-1], 2, replace=False))
+        entry = preferred(number, str(rng.choice(QUERIES[:5])), better, worse, "127.0.0.1", "teacher")
+        state.apply([entry])
+        (outcome,) = state.outcomes(entry)
+        contrast = state._contrast(next(question for question, _ in state._asked(entry)))
+        assert outcome.is_ahead or not contrast.doc_terms.size, (number, outcome)
+
+
+def test_allowances_come_back_with_time_and_when_a_model_is_made_of_what_was_taught():
+    bounds = LearningBounds(client=1.0, teacher=4.0, renewal=24.0)
+    allowances, ann, teacher = Allowances(bounds, 1.0), Voter("10.0.0.1/ann", "visitor"), Voter("::1", "teacher")
+    assert allowances.charge(1.0, {ann: 1}, Moment(1, 0.0))[0] == 1.0
+    share, before = allowances.charge(1.0, {ann: 1}, Moment(2, 6 * 3600.0))
+    assert share == 0.25
+    assert allowances.hours_to_renew(ann, Moment(2, 6 * 3600.0)) == 24.0
+    assert allowances.charge(1.0, {ann: 1}, Moment(3, 0.0))[0] == 0.0, "a clock that was set back gives nothing"
+    assert allowances.charge(1.0, {ann: 1}, Moment(3, 6 * 3600.0))[0] == 0.0
+    assert allowances.charge(4.0, {teacher: 1}, Moment(3, 0.0))[0] == 1.0
+    allowances.renew(4)
+    assert allowances.spent(ann, Moment(3, 6 * 3600.0)) == (1.0, 0.25), (
+        "that of the address is larger, and comes back as soon"
+    )
+    assert allowances.spent(ann, Moment(4, 6 * 3600.0)) == (0.0, 0.0)
+    assert allowances.charge(4.0, {teacher: 1}, Moment(5, 0.0))[0] == 1.0
+    for_life = Allowances(LearningBounds(client=1.0, renewal=0.0), 1.0)
+    for_life.charge(1.0, {ann: 1}, Moment(1, 0.0))
+    assert for_life.charge(1.0, {ann: 1}, Moment(2, 1e9))[0] == 0.0
+    assert for_life.hours_to_renew(ann, Moment(2, 1e9)) == np.inf
+    allowances.refund(before)
+    assert allowances.spent(ann, Moment(2, 6 * 3600.0))[0] == 0.75
+
+
+def test_the_last_word_of_a_client_counts():
+    top = [hit.doc_id for hit in INDEX.search("green avocado", 4)]
+    there = preferred(1, "green avocado", top[3], top[0], trust="visitor")
+    back = preferred(2, "green avocado", top[0], top[3], trust="visitor")
+    again = preferred(3, "green avocado", top[3], top[0], trust="visitor")
+    assert replay(INDEX, [there, back]).digest == replay(INDEX, [back]).digest
+    assert replay(INDEX, [there, back, again]).digest == replay(INDEX, [there]).digest
+    other = preferred(4, "green avocado", top[0], top[3], "10.0.0.2", "visitor")
+    state = Replay(INDEX, LearningBounds())
+    state.apply([there, other])
+    assert state.overlay.matrix().nnz == 0
+    assert [state.outcomes(entry)[0].reason for entry in (there, other)] == ["cancelled", "cancelled"]
+    taught = preferred(5, "green avocado", top[3], top[0], "10.0.0.3", "teacher")
+    state.apply([taught, preferred(6, "green avocado", top[0], top[3], "10.0.0.4", "visitor")])
+    assert [state.outcomes(entry)[0].reason for entry in (there, other)] == ["learned", "outvoted"]
+    assert state.outcomes(taught)[0].is_ahead
+
+
+def test_outcomes_say_why():
+    docs = made_docs() | {"twin": made_docs()["d0"]}
+    index = made_index(docs=docs)
+    hits, oily = [hit.doc_id for hit in index.search("green avocado", 60)], index.search("oil", 60)
+    entries = [
+        preferred(1, "green avocado", hits[5], hits[0], trust="visitor"),
+        preferred(2, "blue sky", "d0", "twin", trust="visitor"),
+        preferred(3, "unknownword", hits[0], hits[5], trust="visitor"),
+        preferred(4, "oil", oily[0].doc_id, oily[-1].doc_id, trust="visitor"),
+        clicked(5, "green", (hits[1], hits[2]), hits[1], trust="visitor"),
+    ]
+    state = Replay(index, LearningBounds())
+    state.apply(entries)
+    outcomes = [state.outcomes(entry) for entry in entries]
+    assert [[outcome.reason for outcome in each] for each in outcomes] == [
+        ["learned"],
+        ["same"],
+        ["unknown"],
+        ["ahead"],
+        [],
+    ]
+    for bounds, reason in ((LearningBounds(step=1e-4), "bounded"), (LearningBounds(client=1e-4), "allowance")):
+        state = Replay(index, bounds)
+        state.apply(entries[:1])
+        (outcome,) = state.outcomes(entries[0])
+        assert (outcome.reason, outcome.is_ahead) == (reason, False)
+        assert outcome.renewed_in == (24.0 if reason == "allowance" else 0.0)
+
+
+def test_journals_of_before_replay_to_the_same_answers(tmp_path):
+    """Written and replayed by a service whose allowances were for life; sums of sizes are what it gave."""
+    rng = np.random.default_rng(5)
+    entries: list[Entry] = []
+    for number in range(1, 301):
+        order = [str(doc) for doc in rng.choice(DOCS[:-1], 5, replace=False)]
+        query = str(rng.choice(["green", "blue", "red avocado", "pale sky", "oil"]))
+        client = str(rng.choice(["10.0.0.1", "10.0.0.1/ann", "10.0.0.2"]))
+        if number % 5 == 0:
+            entries.append(clicked(number, query, tuple(order), *order[1:3], client=client))
+        elif number % 17 == 0:
+            entries.append(withdrawn(number, number - 7))
+        else:
+            entries.append(preferred(number, query, order[0], order[1], client))
+    path = written(tmp_path / "journal.jsonl", entries)
+    assert b"trust" not in path.read_bytes()
+    kept = read_journal(path).entries
+    for bounds, size, n_pairs in (
+        (LearningBounds(), 11.732397583313286, 105),
+        (LearningBounds(client=0.3, step=0.1, weight=0.05, pairs=8), 0.8635978384263581, 52),
+        (LearningBounds(client=2.0), 5.160685170718352, 85),
+    ):
+        overlay = replay(INDEX, kept, bounds).overlay
+        assert float(np.abs(overlay.data.astype(np.float64)).sum()) == pytest.approx(size, rel=1e-6)
+        assert overlay.nnz == n_pairs
 
 
 def test_steps_and_weights_are_bounded():

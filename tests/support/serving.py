@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tercet.serve import messages
 from tercet.serve.app import create_app
 from tercet.serve.bounds import Limits
 from tercet.serve.guard import Access
-from tercet.serve.journal import Entry, Preferred
+from tercet.serve.journal import Entry, Preferred, Trust
 from tercet.serve.service import Service
 from tercet.weights import Identity, LowRank, Part, Sparse, Weights
 
@@ -57,8 +58,18 @@ def made_index(path: Path | None = None, *, latent: bool = False, docs: dict[str
     return Index.build(docs, tc.TextModel(words, words, Weights(parts)), path)
 
 
-def preferred(number: int, query: str, better: str, worse: str, client: str = "10.0.0.1") -> Entry:
-    return Preferred(number, "2026-01-01T00:00:00Z", client, query, better, worse)
+def preferred(
+    number: int,
+    query: str,
+    better: str,
+    worse: str,
+    client: str = "10.0.0.1",
+    trust: Trust | None = None,
+    hours: float = 0.0,
+) -> Entry:
+    """An entry so many hours after the first of January; without trust, as services wrote it before."""
+    time = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
+    return Preferred(number, time, client, query, better, worse, trust)
 
 
 @contextmanager

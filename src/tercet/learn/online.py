@@ -299,6 +299,13 @@ class OnlineLearner:
         _, doc_terms, differences = kernel_rows(difference)
         return Contrast(query_terms, query_values, doc_terms, differences, float(margin[0]), float(target[0]))
 
+    def lead(self, contrast: Contrast) -> float:
+        """By how much the first document is ahead now, as base and learned part have it."""
+        words = (contrast.query_terms, contrast.query_values, contrast.doc_terms, contrast.differences)
+        return contrast.margin + float(
+            margin_of(self._table, self.base.shape[1], *words, contrast.doc_terms.size, self._cum)
+        )
+
     def propose(self, contrast: Contrast, weight: float) -> Step:
         """The step for a preference of that weight, above 0 for the first document; nothing changes yet."""
         sign = np.float32(1 if weight > 0 else -1)

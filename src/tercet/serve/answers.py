@@ -12,7 +12,7 @@ from typing import Any
 from tercet.errors import InputError
 from tercet.search import BaseIndex, Hit, Results
 from tercet.serve.learner import Version
-from tercet.serve.replay import text_model
+from tercet.serve.replay import Outcome, text_model
 from tercet.serve.snippets import passage_of, shown_title, shown_values, title_of
 from tercet.text.analyser import Analyser
 from tercet.weights import Identity, Weights
@@ -105,6 +105,69 @@ def search(
         "baseline": plain_list,
         "baseline_name": baseline.name,
     }
+
+
+def effect(
+    before: Version, after: Version, query: str, better: Sequence[str], worse: str | None, outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
+    """What a preference changed between two versions, or what clicks did: then there is no one document that is worse.
+
+    ``outcomes`` has one for each vote, and clicks vote once for each document that was passed over.
+    """
+    doc_ids = [*better, *([] if worse is None else [worse])]
+    ranks = [
+        {"id": doc_id, "before": then, "after": now}
+        for doc_id, then, now in zip(
+            doc_ids, _ranks_of(before, query, doc_ids), _ranks_of(after, query, doc_ids), strict=True
+        )
+    ]
+    reasons = [outcome.reason for outcome in outcomes]
+    n_ahead = sum(outcome.is_ahead for outcome in outcomes)
+    if not outcomes:
+        said = "Nothing changed: no document above what was clicked was passed over."
+    elif worse is None:
+        said = f"{n_ahead} of {len(outcomes)} documents that were passed over are behind what was clicked now."
+    elif reasons[0] == "learned":
+        said = f"It {_move(ranks[0])}, the other one {_move(ranks[1])}."
+    else:
+        said = _WHY[reasons[0]]
+    if "allowance" in reasons:
+        said += _renewal(max(outcome.renewed_in for outcome in outcomes))
+    reason = "learned" if "learned" in reasons else reasons[0] if reasons else "ahead"
+    return {"reason": reason, "ahead": n_ahead == len(outcomes), "said": said, "ranks": ranks}
+
+
+_WHY = {
+    "ahead": "It was ahead already, so nothing had to change.",
+    "same": "Nothing changed: the model sees the same words in both, so it cannot tell them apart.",
+    "unknown": "Nothing changed: the model knows no word of the query, or a document is gone.",
+    "cancelled": "It has no effect: others say the opposite, and count as much.",
+    "outvoted": "It has no effect: more of the others say the opposite.",
+    "allowance": "It has little or no effect: your allowance of changes is spent.",
+    "bounded": "It counts, but not enough: one preference may change only so much.",
+}
+
+
+def _ranks_of(version: Version, query: str, doc_ids: Sequence[str]) -> list[int | None]:
+    hits = version.index.search_row(version.model.queries([query]), _RANKS_KNOWN)
+    ranks = {hit.doc_id: rank for rank, hit in enumerate(hits, 1)}
+    return [ranks.get(doc_id) for doc_id in doc_ids]
+
+
+def _move(ranks: Mapping[str, Any]) -> str:
+    before, after = ranks["before"], ranks["after"]
+    beyond = f"below rank {_RANKS_KNOWN}"
+    if before == after:
+        return f"stays {beyond if after is None else f'at rank {after}'}"
+    then, now = (beyond if rank is None else f"rank {rank}" for rank in (before, after))
+    return f"went from {then} to {now}"
+
+
+def _renewal(hours: float) -> str:
+    if math.isinf(hours):
+        return " It does not come back."
+    length = f"{math.ceil(hours * 60)} minutes" if hours < 1 else f"{math.ceil(hours)} hours"
+    return f" It is whole again in {length}; say it again then."
 
 
 def words_of(version: Version, text: str) -> list[str]:

@@ -80,7 +80,7 @@ def create_app(service: Service, access: Access | None = None) -> FastAPI:
     app.add_middleware(Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths))
     _add_errors(app)
     _add_reading(app, service)
-    _add_changing(app, service)
+    _add_changing(app, service, access)
     _add_page(app, page)
     _complete(app)
     return app
@@ -229,7 +229,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(service.gauges()), media_type=TEXT_TYPE)
 
 
-def _add_changing(app: FastAPI, service: Service) -> None:
+def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
     def admitted(request: Request, name: str | None) -> str:
         client = _client(request, name)
         service.admit(client)
@@ -237,17 +237,19 @@ def _add_changing(app: FastAPI, service: Service) -> None:
 
     changing = {"status_code": 202, "responses": _problems(_CHANGING)}
 
-    @app.post("/prefer", response_model=messages.Acknowledged, **changing)  # type: ignore[arg-type]
+    @app.post("/prefer", response_model=messages.Taught, **changing)  # type: ignore[arg-type]
     async def prefer(request: Request, given: messages.Prefer) -> Response:
         """Say that for a query one document is better than another."""
         client = admitted(request, given.client)
-        return JSONResponse(await service.prefer(client, given.query, given.better, given.worse), 202)
+        trust = access.trust(client, request.headers)
+        return JSONResponse(await service.prefer(client, given.query, given.better, given.worse, trust), 202)
 
-    @app.post("/clicks", response_model=messages.Acknowledged, **changing)  # type: ignore[arg-type]
+    @app.post("/clicks", response_model=messages.Taught, **changing)  # type: ignore[arg-type]
     async def clicks(request: Request, given: messages.Clicks) -> Response:
         """Report a list and its clicks: a clicked document is better than those above it that were not."""
         client = admitted(request, given.client)
-        return JSONResponse(await service.clicks(client, given.query, given.shown, given.clicked), 202)
+        trust = access.trust(client, request.headers)
+        return JSONResponse(await service.clicks(client, given.query, given.shown, given.clicked, trust), 202)
 
     @app.post("/events", response_model=messages.ClickLogged, **changing)  # type: ignore[arg-type]
     async def events(request: Request, given: messages.Click) -> Response:

@@ -40,14 +40,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class LearningBounds(OnlineRule):
-    """The rule that the service learns by, bounded, and how much of it one client may ask for.
+    """The rule that the service learns by, bounded, and how much of it somebody may ask for.
 
     Lengths are in units: the base's usual weight of a word on itself.
 
     Attributes
     ----------
     rate, margin, least_margin, l1, pairs, step, weight : as `OnlineRule` has them; here, steps are bounded
-    client : largest total change by one client, sizes added up, in units; ten times that for one address
+    client : largest total change by one client, sizes added up, in units; ten times that for one address, and a hundred
+        times for one that has the write token and says who its clients are
+    teacher : the same for the teacher, who has the write token or is alone on this machine
+    renewal : hours in which an allowance that was spent comes back, evenly; 0 for never
     preference : what a preference counts, a click being 1: enough to put the better document ahead at once, however far
         it is behind
     """
@@ -57,4 +60,6 @@ class LearningBounds(OnlineRule):
     step: float = 1.0
     weight: float = 1.0
     client: float = 20.0
+    teacher: float = 10_000.0
+    renewal: float = 24.0
     preference: float = 125.0

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tercet.serve.bounds import BODY_BYTES
+from tercet.serve.journal import Trust
 from tercet.serve.metrics import Metrics
 from tercet.serve.problems import HttpProblem
 
@@ -24,6 +25,7 @@ _BODY_SECONDS = 10.0
 _BODIES = 64  # that arrive at a time; with the largest size of one, this bounds the memory they take
 _READERS_POST = frozenset({"/events"})  # who may search may say what it clicked: that is logged, and changes nothing
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")  # what proxies send along
 
 # The page needs its own files and nothing else; nobody may frame it.
 _HEADERS = {
@@ -67,6 +69,18 @@ class Access:
         if _is_one_of(token.strip(), (self.read_token,)):
             raise HttpProblem(403, "this token may read; changing what is learned needs the write token", "read-only")
         raise HttpProblem(401, "this token is not known", "token")
+
+    def trust(self, client: str, headers: Headers) -> Trust:
+        """Which allowance pays for the change of a client whom `check` let pass.
+
+        Without a token the teacher is whoever sits at this machine: a loopback address, by a loopback name, through no
+        proxy, and not for somebody else.
+        """
+        address, _, name = client.partition("/")
+        if self.write_token is not None:
+            return "vouched" if name else "teacher"
+        is_here = address in LOOPBACK_HOSTS and host_name(headers.get("host", "")) in LOOPBACK_HOSTS
+        return "teacher" if is_here and not name and not any(sent in headers for sent in _FORWARDED) else "visitor"
 
     def check_host(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")

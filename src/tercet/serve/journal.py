@@ -15,13 +15,17 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from tercet.errors import FormatError, InputError, JournalError
 from tercet.store.atomic import sync_folder, try_lock
 from tercet.store.codec import decode, encode
+from tercet.store.schema import OMIT_DEFAULT
+
+Trust = Literal["visitor", "vouched", "teacher"]
 
 
 @dataclass(frozen=True)
@@ -46,22 +50,48 @@ class Entry:
 
 @dataclass(frozen=True)
 class Preferred(Entry):
-    """Somebody said that for a query one document is better than another."""
+    """Somebody said that for a query one document is better than another.
+
+    ``trust`` is which allowance pays for it, as `Allowances` has them. Entries of services that gave allowances for
+    life have none, and are paid for as they were then.
+    """
 
     kind = "prefer"
     query: str
     better: str
     worse: str
+    trust: Annotated[Trust | None, OMIT_DEFAULT] = None
+
+    def __post_init__(self) -> None:
+        _check_time(self)
 
 
 @dataclass(frozen=True)
 class Clicked(Entry):
-    """Somebody saw a list and clicked some of it."""
+    """Somebody saw a list and clicked some of it; ``trust`` as `Preferred` has it."""
 
     kind = "clicks"
     query: str
     shown: tuple[str, ...]
     clicked: tuple[str, ...]
+    trust: Annotated[Trust | None, OMIT_DEFAULT] = None
+
+    def __post_init__(self) -> None:
+        _check_time(self)
+
+
+def seconds_of(entry: Entry) -> float:
+    """When an entry came, in seconds since 1970."""
+    return datetime.fromisoformat(entry.time).timestamp()
+
+
+def _check_time(entry: Preferred | Clicked) -> None:
+    """Allowances renew by the times of entries."""
+    if entry.trust is not None:
+        try:
+            seconds_of(entry)
+        except ValueError as error:
+            raise InputError(f"time is {entry.time!r}; expected one like 2026-11-15T18:20:00.123Z") from error
 
 
 @dataclass(frozen=True)
@@ -73,7 +103,15 @@ class Withdrawn(Entry):
     entries: tuple[int, ...]
 
 
-_KINDS: dict[str, type] = {kind.kind: kind for kind in (Preferred, Clicked, Withdrawn)}
+@dataclass(frozen=True)
+class Renewed(Entry):
+    """What was taught up to here has become part of a model: from here on every allowance is whole again."""
+
+    kind = "renew"
+    reason: Literal["bake", "promote"]
+
+
+_KINDS: dict[str, type] = {kind.kind: kind for kind in (Preferred, Clicked, Withdrawn, Renewed)}
 
 
 def entry_of(meta: Any) -> Entry:

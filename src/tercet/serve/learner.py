@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entry
-from tercet.serve.replay import Replay, TakenStep, text_model
+from tercet.serve.replay import Outcome, Replay, TakenStep, text_model
 from tercet.store.digest import digest_of
 from tercet.weights import Sparse, Weights
 
@@ -30,13 +30,17 @@ _ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that ke
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``."""
+    """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``.
+
+    ``outcomes`` has, by their numbers, what came of the entries that it was the first to have.
+    """
 
     number: int
     index: BaseIndex
     overlay: sparse.csr_array
     steps: tuple[TakenStep, ...]
     inactive: frozenset[int]
+    outcomes: Mapping[int, tuple[Outcome, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -165,7 +169,9 @@ class Learner:
                 continue
             try:
                 self._state.apply(entries)
-                self.current = _version(self._state, self._base, entries[-1].number)  # the swap: one reference
+                version = _version(self._state, self._base, entries[-1].number)
+                outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
+                self.current = replace(version, outcomes=outcomes)  # the swap: one reference
             except Exception as error:
                 # A defect. Readers keep the last whole version; the journal keeps the entries for a restart.
                 _log.exception("the learner stopped at entry %d", entries[0].number)

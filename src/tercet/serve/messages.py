@@ -287,6 +287,38 @@ class ClickLogged(BaseModel):
     rank: int
 
 
+class RankChange(BaseModel):
+    id: str
+    before: int | None = Field(description="Its rank in the learned list, looked for down to 100.")
+    after: int | None
+
+
+class Effect(BaseModel):
+    """What a vote changed, and why where that is nothing or not enough."""
+
+    reason: Literal["learned", "ahead", "same", "unknown", "cancelled", "outvoted", "allowance", "bounded"]
+    ahead: bool = Field(description="Whether every document that was better is ahead now.")
+    said: str = Field(description="The same as a sentence.")
+    ranks: list[RankChange] = Field(description="The better documents, then the worse one of a preference.")
+
+
+class Taught(Acknowledged):
+    """A vote that is on disk, and what it changed; null where it is not applied yet."""
+
+    model_config = _example(
+        entry=12,
+        version="v12",
+        applied=True,
+        effect={
+            "reason": "learned",
+            "ahead": True,
+            "said": "It went from rank 3 to rank 1, the other one went from rank 1 to rank 2.",
+            "ranks": [{"id": "MED-10", "before": 3, "after": 1}, {"id": "MED-14", "before": 1, "after": 2}],
+        },
+    )
+    effect: Effect | None
+
+
 class TakenBack(Acknowledged):
     """The entries that count no more."""
 
@@ -309,13 +341,14 @@ class HistoryEntry(BaseModel):
         worse="MED-14",
         shown=None,
         clicked=None,
+        trust="teacher",
         reason=None,
         entries=None,
     )
     version: str = VERSION
     entry: int
     time: str
-    kind: Literal["prefer", "clicks", "withdraw"]
+    kind: Literal["prefer", "clicks", "withdraw", "renew"]
     client: str
     active: bool = Field(description="False when it was taken back.")
     query: str | None
@@ -323,7 +356,8 @@ class HistoryEntry(BaseModel):
     worse: str | None
     shown: list[str] | None
     clicked: list[str] | None
-    reason: Literal["undo", "revoke"] | None
+    trust: Literal["visitor", "vouched", "teacher"] | None = Field(description="Which allowance paid for it.")
+    reason: Literal["undo", "revoke", "bake", "promote"] | None
     entries: list[int] | None = Field(description="What it took back.")
 
 

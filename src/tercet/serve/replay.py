@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -19,10 +20,10 @@ from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.learn.online import Contrast, OnlineLearner, Step
 from tercet.search import BaseIndex
-from tercet.serve.allowances import Allowances
+from tercet.serve.allowances import Allowances, Before, Moment, Voter
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.journal import Clicked, Entry, Preferred, Withdrawn
-from tercet.serve.votes import ONE_CLICK, Position, Question, QuestionKey, Vote, votes_of
+from tercet.serve.journal import Clicked, Entry, Preferred, Renewed, Withdrawn, seconds_of
+from tercet.serve.votes import ONE_CLICK, Ballot, Position, Question, QuestionKey, Vote, votes_of
 
 _CONTRASTS_KEPT = 2048
 _ROWS_KEPT = 2048
@@ -30,13 +31,32 @@ _ROWS_KEPT = 2048
 
 @dataclass(frozen=True, eq=False)
 class TakenStep:
-    """A step at its position, what those who asked for it had spent before, and the entries behind it."""
+    """The share of a step that was taken at its position, what those who asked had spent before, and the entries."""
 
     position: Position
     question: QuestionKey
     step: Step
-    spent_before: tuple[tuple[str, float], ...]
+    share: float
+    spent_before: Before
     entries: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a vote.
+
+    Attributes
+    ----------
+    reason : "learned", or why it changed less than it asked for: the better one was "ahead" enough before; the model
+        sees the "same" words in both, or knows none of the query ("unknown"); others "cancelled" it or "outvoted" it;
+        its "allowance" is spent; a single change is "bounded"
+    is_ahead : whether the better document is ahead now
+    renewed_in : hours after which a spent allowance is whole again
+    """
+
+    reason: Literal["learned", "ahead", "same", "unknown", "cancelled", "outvoted", "allowance", "bounded"]
+    is_ahead: bool
+    renewed_in: float = 0.0
 
 
 class Replay:
@@ -46,12 +66,13 @@ class Replay:
         self.model = text_model(index)
         self.bounds = bounds
         self.overlay = OnlineLearner(self.model.weights, bounds, n_words=self.model.n_words)
-        self.allowances = Allowances(bounds.client * self.overlay.unit)
+        self.allowances = Allowances(bounds, self.overlay.unit)
         self.active: dict[int, bool] = {}
         self.steps: list[TakenStep] = []
         self.query_row = lru_cache(_ROWS_KEPT)(self._query_row)  # asked for by whoever checks, prepares and applies
         self._index = index
         self._questions: dict[QuestionKey, Question] = {}
+        self._taken: dict[QuestionKey, TakenStep] = {}
         self._contrasts: dict[QuestionKey, Contrast | None] = {}
         self._cast_by: dict[int, list[tuple[QuestionKey, Position]]] = {}
 
@@ -72,9 +93,36 @@ class Replay:
             if isinstance(entry, Withdrawn):
                 for number in entry.entries:
                     self._withdraw(number, before)
+            elif isinstance(entry, Renewed):
+                self.allowances.renew(entry.number)
             else:
                 self._cast(entry, before)
         self._advance(before)
+
+    def outcomes(self, entry: Entry) -> tuple[Outcome, ...]:
+        """What came of each vote of an entry that was applied."""
+        return tuple(self._outcome(question, vote) for question, vote in self._asked(entry) if question.votes)
+
+    def _outcome(self, question: Question, vote: Vote) -> Outcome:
+        contrast = self._contrast(question)
+        if contrast is None:
+            return Outcome("unknown", False)
+        if not contrast.doc_terms.size:
+            return Outcome("same", False)
+        sign = 1 if vote.better == question.key.first else -1
+        lead = sign * self.overlay.lead(contrast)
+        voters = question.by_voter(self._most_parts)
+        net = sign * sum(voters.values())
+        if net <= 0:
+            return Outcome("outvoted" if net else "cancelled", lead > 0)
+        taken = self._taken[question.key]
+        if not taken.step.keys.size:
+            return Outcome("ahead", lead > 0)
+        if taken.share < 1:
+            asking = [voter for voter, parts in voters.items() if sign * parts > 0]
+            hours = max(self.allowances.hours_to_renew(voter, question.moment) for voter in asking)
+            return Outcome("allowance", lead > 0, hours)
+        return Outcome("learned" if lead > 0 else "bounded", lead > 0)
 
     def _asked(self, entry: Entry) -> Iterator[tuple[Question, Vote]]:
         """The votes of an entry, each with its question, a new one where nobody asked it before."""
@@ -85,12 +133,17 @@ class Replay:
                 yield self._questions.get(key) or Question(key, entry.query), vote
 
     def _cast(self, entry: Entry, before: dict[QuestionKey, Position | None]) -> None:
+        if not isinstance(entry, (Preferred, Clicked)):
+            return
+        voter = Voter(entry.client, entry.trust)
+        moment = Moment(entry.number, 0.0 if entry.trust is None else seconds_of(entry))
         cast = self._cast_by.setdefault(entry.number, [])
         for i, (question, vote) in enumerate(self._asked(entry)):
             key, position = question.key, Position(entry.number, i)
             self._questions[key] = question
             before.setdefault(key, question.position if question.votes else None)
-            question.votes[position] = (entry.client, vote.parts if vote.better == key.first else -vote.parts)
+            parts = vote.parts if vote.better == key.first else -vote.parts
+            question.votes[position] = Ballot(voter, parts, moment)
             cast.append((key, position))
 
     def _withdraw(self, number: int, before: dict[QuestionKey, Position | None]) -> None:
@@ -111,6 +164,7 @@ class Replay:
             last = self.steps.pop()
             self.overlay.go_back(last.step)
             self.allowances.refund(last.spent_before)
+            del self._taken[last.question]
             changed.add(last.question)
         questions = [self._questions[key] for key in changed if self._questions[key].votes]
         for question in sorted(questions, key=lambda question: question.position):
@@ -122,16 +176,26 @@ class Replay:
 
     def _take_step(self, question: Question) -> None:
         """One step for what all clients say together; those who asked for it pay for it."""
-        clients = question.by_client(int(self.bounds.preference * ONE_CLICK))
-        net = sum(clients.values())
+        voters = question.by_voter(self._most_parts)
+        net = sum(voters.values())
         contrast = self._contrast(question)
         if contrast is None or net == 0:
             return
         step = self.overlay.propose(contrast, net / ONE_CLICK)
-        asking = {client: abs(parts) for client, parts in clients.items() if (parts > 0) == (net > 0) and parts}
-        share, spent_before = self.allowances.charge(step.size, asking) if step.keys.size else (0.0, ())
+        share = 0.0
+        spent_before: Before = ()
+        if step.keys.size:
+            asking = {voter: abs(parts) for voter, parts in voters.items() if (parts > 0) == (net > 0) and parts}
+            share, spent_before = self.allowances.charge(step.size, asking, question.moment)
         self.overlay.take(step, share)
-        self.steps.append(TakenStep(question.position, question.key, step, spent_before, question.entries))
+        taken = TakenStep(question.position, question.key, step, share, spent_before, question.entries)
+        self.steps.append(taken)
+        self._taken[question.key] = taken
+
+    @property
+    def _most_parts(self) -> int:
+        """What one voter can say for or against."""
+        return int(self.bounds.preference * ONE_CLICK)
 
     def _contrast(self, question: Question) -> Contrast | None:
         """None where the index has lost a document, or the model knows no word of the query: then there is no step."""

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tercet.data.clicks import Impression, impression_problem
-from tercet.errors import JournalError, TercetError
+from tercet.errors import EngineError, JournalError, TercetError
 from tercet.search import BaseIndex
 from tercet.serve import answers
 from tercet.serve.allowances import Buckets
@@ -22,7 +22,7 @@ from tercet.serve.answers import Baseline, Deadline
 from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Withdrawn
+from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Renewed, Trust, Withdrawn
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
 from tercet.serve.problems import HttpProblem, limit_problem
@@ -284,7 +284,7 @@ class Service:
         for i in range(len(entries) - 1, -1, -1):
             entry = entries[i]
             active = entry.number not in self._withdrawn
-            if active_only and (not active or isinstance(entry, Withdrawn)):
+            if active_only and not self._can_go(entry):
                 continue
             history.append(_history_entry(entry, active))
             if len(history) == limit:
@@ -329,19 +329,44 @@ class Service:
             if wait:
                 raise HttpProblem(429, f"too many {what} by this {who}; try again later", "rate", wait)
 
-    async def prefer(self, client: str, query: str, better: str, worse: str) -> dict[str, Any]:
+    async def prefer(
+        self, client: str, query: str, better: str, worse: str, trust: Trust = "visitor"
+    ) -> dict[str, Any]:
         if better == worse:
             detail = f"better and worse are the same document {better[:80]!r}; they must differ"
             raise HttpProblem(422, detail, "invalid")
         await self.writes.run(lambda: self._check_learnable(query, (better, worse)))  # it may ask another engine
-        return await self._append(lambda number: Preferred(number, _now(), client, query, better, worse))
+        return await self._teach(
+            lambda number: Preferred(number, _now(), client, query, better, worse, trust), query, [better], worse
+        )
 
-    async def clicks(self, client: str, query: str, shown: Sequence[str], clicked: Sequence[str]) -> dict[str, Any]:
+    async def clicks(
+        self, client: str, query: str, shown: Sequence[str], clicked: Sequence[str], trust: Trust = "visitor"
+    ) -> dict[str, Any]:
         problem = impression_problem(Impression(query, tuple(shown), tuple(clicked)))
         if problem is not None:
             raise HttpProblem(422, problem, "invalid")
         await self.writes.run(lambda: self._check_learnable(query, shown))
-        return await self._append(lambda number: Clicked(number, _now(), client, query, tuple(shown), tuple(clicked)))
+        return await self._teach(
+            lambda number: Clicked(number, _now(), client, query, tuple(shown), tuple(clicked), trust), query, clicked
+        )
+
+    async def _teach(
+        self, make: Callable[[int], Entry], query: str, better: Sequence[str], worse: str | None = None
+    ) -> dict[str, Any]:
+        """Have a vote learned, and say what it changed where that can be seen in time."""
+        before = self.version
+        told, after = await self._append(make)
+        effect = None
+        if after is not None:
+            outcomes = after.outcomes[told["entry"]]
+            with suppress(HttpProblem, EngineError):  # too busy to look, or the engine is away: the vote is kept
+                effect = await self.writes.run(lambda: answers.effect(before, after, query, better, worse, outcomes))
+        return told | {"effect": effect}
+
+    async def renew(self, reason: Literal["bake", "promote"]) -> dict[str, Any]:
+        """Make every allowance whole again, since what was taught has become part of a model."""
+        return (await self._append(lambda number: Renewed(number, _now(), "local", reason)))[0]
 
     def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:
         self.check_query(query)
@@ -381,7 +406,7 @@ class Service:
         return self.journal.entries[number - 1]
 
     def _can_go(self, entry: Entry) -> bool:
-        return not isinstance(entry, Withdrawn) and entry.number not in self._withdrawn
+        return isinstance(entry, (Preferred, Clicked)) and entry.number not in self._withdrawn
 
     async def _withdraw(self, client: str, reason: str, targets: Callable[[], list[int]]) -> dict[str, Any]:
         gone: list[int] = []
@@ -392,10 +417,10 @@ class Service:
                 raise HttpProblem(409, "none of these entries is active", "nothing-to-undo")
             return Withdrawn(number, _now(), client, reason, tuple(gone))
 
-        return await self._append(make) | {"withdrawn": gone}
+        return (await self._append(make))[0] | {"withdrawn": gone}
 
-    async def _append(self, make: Callable[[int], Entry]) -> dict[str, Any]:
-        """Journal an entry, have it learned, and say so when it is on disk."""
+    async def _append(self, make: Callable[[int], Entry]) -> tuple[dict[str, Any], Version | None]:
+        """Journal an entry, have it learned, and say so when it is on disk; with the first version that has it."""
         if self.learner.failure is not None:
             raise HttpProblem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
         applied: list[Future[Version]] = []
@@ -415,7 +440,9 @@ class Service:
         entry = await self.writes.run(write)
         await asyncio.wait([asyncio.wrap_future(applied[0])], timeout=_APPLY_WAIT_SECONDS)
         version = self.version
-        return {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
+        told = {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
+        is_applied = applied[0].done() and not applied[0].cancelled()
+        return told, applied[0].result() if is_applied else None
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, Withdrawn):
@@ -423,7 +450,7 @@ class Service:
 
 
 def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:
-    members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "reason", "entries"))
+    members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "trust", "reason", "entries"))
     meta = entry.to_meta()
     number = meta.pop("number")
     return {"version": f"v{number}", "entry": number, "active": active} | members | meta

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tercet.data.clicks import click_preferences
+from tercet.serve.allowances import Moment, Voter
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Clicked, Entry, Preferred
 
@@ -53,26 +54,47 @@ def votes_of(entry: Entry, bounds: LearningBounds) -> Iterator[Vote]:
             yield Vote(better, worse, int(weight * ONE_CLICK))
 
 
+class Ballot(NamedTuple):
+    """A vote as a question keeps it: whose it is, its parts, above 0 for the first document, and when it was cast."""
+
+    voter: Voter
+    parts: int
+    moment: Moment
+
+
 @dataclass
 class Question:
-    """The active votes on two documents for a query, by their positions: (client, parts), above 0 for the first."""
+    """The active votes on two documents for a query, by their positions."""
 
     key: QuestionKey
     query: str
-    votes: dict[Position, tuple[str, int]] = field(default_factory=dict)
+    votes: dict[Position, Ballot] = field(default_factory=dict)
 
     @property
     def position(self) -> Position:
         """Where it stands among others: where its last vote does."""
         return max(self.votes)
 
-    def by_client(self, most: int) -> dict[str, int]:
-        """What each client says, however often: at most so many parts for or against."""
+    @property
+    def moment(self) -> Moment:
+        return self.votes[self.position].moment
+
+    def by_voter(self, most: int) -> dict[Voter, int]:
+        """What each voter says, however often: at most so many parts for or against.
+
+        A preference is a voter's last word: what it said before counts no more. That of a teacher stands against all
+        others. Votes for which allowances were for life have neither rule, as then.
+        """
         sums: dict[str, int] = {}
+        voters: dict[str, Voter] = {}
         for position in sorted(self.votes):
-            client, parts = self.votes[position]
-            sums[client] = sums.get(client, 0) + parts
-        return {client: max(-most, min(most, parts)) for client, parts in sums.items()}
+            voter, parts, _ = self.votes[position]
+            is_last_word = voter.trust is not None and abs(parts) >= most
+            sums[voter.name] = parts + (0 if is_last_word else sums.get(voter.name, 0))
+            voters[voter.name] = voter
+        said = {voters[name]: max(-most, min(most, parts)) for name, parts in sums.items()}
+        taught = {voter: parts for voter, parts in said.items() if voter.trust == "teacher" and abs(parts) == most}
+        return taught or said
 
     @property
     def entries(self) -> tuple[int, ...]:

@@ -256,7 +256,7 @@ async function learn(path, body, described) {
   try {
     const accepted = await send(path, body);
     lastEntry = path === "prefer" ? accepted.entry : null;
-    await showLearned(accepted.entry, described);
+    await showLearned(accepted.entry, described, accepted.effect?.said);
     return null;
   } catch (problem) {
     const wait = problem.retryAfter ? ` Try again in ${counted(Math.ceil(problem.retryAfter), "second")}.` : "";
@@ -270,7 +270,8 @@ async function learn(path, body, described) {
 }
 
 // The change is kept already: what fails from here on is only that it can be seen.
-async function showLearned(entry, described) {
+// `said` is the service's own sentence on what a preference changed, where it could tell.
+async function showLearned(entry, described, said) {
   let moves = null;
   try {
     if (current !== null) moves = await awaitEntry(entry);
@@ -281,8 +282,8 @@ async function showLearned(entry, described) {
   }
   if (moves === null) toast(`${described} It is kept, and counts soon.`, lastEntry);
   else {
-    const order = moves.length ? "" : " The order is the same for now.";
-    toast(`${described}${order}${lastEntry === null ? "" : ` Now ${current.version}.`}`, lastEntry); // undoing is no step on
+    const order = said ?? (moves.length ? "" : "The order is the same for now.");
+    toast(`${described}${order && ` ${order}`}${lastEntry === null ? "" : ` Now ${current.version}.`}`, lastEntry); // undoing is no step on
   }
   say([byId("toast-text").textContent, moves && sayMoves(moves)].filter(Boolean).join(" "));
 }

@@ -29,6 +29,7 @@ function described(item) {
   const query = [" for ", el("bdi", null, quoted(item.query ?? ""))];
   if (item.kind === "prefer") return [titled(item.better), " over ", titled(item.worse), ...query];
   if (item.kind === "clicks") return [`${counted(item.clicked.length, "click")} among ${item.shown.length}`, ...query];
+  if (item.kind === "renew") return [item.reason === "bake" ? "What was taught became a model" : "A model was promoted"];
   const named = item.entries.slice(0, NAMED).map((entry) => `v${entry}`);
   const more = item.entries.length - named.length;
   const all = more ? `${named.join(", ")} and ${counted(more, "other")}` : named.join(", ");
@@ -37,7 +38,7 @@ function described(item) {
 
 function row(item) {
   const button =
-    item.active && item.kind !== "withdraw"
+    item.active && (item.kind === "prefer" || item.kind === "clicks")
       ? el("button", { type: "button", "aria-label": `Undo ${item.version}` }, "Undo")
       : null;
   button?.addEventListener("click", async () => {
