@@ -85,6 +85,22 @@ def test_one_step_at_a_time_is_the_same_and_goes_back_to_the_bit(name, rule):
     assert single.matrix().nnz == 0
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_the_lead_of_a_document_is_that_of_all_weights_and_a_step_reaches_its_target(name):
+    base = base_of(name)
+    Q, D, prefs = texts()
+    learner = OnlineLearner(base, OnlineRule(rate=50.0, margin=0.2, l1=0.0, pairs=7))
+    for i, first, second in zip(prefs.query[:40], prefs.better, prefs.worse, strict=False):
+        contrast = learner.contrast(Q[[i]], D[[first]], D[[second]])
+        first_score, second_score = (learner.weights.score(Q[[i]], D[[doc]])[0, 0] for doc in (first, second))
+        assert learner.lead(contrast) == pytest.approx(first_score - second_score, abs=1e-4)
+        more, few = learner.propose(contrast, 1.0, pairs=20), learner.propose(contrast, 1.0)
+        assert (more.keys.size > few.keys.size) == (few.keys.size == 7)
+        assert more.keys.size <= 20
+        learner.take(more)
+        assert learner.lead(contrast) >= contrast.target * (1 - 1e-6) or not more.keys.size
+
+
 @given(
     name=st.sampled_from(KINDS),
     cuts=st.lists(st.integers(0, 250), max_size=6),

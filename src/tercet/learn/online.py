@@ -306,8 +306,11 @@ class OnlineLearner:
             margin_of(self._table, self.base.shape[1], *words, contrast.doc_terms.size, self._cum)
         )
 
-    def propose(self, contrast: Contrast, weight: float) -> Step:
-        """The step for a preference of that weight, above 0 for the first document; nothing changes yet."""
+    def propose(self, contrast: Contrast, weight: float, pairs: int | None = None) -> Step:
+        """The step for a preference of that weight, above 0 for the first document; nothing changes yet.
+
+        ``pairs`` is the rule's, unless this step may change more or fewer.
+        """
         sign = np.float32(1 if weight > 0 else -1)
         n = contrast.doc_terms.size
         differences = sign * contrast.differences
@@ -316,7 +319,8 @@ class OnlineLearner:
         gap = contrast.target - (float(sign) * contrast.margin + margin)
         keys, change, before = _step_room(contrast.query_terms.size * n)
         reach = self.rule.rate * abs(weight)
-        m = propose(self.base.shape[1], *words, gap, contrast.target, reach, self._bounds, keys, change)
+        bounds = self._bounds if pairs is None else np.array([pairs, *self._bounds[1:]])
+        m = propose(self.base.shape[1], *words, gap, contrast.target, reach, bounds, keys, change)
         return Step(keys[:m].copy(), change[:m].copy(), before[:m].copy())
 
     def take(self, step: Step, share: float = 1.0) -> None:

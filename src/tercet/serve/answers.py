@@ -12,7 +12,7 @@ from typing import Any
 from tercet.errors import InputError
 from tercet.search import BaseIndex, Hit, Results
 from tercet.serve.learner import Version
-from tercet.serve.replay import Outcome, text_model
+from tercet.serve.replay import VoteOutcome, text_model
 from tercet.serve.snippets import passage_of, shown_title, shown_values, title_of
 from tercet.text.analyser import Analyser
 from tercet.weights import Identity, Weights
@@ -108,7 +108,12 @@ def search(
 
 
 def effect(
-    before: Version, after: Version, query: str, better: Sequence[str], worse: str | None, outcomes: Sequence[Outcome]
+    before: Version,
+    after: Version,
+    query: str,
+    better: Sequence[str],
+    worse: str | None,
+    outcomes: Sequence[VoteOutcome],
 ) -> dict[str, Any]:
     """What a preference changed between two versions, or what clicks did: then there is no one document that is worse.
 

@@ -50,6 +50,7 @@ class LearningBounds(OnlineRule):
     client : largest total change by one client, sizes added up, in units; ten times that for one address, and a hundred
         times for one that has the write token and says who its clients are
     teacher : the same for the teacher, who has the write token or is alone on this machine
+    teacher_pairs : as ``pairs``, for what the teacher prefers: more of them disturb other queries less
     renewal : hours in which an allowance that was spent comes back, evenly; 0 for never
     preference : what a preference counts, a click being 1: enough to put the better document ahead at once, however far
         it is behind
@@ -61,5 +62,6 @@ class LearningBounds(OnlineRule):
     weight: float = 1.0
     client: float = 20.0
     teacher: float = 10_000.0
+    teacher_pairs: int = 1024
     renewal: float = 24.0
     preference: float = 125.0

@@ -19,7 +19,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entry
-from tercet.serve.replay import Outcome, Replay, TakenStep, text_model
+from tercet.serve.replay import Replay, TakenStep, VoteOutcome, text_model
 from tercet.store.digest import digest_of
 from tercet.weights import Sparse, Weights
 
@@ -40,7 +40,7 @@ class Version:
     overlay: sparse.csr_array
     steps: tuple[TakenStep, ...]
     inactive: frozenset[int]
-    outcomes: Mapping[int, tuple[Outcome, ...]] = field(default_factory=dict)
+    outcomes: Mapping[int, tuple[VoteOutcome, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ class TakenStep:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VoteOutcome:
     """What came of a vote.
 
     Attributes
@@ -99,30 +99,30 @@ class Replay:
                 self._cast(entry, before)
         self._advance(before)
 
-    def outcomes(self, entry: Entry) -> tuple[Outcome, ...]:
+    def outcomes(self, entry: Entry) -> tuple[VoteOutcome, ...]:
         """What came of each vote of an entry that was applied."""
         return tuple(self._outcome(question, vote) for question, vote in self._asked(entry) if question.votes)
 
-    def _outcome(self, question: Question, vote: Vote) -> Outcome:
+    def _outcome(self, question: Question, vote: Vote) -> VoteOutcome:
         contrast = self._contrast(question)
         if contrast is None:
-            return Outcome("unknown", False)
+            return VoteOutcome("unknown", False)
         if not contrast.doc_terms.size:
-            return Outcome("same", False)
+            return VoteOutcome("same", False)
         sign = 1 if vote.better == question.key.first else -1
         lead = sign * self.overlay.lead(contrast)
         voters = question.by_voter(self._most_parts)
         net = sign * sum(voters.values())
         if net <= 0:
-            return Outcome("outvoted" if net else "cancelled", lead > 0)
+            return VoteOutcome("outvoted" if net else "cancelled", lead > 0)
         taken = self._taken[question.key]
         if not taken.step.keys.size:
-            return Outcome("ahead", lead > 0)
+            return VoteOutcome("ahead", lead > 0)
         if taken.share < 1:
             asking = [voter for voter, parts in voters.items() if sign * parts > 0]
             hours = max(self.allowances.hours_to_renew(voter, question.moment) for voter in asking)
-            return Outcome("allowance", lead > 0, hours)
-        return Outcome("learned" if lead > 0 else "bounded", lead > 0)
+            return VoteOutcome("allowance", lead > 0, hours)
+        return VoteOutcome("learned" if lead > 0 else "bounded", lead > 0)
 
     def _asked(self, entry: Entry) -> Iterator[tuple[Question, Vote]]:
         """The votes of an entry, each with its question, a new one where nobody asked it before."""
@@ -181,7 +181,9 @@ class Replay:
         contrast = self._contrast(question)
         if contrast is None or net == 0:
             return
-        step = self.overlay.propose(contrast, net / ONE_CLICK)
+        is_taught = any(voter.trust == "teacher" for voter, parts in voters.items() if (parts > 0) == (net > 0))
+        pairs = self.bounds.teacher_pairs if is_taught else self.bounds.pairs
+        step = self.overlay.propose(contrast, net / ONE_CLICK, pairs)
         share = 0.0
         spent_before: Before = ()
         if step.keys.size:
