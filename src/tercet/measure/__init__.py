@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tercet.measure.held_out import HeldOutPreferences as HeldOutPreferences
     from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
     from tercet.measure.held_out import average_precision_of_classes as average_precision_of_classes
+    from tercet.measure.interleaving import Duel as Duel
+    from tercet.measure.interleaving import Interleaved as Interleaved
+    from tercet.measure.interleaving import team_draft as team_draft
     from tercet.measure.letor import RowScorer as RowScorer
     from tercet.measure.letor import measure_rows as measure_rows
     from tercet.measure.letor import scorer as scorer
@@ -45,6 +48,7 @@ else:
                 "HeldOutQueries",
                 "average_precision_of_classes",
             ),
+            "tercet.measure.interleaving": ("Duel", "Interleaved", "team_draft"),
             "tercet.measure.letor": ("RowScorer", "measure_rows", "scorer"),
             "tercet.measure.names": ("Measure", "parse_measure", "parse_measures"),
             "tercet.measure.orders": ("Orders", "compare_orders"),
