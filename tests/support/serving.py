@@ -102,9 +102,16 @@ class Running:
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.process, self.address = process, address
 
-    def ask(self, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 20) -> Answer:
+    def ask(
+        self,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 20,
+        method: str | None = None,
+    ) -> Answer:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address.rstrip("/") + path, data)
+        request = urllib.request.Request(self.address.rstrip("/") + path, data, method=method)
         if data is not None:
             request.add_header("Content-Type", "application/json")
         for name, value in (headers or {}).items():

@@ -60,6 +60,7 @@ class Index(BaseIndex):
     def __init__(self, model: TextModel | Weights, committed: Committed, view: View, folder: Folder | None) -> None:
         self._model, self._committed, self._folder = model, committed, folder
         self._view: View = view
+        self._model_digest = committed.model_digest  # of the index's own when this object was made
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
     # -- making and opening -------------------------------------------------------------------------------------
@@ -187,12 +188,12 @@ class Index(BaseIndex):
         own_model : take over the model that was committed, where that is another by now; False keeps this one
         """
         copied = Index(self._model, self._committed, self._view, self._folder)
+        copied._model_digest = self._model_digest
         if self._folder is None:
             return copied
-        model = self._committed.model_digest
-        if not own_model or self._folder.committed().model_digest == model:
+        if not own_model or self._folder.committed().model_digest == self._model_digest:
             copied.refresh()
-            if not own_model or copied._committed.model_digest == model:
+            if not own_model or copied._committed.model_digest == self._model_digest:
                 return copied
         return Index.open(self._folder.path)
 

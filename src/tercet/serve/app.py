@@ -39,7 +39,7 @@ _PROBLEMS = {
     404: "There is no such document, word, entry or list.",
     405: "The path takes other methods.",
     408: "The body came too slowly.",
-    409: "Nothing there can be taken back, or nothing is logged.",
+    409: "It is there already, nothing there can be taken back, or nothing is logged.",
     413: "The body is larger than 1 MB.",
     415: "The body is not sent as application/json.",
     421: "The service is not known by this host name.",
@@ -47,7 +47,7 @@ _PROBLEMS = {
     429: "Too many changes; Retry-After says when.",
     500: "A defect of the service.",
     503: "Too much to do, or the deadline passed; Retry-After says when.",
-    507: "The journal cannot be written, so nothing is kept.",
+    507: "The journal or the index cannot be written, so nothing is kept.",
 }
 _DOC_ID = InPath(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
 _READING = (400, 401, 404, 421, 422, 500, 503)
@@ -81,6 +81,7 @@ def create_app(service: Service, access: Access | None = None) -> FastAPI:
     _add_errors(app)
     _add_reading(app, service)
     _add_changing(app, service, access)
+    _add_documents(app, service, access)
     _add_page(app, page)
     _complete(app)
     return app
@@ -266,6 +267,35 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
     async def revoke(request: Request, given: messages.Revoke) -> Response:
         """Take back any entries, or all of a client."""
         return JSONResponse(await service.revoke(admitted(request, None), given.entries, given.client), 202)
+
+
+def _add_documents(app: FastAPI, service: Service, access: Access) -> None:
+    def admit(request: Request) -> None:
+        # Teaching can be taken back and this cannot, so a machine that others use as well does not let them.
+        if access.write_token is None:
+            raise HttpProblem(403, "documents are changed where there is a write token; none is set", "no-token")
+        service.admit(_client(request, None))
+
+    changing = {"response_model": messages.DocumentsChanged, "responses": _problems(_CHANGING)}
+
+    @app.post("/documents", **changing)  # type: ignore[arg-type]
+    async def add(request: Request, given: messages.NewDocuments) -> Response:
+        """Add documents, all or none; on disk, and found, when this answers."""
+        admit(request)
+        docs = [(doc.id, doc.text, doc.carried) for doc in given.documents]
+        return JSONResponse(await service.add_documents(docs, given.replace))
+
+    @app.delete("/documents/{doc_id:path}", **changing)  # type: ignore[arg-type]
+    async def remove(request: Request, doc_id: Annotated[str, _DOC_ID]) -> Response:
+        """Remove a document; gone from disk and from answers when this answers."""
+        admit(request)
+        return JSONResponse(await service.remove_document(doc_id))
+
+    @app.delete("/documents", **changing)  # type: ignore[arg-type]
+    async def remove_by_query(request: Request, params: Annotated[messages.DocumentQuery, Query()]) -> Response:
+        """The same for an id that is no part of a path, such as two dots."""
+        admit(request)
+        return JSONResponse(await service.remove_document(params.id))
 
 
 def _add_page(app: FastAPI, page: Mapping[str, Path]) -> None:

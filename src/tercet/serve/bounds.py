@@ -14,6 +14,7 @@ MOST_RESULTS: Final = 1_000  # the largest k
 SHOWN: Final = 100  # documents in one list of a click report
 ID_CHARS: Final = 1_000  # of a document's id
 CLIENT_CHARS: Final = 64  # of a client's name
+DOCUMENTS_AT_ONCE: Final = 1_000  # that one request may add
 ENTRIES_AT_ONCE: Final = 10_000  # that one request may take back
 
 

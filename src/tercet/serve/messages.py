@@ -6,7 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tercet.serve.bounds import CLIENT_CHARS, ENTRIES_AT_ONCE, ID_CHARS, MOST_RESULTS, QUERY_CHARS, SHOWN
+from tercet.serve.bounds import (
+    CLIENT_CHARS,
+    DOCUMENTS_AT_ONCE,
+    ENTRIES_AT_ONCE,
+    ID_CHARS,
+    MOST_RESULTS,
+    QUERY_CHARS,
+    SHOWN,
+)
 
 _TIME = "2026-11-15T18:20:00.123Z"
 
@@ -116,6 +124,25 @@ class Revoke(BaseModel):
         max_length=CLIENT_CHARS + 64,
         description="As the history names it: address, or address/name.",
     )
+
+
+class NewDocument(BaseModel):
+    """A document to be indexed."""
+
+    model_config = _example(id="MED-10", text="Avocados and eye health\nLutein …", carried={"year": 2011})
+    id: str = DOC_ID
+    text: str
+    carried: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Values that it carries along, by column."
+    )
+
+
+class NewDocuments(BaseModel):
+    """Documents to be indexed, all of them or, where one cannot be, none."""
+
+    model_config = _example(documents=[{"id": "MED-10", "text": "Avocados and eye health", "carried": {"year": 2011}}])
+    documents: list[NewDocument] = Field(min_length=1, max_length=DOCUMENTS_AT_ONCE)
+    replace: bool = Field(False, description="Take the place of documents with the same ids; else these are refused.")
 
 
 # -- answers --------------------------------------------------------------------------------------------------------
@@ -255,6 +282,16 @@ class Document(BaseModel):
     title: str
     text: str
     carried: dict[str, str | int | float | bool] = Field(description="All values that it carries along, by column.")
+
+
+class DocumentsChanged(BaseModel):
+    """The change is on disk, and the index named has it."""
+
+    model_config = _example(changed=1, documents=3634, index="0123456789ab", version="v12")
+    changed: int = Field(description="How many documents were added, replaced or removed.")
+    documents: int = Field(description="How many there are now.")
+    index: str = INDEX
+    version: str = VERSION
 
 
 class Collection(BaseModel):

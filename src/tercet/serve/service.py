@@ -14,8 +14,8 @@ from os import PathLike
 from typing import Any, Literal, TypeVar
 
 from tercet.data.clicks import Impression, impression_problem
-from tercet.errors import EngineError, JournalError, TercetError
-from tercet.search import BaseIndex
+from tercet.errors import BundleError, EngineError, JournalError, TercetError
+from tercet.search import BaseIndex, Index
 from tercet.serve import answers
 from tercet.serve.allowances import Buckets
 from tercet.serve.answers import Baseline, Deadline
@@ -32,6 +32,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _TIDY_SECONDS = 3600.0  # between looks for impressions that are past their time
+_CHANGES_WAITING = 16  # changes of documents that may wait for another
 _APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
 
 
@@ -105,6 +106,7 @@ class Service:
             begun.pop_all()  # all went well: from here on `close` ends them
         self.reads = Queue("reader", self.limits.workers, self.limits.waiting)
         self.writes = Queue("writer", 1, self.limits.waiting)
+        self.changes = Queue("documents", 1, _CHANGES_WAITING)
         per_minute, burst = self.limits.writes_per_minute, self.limits.write_burst
         self._by_client, self._by_address = Buckets(per_minute, burst), Buckets(10 * per_minute, 10 * burst)
         self._n_told = len(self.journal)
@@ -122,6 +124,7 @@ class Service:
         self._watcher.join()
         self.reads.close()
         self.writes.close()
+        self.changes.close()
         self.learner.close()
         self.journal.close()
         if self.impressions is not None:
@@ -328,6 +331,45 @@ class Service:
             wait = buckets.take(name)
             if wait:
                 raise HttpProblem(429, f"too many {what} by this {who}; try again later", "rate", wait)
+
+    async def add_documents(self, docs: Sequence[tuple[str, str, dict[str, Any]]], replacing: bool) -> dict[str, Any]:
+        """Add documents, all or none, to the index and to what is served; in the place of others, or beside them."""
+
+        def add(index: Index) -> None:
+            there = next((doc_id for doc_id, _, _ in docs if doc_id in index), None)
+            if replacing:
+                index.replace(docs)
+            elif there is not None:
+                detail = f"document {there[:80]!r} is in the index already; replace takes its place"
+                raise HttpProblem(409, detail, "document-there")
+            else:
+                index.add(docs)
+
+        return await self.changes.run(lambda: self._change(add, len(docs)))
+
+    async def remove_document(self, doc_id: str) -> dict[str, Any]:
+        def remove(index: Index) -> None:
+            if doc_id not in index:
+                raise HttpProblem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
+            index.remove([doc_id])
+
+        return await self.changes.run(lambda: self._change(remove, 1))
+
+    def _change(self, change: Callable[[Index], None], n_changed: int) -> dict[str, Any]:
+        """Change the documents where the index is kept, and serve what it is then."""
+        with self._renewing:
+            if not isinstance(self.index, Index):
+                raise HttpProblem(409, "another engine keeps the documents; change them there", "engine")
+            try:
+                index = self.index.latest(own_model=False)
+                change(index)
+            except BundleError as error:
+                _log.warning("documents cannot be changed: %s", error)
+                raise HttpProblem(507, "the index cannot be written; the service's log says why", "index") from error
+            self._serve(index)
+            now = self.serving
+            facts = {"documents": len(now.index), "index": now.index_label, "version": now.version.name}
+            return {"changed": n_changed} | facts
 
     async def prefer(
         self, client: str, query: str, better: str, worse: str, trust: Trust = "visitor"

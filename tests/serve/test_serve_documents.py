@@ -1,0 +1,179 @@
+"""Documents added and removed over HTTP: whole, on disk, found at once, and by the write token only."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.serving import made_index, refused, running
+from tercet.search import Index
+from tercet.serve import Limits, messages, read_journal, replay
+from tercet.serve.app import create_app
+from tercet.serve.generations import IndexSource
+from tercet.serve.guard import Access
+from tercet.serve.service import Service
+
+QUERY = "green avocado"
+TEXT = "green avocado green avocado green avocado"
+TOKEN = {"Authorization": "Bearer w"}
+
+
+@contextmanager
+def living(tmp_path: Path, index: Index | None = None):
+    source = None if index else IndexSource(tmp_path / "index")
+    opened = source.open() if source else index
+    service = Service(opened, tmp_path / "journal.jsonl", Limits(write_burst=10_000), source=source, look_seconds=0.01)
+    try:
+        app = create_app(service, Access(write_token="w"))
+        with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000), headers=TOKEN) as api:
+            yield api, service
+    finally:
+        service.close()
+
+
+def found(api: Any) -> list[str]:
+    return [hit["id"] for hit in api.get("/search", params={"q": QUERY, "k": 100}).json()["learned"]]
+
+
+def posted(*ids: str, text: str = TEXT, **more: Any) -> dict[str, Any]:
+    return {"documents": [{"id": doc_id, "text": text} for doc_id in ids], **more}
+
+
+def test_documents_are_added_replaced_and_removed_on_disk_and_at_once(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        first = found(api)
+        api.post("/prefer", json={"query": QUERY, "better": first[3], "worse": first[0]})
+        before = found(api)
+        given = {"documents": [{"id": "../é", "text": TEXT, "carried": {"year": 2011}}]}
+        answer = api.post("/documents", json=given)
+        assert answer.status_code == 200, answer.text
+        messages.DocumentsChanged.model_validate(answer.json())
+        assert (answer.json()["changed"], answer.json()["documents"]) == (1, 61)
+        assert set(found(api)) == {*before, "../é"}
+        assert api.get("/documents", params={"id": "../é"}).json()["carried"] == {"year": 2011}
+        on_disk = Index.open(tmp_path / "index")
+        assert (on_disk.text("../é"), on_disk.digest[:12]) == (TEXT, answer.json()["index"])
+        assert api.get("/health").json()["index"] == answer.json()["index"]
+        refused(api.post("/documents", json=posted("another", "../é")), 409, "already")
+        assert "another" not in Index.open(tmp_path / "index")
+        assert api.post("/documents", json=posted("../é", text="blue sky", replace=True)).json()["documents"] == 61
+        assert api.get("/documents", params={"id": "../é"}).json()["text"] == "blue sky"
+        assert api.delete("/documents", params={"id": "../é"}).json()["documents"] == 60
+        assert found(api) == before
+        refused(api.delete("/documents/nobody"), 404, "nobody")
+        assert api.delete(f"/documents/{before[0]}").status_code == 200
+        assert before[0] not in Index.open(tmp_path / "index")
+        entries = read_journal(tmp_path / "journal.jsonl").entries
+        assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
+        assert not service.look(anew=True)  # it has what it wrote
+
+
+def test_a_request_is_taken_whole_or_not_at_all(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, _):
+        health = api.get("/health").json()
+        refused(api.post("/documents", json=posted("a", "b", "a")), 422, "twice")
+        refused(api.post("/documents", json={"documents": []}), 422, "at least")
+        half = {"Content-Type": "application/json"}
+        sent = json.dumps(posted("a", text="\ud800"))
+        assert api.post("/documents", content=sent, headers=half).status_code == 422
+        refused(api.post("/documents", json={"documents": [{"id": "a"}]}), 422, "text")
+        assert api.get("/health").json() == health
+        assert Index.open(tmp_path / "index").digest[:12] == health["index"]
+
+
+def test_only_the_write_token_changes_documents(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, _):
+        api.headers.pop("Authorization")
+        refused(api.post("/documents", json=posted("a")), 401, "token")
+        refused(api.delete("/documents/d1"), 401, "token")
+        refused(api.delete("/documents/d1", headers=TOKEN | {"Origin": "http://other.example"}), 403, "another site")
+    service = Service(Index.open(tmp_path / "index"), tmp_path / "journal.jsonl")
+    try:
+        with TestClient(create_app(service), base_url="http://127.0.0.1:8080") as api:
+            refused(api.post("/documents", json=posted("a")), 403, "write token")
+            refused(api.delete("/documents/d1"), 403, "write token")
+    finally:
+        service.close()
+
+
+def test_an_index_in_memory_changes_in_memory(tmp_path):
+    index = made_index()
+    with living(tmp_path, index) as (api, _):
+        assert api.post("/documents", json=posted("new")).status_code == 200
+        assert "new" in found(api)
+    assert "new" not in index
+
+
+def test_an_index_that_cannot_be_written_says_so_and_goes_on(tmp_path, monkeypatch):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, _):
+        before = found(api)
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("os.replace", full)
+            body = refused(api.post("/documents", json=posted("new")), 507, "cannot be written")
+            assert str(tmp_path) not in str(body)
+        assert found(api) == before
+        assert api.post("/documents", json=posted("new")).status_code == 200
+
+
+def test_writers_of_other_processes_and_of_requests_lose_nothing(tmp_path):
+    """Requests from three threads while another writer adds to the same folder: every document is there."""
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+
+        def post(name: str) -> None:
+            for i in range(4):
+                assert api.post("/documents", json=posted(f"{name}-{i}")).status_code == 200
+
+        threads = [threading.Thread(target=post, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        writer = Index.open(tmp_path / "index")
+        for i in range(4):
+            writer.add({f"own-{i}": TEXT})
+        for thread in threads:
+            thread.join(60)
+        service.look(anew=True)
+        expected = {f"{name}-{i}" for name, i in itertools.product(("a", "b", "c", "own"), range(4))}
+        assert expected <= set(found(api))
+        assert expected <= set(Index.open(tmp_path / "index"))
+        assert service.refused is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9")
+def test_acknowledged_documents_survive_kills(tmp_path):
+    made_index(tmp_path / "index")
+    acknowledged: list[str] = []
+    for round_number in range(3):
+        with running(tmp_path / "index", "--write-burst", "1000", TERCET_WRITE_TOKEN="w") as service:
+            killer = threading.Timer(0.5 + 0.3 * round_number, service.process.kill)
+            killer.start()
+            try:
+                for i in itertools.count():
+                    ids = [f"{round_number}-{i}-{part}" for part in "ab"]
+                    if service.ask("/documents", posted(*ids), TOKEN).status == 200:
+                        acknowledged += ids
+            except OSError:
+                pass  # killed
+            finally:
+                killer.join()
+        there = set(Index.open(tmp_path / "index"))
+        assert there >= set(acknowledged)
+        assert len(there) % 2 == 0  # both of a request, or none; 60 were there before
+    assert acknowledged
