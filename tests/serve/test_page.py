@@ -111,6 +111,8 @@ def test_prefer_moves_a_result_and_lasts(open_page: Callable[..., Any], served: 
     expect(page.locator("#toast-text")).to_contain_text("You preferred")
     after = order(page)
     assert after.index(better) < after.index(worse)
+    said = f"It went from rank 3 to rank {after.index(better) + 1}, the other one"
+    expect(page.locator("#toast-text")).to_contain_text(said)
     assert order(page, "baseline") == plain
     learned = version_of(page)
     expect(page.get_by_role("status")).to_contain_text("moved from 3 to")
