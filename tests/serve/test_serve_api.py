@@ -411,6 +411,7 @@ def test_the_openapi_document_is_complete(api):
         "/learned",
         "/collection",
         "/health",
+        "/ready",
         "/metrics",
         "/prefer",
         "/clicks",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FOLDER, verify_option
+from tercet.cli.options import FILE, FOLDER, verify_option
 from tercet.errors import MissingExtraError
 from tercet.serve.bounds import Limits
 
@@ -18,8 +20,40 @@ def journal_of(index: Path) -> Path:
     return folder.with_name(f"{folder.name}.journal") / "journal.jsonl"
 
 
-@click.command()
+def _configured(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """Take values from a file: those of flags and of the environment go before them."""
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise click.UsageError(f"{path} is no configuration: {error}") from error
+    names = {
+        option.removeprefix("--"): parameter
+        for parameter in context.command.params
+        for option in parameter.opts
+        if option.startswith("--") and parameter.name != "config"
+    }
+    for key, value in values.items():
+        if key not in names:
+            near = get_close_matches(key, names, 1)
+            hint = f"; is it {near[0]}?" if near else f"; expected one of {', '.join(sorted(names))}"
+            raise click.UsageError(f"{path}: there is no option {key!r}{hint}")
+        if isinstance(value, dict) or (isinstance(value, list) and not names[key].multiple):
+            raise click.UsageError(f"{path}: {key} is {value!r}; one value is expected")
+    context.default_map = {str(names[key].name): value for key, value in values.items()}
+    return path
+
+
+@click.command(context_settings={"auto_envvar_prefix": "TERCET_SERVE"})
 @click.argument("index", type=FOLDER)
+@click.option(
+    "--config",
+    type=FILE,
+    is_eager=True,
+    callback=_configured,
+    help="TOML with these options: port = 8080. Flags and TERCET_SERVE_PORT go before it.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any free one.")
 @click.option(
@@ -32,7 +66,7 @@ def journal_of(index: Path) -> Path:
 @click.option(
     "--write-token", envvar="TERCET_WRITE_TOKEN", help="Needed to teach; reads, too.  [env: TERCET_WRITE_TOKEN]"
 )
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name by which it may be called.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A host name by which it may be called.")
 @click.option(
     "--deadline-ms",
     type=click.FloatRange(min=0),
@@ -62,7 +96,6 @@ def journal_of(index: Path) -> Path:
 )
 @click.option(
     "--log-impressions",
-    "impressions",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
     help="Keep what was shown and clicked: queries as typed, ids, clients by a keyed hash.",
@@ -82,28 +115,32 @@ def journal_of(index: Path) -> Path:
     metavar="SECONDS",
     help="Look for new documents and models; 0 only on SIGHUP.",
 )
+@click.option("--access-log", metavar="FILE", help="A line of JSON for each request; - is standard error.")
 @verify_option
 def serve(
     index: Path,
+    config: Path | None,
     host: str,
     port: int,
     journal: Path | None,
     model: Path | None,
     read_token: str | None,
     write_token: str | None,
-    hosts: tuple[str, ...],
+    allow_host: tuple[str, ...],
     deadline_ms: float,
     workers: int,
     waiting: int,
     writes_per_minute: float,
     write_burst: int,
-    impressions: Path | None,
+    log_impressions: Path | None,
     keep_days: int,
     look_every: float,
+    access_log: str | None,
     unverified: bool,
 ) -> None:
     """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
     try:
+        from tercet.serve.access_log import AccessLog
         from tercet.serve.generations import IndexSource
         from tercet.serve.impressions import ImpressionLog
         from tercet.serve.run import access_for, run
@@ -112,7 +149,7 @@ def serve(
         if (error.name or "").partition(".")[0] == "tercet":
             raise
         raise MissingExtraError(str(error.name), "serve", "tercet serve") from error
-    access = access_for(host, read_token, write_token, hosts)
+    access = access_for(host, read_token, write_token, allow_host)
     limits = Limits(
         deadline_ms=deadline_ms,
         workers=workers,
@@ -123,7 +160,8 @@ def serve(
     source = IndexSource(index, model, None if model is None else lambda: open_model(model), verify=not unverified)
     opened = source.open()
     path = journal or journal_of(index)
-    log = None if impressions is None else ImpressionLog(impressions, keep_days)
+    log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)
+    requests = None if access_log is None else AccessLog(access_log)
     service = Service(
         opened,
         path,
@@ -141,6 +179,8 @@ def serve(
         if service.journal.torn_bytes:
             click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
         click.echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)
-        run(service, access, host, port, click.echo)
+        run(service, access, host, port, click.echo, requests)
     finally:
         service.close()
+        if requests is not None:
+            requests.close()

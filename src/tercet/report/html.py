@@ -56,13 +56,18 @@ def element(kind: str, /, *children: object, **attributes: object) -> Html:
 STYLE: Final = files("tercet.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
+def style_policy() -> str:
+    """The Content-Security-Policy of a page with our style sheet: that sheet and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'"
+
+
 def page(title: str, *body: object, images: bool = False) -> str:
     """A whole document with our style sheet. Its policy allows that sheet and nothing else: no script, no request.
 
     With ``images`` also pictures that are inside the page, as ``data:`` addresses.
     """
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'" + ("; img-src data:" if images else "")
+    policy = style_policy() + ("; img-src data:" if images else "")
     head = element(
         "head",
         element("meta", charset="utf-8"),

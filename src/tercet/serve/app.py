@@ -11,11 +11,13 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from tercet.errors import EngineError, InputError
+from tercet.report.html import style_policy
 from tercet.serve import answers, messages
+from tercet.serve.access_log import AccessLog
 from tercet.serve.answers import Deadline
 from tercet.serve.bounds import ID_CHARS
 from tercet.serve.generations import Generation
@@ -23,6 +25,7 @@ from tercet.serve.guard import Access, Guard
 from tercet.serve.learner import Version
 from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
+from tercet.serve.reference import reference_page
 from tercet.serve.service import Service
 
 _log = logging.getLogger(__name__)
@@ -30,7 +33,7 @@ _log = logging.getLogger(__name__)
 BUILD = version("tercet")
 PAGE = Path(__file__).parent / "page"
 _SUFFIXES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_PUBLIC = frozenset({"/health", "/openapi.json"})  # and the page: they tell nothing of the documents
+_PUBLIC = frozenset({"/health", "/ready", "/openapi.json", "/docs"})  # and the page: they tell nothing of the documents
 
 _PROBLEMS = {
     400: "The request is broken.",
@@ -64,20 +67,22 @@ def _problems(statuses: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def create_app(service: Service, access: Access | None = None) -> FastAPI:
-    """The application for a service; whoever makes it also closes the service."""
+def create_app(service: Service, access: Access | None = None, access_log: AccessLog | None = None) -> FastAPI:
+    """The application for a service; whoever makes it also closes the service and the log."""
     app = FastAPI(
         title="Tercet",
         version="1",
         summary="Search that gives its reasons and learns from preferences.",
-        docs_url=None,  # its page would load scripts from elsewhere
+        docs_url=None,  # its page would load scripts from elsewhere; ours needs none
         redoc_url=None,
         responses=_problems(_READING),
     )
     access = access or Access()
     page = {path.name: path for path in PAGE.iterdir() if path.suffix in _SUFFIXES}
     open_paths = _PUBLIC | {"/"} | {f"/{name}" for name in page}
-    app.add_middleware(Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths))
+    app.add_middleware(
+        Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths), access_log=access_log
+    )
     _add_errors(app)
     _add_reading(app, service)
     _add_changing(app, service, access)
@@ -220,6 +225,13 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             raise HttpProblem(503, f"{service.learner.failure}; reading goes on", "learner-stopped", 60.0, **facts)
         return JSONResponse({"status": "ok"} | facts)
 
+    @app.get("/ready", response_model=messages.Ready)
+    async def ready() -> Response:
+        """Say whether to send requests here: 503 while it ends, and while all that may wait do."""
+        if not service.is_ready:
+            raise HttpProblem(503, "the service ends, or has more to do than it takes; ask another", "not-ready", 1.0)
+        return JSONResponse({"ready": True})
+
     @app.get(
         "/metrics",
         response_class=PlainTextResponse,
@@ -227,7 +239,9 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     )
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
-        return Response(service.metrics.text(service.gauges()), media_type=TEXT_TYPE)
+        now = service.serving
+        about = {"build": BUILD, "index": now.index_label, "model": now.model_label}
+        return Response(service.metrics.text(service.gauges(), about), media_type=TEXT_TYPE)
 
 
 def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
@@ -302,6 +316,10 @@ def _add_page(app: FastAPI, page: Mapping[str, Path]) -> None:
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
         return await file("index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def reference() -> Response:
+        return HTMLResponse(reference_page(app.openapi()), headers={"Content-Security-Policy": style_policy()})
 
     @app.get("/{name}", include_in_schema=False)
     async def file(name: str) -> Response:

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tercet.serve.access_log import AccessLog, request_id_of
 from tercet.serve.bounds import BODY_BYTES
 from tercet.serve.journal import Trust
 from tercet.serve.metrics import Metrics
@@ -118,8 +119,16 @@ def _is_one_of(candidate: str, tokens: Iterable[str | None]) -> bool:
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, open_paths: frozenset[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        metrics: Metrics,
+        open_paths: frozenset[str],
+        access_log: AccessLog | None = None,
+    ) -> None:
         self._app, self._access, self._metrics, self._open_paths = app, access, metrics, open_paths
+        self._access_log = access_log
         self._bodies = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,6 +137,7 @@ class Guard:
             return
         started = time.monotonic()
         scope.setdefault("state", {})["started"] = started
+        request_id = request_id_of(Headers(scope=scope).get("x-request-id"))
         status = 0
 
         async def sending(message: Message) -> None:
@@ -137,6 +147,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                headers["X-Request-ID"] = request_id
             await send(message)
 
         try:
@@ -145,12 +156,23 @@ class Guard:
             await problem.response()(scope, receive, sending)
         except Exception:
             # A defect: the log has the trace, the client does not.
-            _log.exception("%s %r failed", scope["method"], scope["path"])
+            _log.exception("%s %r failed, request %s", scope["method"], scope["path"], request_id)
             if status == 0:
                 failure = HttpProblem(500, "something went wrong here; the service's log says what", "internal")
                 await failure.response()(scope, receive, sending)
         finally:
-            self._metrics.count(_method(scope), _route(scope), status, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            self._metrics.count(_method(scope), _route(scope), status, seconds)
+            if self._access_log is not None:
+                self._access_log.write(
+                    request_id=request_id,
+                    address=scope["client"][0] if scope.get("client") else None,
+                    method=_method(scope),
+                    path=scope["path"],
+                    route=_route(scope),
+                    status=status,
+                    ms=round(seconds * 1000, 3),
+                )
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, method = Headers(scope=scope), scope["method"]

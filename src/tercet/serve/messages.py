@@ -454,6 +454,13 @@ class Health(BaseModel):
     build: str = Field(description="The version of Tercet.")
 
 
+class Ready(BaseModel):
+    """Requests may be sent here."""
+
+    model_config = _example(ready=True)
+    ready: Literal[True]
+
+
 class ProblemDetails(BaseModel):
     """RFC 9457."""
 

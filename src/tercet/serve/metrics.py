@@ -28,8 +28,8 @@ class Metrics:
             self._times[route][bisect_left(_EDGES, seconds)] += 1
             self._seconds[route] += seconds
 
-    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
-        """All of it, and gauges given as name -> (what it is, value)."""
+    def text(self, gauges: Mapping[str, tuple[str, float]], about: Mapping[str, str]) -> str:
+        """All of it, gauges given as name -> (what it is, value), and what runs, as the labels of one more."""
         with self._lock:
             lines = ["# HELP tercet_requests_total Requests answered.", "# TYPE tercet_requests_total counter"]
             for (method, route, status), count in sorted(self._answered.items()):
@@ -45,6 +45,12 @@ class Metrics:
                 lines.append(f'tercet_request_seconds_count{{route="{route}"}} {total}')
         for name, (what, value) in gauges.items():
             lines += [f"# HELP {name} {what}", f"# TYPE {name} gauge", f"{name} {value:.17g}"]
+        labels = ",".join(f'{name}="{value}"' for name, value in about.items())
+        lines += [
+            "# HELP tercet_info What runs, and what it serves.",
+            "# TYPE tercet_info gauge",
+            f"tercet_info{{{labels}}} 1",
+        ]
         return "\n".join(lines) + "\n"
 
 

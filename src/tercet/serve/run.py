@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from tercet.errors import InputError
+from tercet.serve.access_log import AccessLog
 from tercet.serve.app import create_app
 from tercet.serve.guard import LOOPBACK_HOSTS, Access, host_name
 from tercet.serve.service import Service
@@ -80,12 +81,19 @@ def logged_to_stderr() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def run(service: Service, access: Access, host: str, port: int, say: Callable[[str], None]) -> None:
+def run(
+    service: Service,
+    access: Access,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    access_log: AccessLog | None = None,
+) -> None:
     """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one.
 
-    A SIGHUP has the index looked at.
+    A SIGHUP has the index looked at, and the access log go on in the file that is at its path then.
     """
-    app = create_app(service, access)
+    app = create_app(service, access, access_log)
     try:
         host.encode("idna")  # as the system will have it; it says less well what is wrong
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -114,9 +122,14 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
             # there is still the journal to close.
             server.should_exit = True
 
+        def look(*_: object) -> None:
+            service.look_soon()
+            if access_log is not None:
+                access_log.reopen()
+
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
-            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: service.look_soon())
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, look)
         try:
             say(f"http://{shown}:{listening.getsockname()[1]}/")
             server.run(sockets=[listening])

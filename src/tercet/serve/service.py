@@ -45,6 +45,10 @@ class Queue:
         self._jobs = 0
 
     @property
+    def is_full(self) -> bool:
+        return self._jobs >= self._most
+
+    @property
     def length(self) -> int:
         """Jobs that wait."""
         return max(0, self._jobs - self._workers)
@@ -145,6 +149,11 @@ class Service:
     @property
     def version(self) -> Version:
         return self.serving.version
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes requests: not while it ends, nor while as many wait as may."""
+        return not self._closing and not self.reads.is_full
 
     # -- from one generation to the next ------------------------------------------------------------------------
 

@@ -1,0 +1,167 @@
+"""What those who run the service need: probes, an access log, the reference, settings from files."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+import tercet as tc
+from support.serving import made_index, refused, running, served
+from tercet.cli.serve import serve
+from tercet.serve.access_log import AccessLog
+from tercet.serve.app import create_app
+from tercet.serve.guard import Access
+from tercet.serve.service import Service
+
+QUERY = "green avocado"
+INDEX = made_index()
+
+
+@pytest.fixture
+def api(tmp_path):
+    with served(tmp_path / "journal.jsonl", INDEX) as (client, _):
+        yield client
+
+
+def test_ready_until_it_is_full_or_ends(tmp_path):
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        assert api.get("/ready").json() == {"ready": True}
+        service.reads._jobs = service.reads._most
+        assert refused(api.get("/ready"), 503, "ask another")
+        assert api.get("/health").status_code == 200
+        service.reads._jobs = 0
+        assert api.get("/ready").status_code == 200
+        service._closing = True
+        refused(api.get("/ready"), 503, "ends")
+        service._closing = False
+
+
+def test_metrics_say_what_runs(api):
+    health = api.get("/health").json()
+    line = f'tercet_info{{build="{tc.__version__}",index="{health["index"]}",model="{health["model"]}"}} 1'
+    assert line in api.get("/metrics").text.splitlines()
+
+
+def test_the_reference_has_every_path_and_needs_nothing_else(api):
+    response = api.get("/docs")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/html")
+    made = api.get("/openapi.json").json()
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            assert f"<code>{method.upper()} {path}</code>" in response.text
+            assert operation["description"].split("\n")[0][:20] in response.text
+    anchors = re.findall(r'href="#([^"]+)"', response.text)
+    assert len(set(anchors)) == len(anchors) == sum(map(len, made["paths"].values()))
+    assert all(f'id="{anchor}"' in response.text for anchor in anchors)
+    assert "<script" not in response.text
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', response.text)
+    policy = response.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.replace("'", "&#x27;") in response.text  # the page says the same of itself
+
+
+def test_the_access_log_has_a_line_for_each_request_and_not_what_was_searched(tmp_path):
+    log = AccessLog(tmp_path / "access.jsonl")
+    service = Service(INDEX, tmp_path / "journal.jsonl")
+    try:
+        app = create_app(service, Access(), log)
+        with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api:
+            first = api.get("/search", params={"q": "my secret"}, headers={"X-Request-ID": "req-7"})
+            assert first.headers["x-request-id"] == "req-7"
+            hostile = api.get("/documents/nobody", headers={"X-Request-ID": 'a"} {"b'})
+            assert re.fullmatch("[0-9a-f]{16}", hostile.headers["x-request-id"])
+            (tmp_path / "access.jsonl").rename(tmp_path / "access.1.jsonl")
+            log.reopen()
+            api.get("/health", headers={"host": "evil.example"})
+    finally:
+        service.close()
+        log.close()
+    lines = [json.loads(line) for line in (tmp_path / "access.1.jsonl").read_text().splitlines()]
+    assert [(line["request_id"], line["route"], line["status"]) for line in lines] == [
+        ("req-7", "/search", 200),
+        (hostile.headers["x-request-id"], "/documents/{doc_id:path}", 404),
+    ]
+    assert lines[0]["address"] == "10.0.0.1"
+    assert lines[0]["ms"] > 0
+    assert "secret" not in json.dumps(lines)
+    [refusal] = [json.loads(line) for line in (tmp_path / "access.jsonl").read_text().splitlines()]
+    assert (refusal["status"], refusal["route"]) == (421, "other")
+
+
+def test_a_defect_is_found_by_its_request(tmp_path, monkeypatch, caplog):
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+
+        async def broken(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(service, "search", broken)
+        response = api.get("/search", params={"q": QUERY}, headers={"X-Request-ID": "req-9"})
+        assert response.headers["x-request-id"] == "req-9"
+        assert "req-9" in caplog.text
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+
+def settings_of(monkeypatch, tmp_path: Path, text: str, *flags: str, **environment: str):
+    """The parameters that the command would run with."""
+    (tmp_path / "tercet.toml").write_text(text)
+    (tmp_path / "index").mkdir(exist_ok=True)
+    seen: dict[str, object] = {}
+    monkeypatch.setattr(serve, "callback", lambda **values: seen.update(values))
+    command = [str(tmp_path / "index"), "--config", str(tmp_path / "tercet.toml"), *flags]
+    return CliRunner().invoke(serve, command, env=environment), seen
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
+    text = 'port = 1\nworkers = 3\ndeadline-ms = 5\nallow-host = ["a.example", "b.example"]\nlog-impressions = "log"\n'
+    result, seen = settings_of(
+        monkeypatch, tmp_path, text, "--port", "4", TERCET_SERVE_PORT="2", TERCET_SERVE_WORKERS="7"
+    )
+    assert result.exit_code == 0, result.output
+    assert (seen["port"], seen["workers"], seen["deadline_ms"], seen["waiting"]) == (4, 7, 5.0, 64)
+    assert seen["allow_host"] == ("a.example", "b.example")
+    assert seen["log_impressions"] == Path("log")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("prot = 1", "there is no option 'prot'; is it port?"),
+        ("port = [1, 2]", "one value is expected"),
+        ("[server]\nport = 1", "there is no option 'server'"),
+        ("port = ", "is no configuration"),
+        ("port = 70000", "70000"),
+        ('port = "many"', "many"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path, monkeypatch, text, problem):
+    result, seen = settings_of(monkeypatch, tmp_path, text)
+    assert (result.exit_code, seen) == (2, {})
+    assert problem in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
+def test_the_command_with_all_of_it(tmp_path):
+    made_index(tmp_path / "index")
+    config = tmp_path / "tercet.toml"
+    log = tmp_path / "access.jsonl"
+    config.write_text(f'access-log = "{log}"\nlog-impressions = "{tmp_path / "impressions"}"\n')
+    with running(tmp_path / "index", "--config", str(config), TERCET_SERVE_LOOK_EVERY="0.1") as service:
+        assert service.ask("/ready").status == 200
+        for _ in range(5):
+            service.process.send_signal(signal.SIGHUP)
+            assert service.ask("/search?q=green+avocado").json()["query_id"]
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(20) == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["route"] for line in lines] == ["/ready"] + ["/search"] * 5
