@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 test: lint
 	$(PYTEST)
 
-# At most two minutes on two cores: no test that is marked slow, ten examples of each property.
+# Some two minutes on two idle cores: no test that is marked slow, ten examples of each property.
 check: lint
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 
