@@ -341,9 +341,10 @@ def steps(options: argparse.Namespace) -> dict[str, Any]:
         collection = READERS[name](options)
         split = Split.drawn(collection, "judgements", options.seed, options.queries)
         print(f"{name}: {split}", flush=True)
-        box, ordinary = tc.TextModel.bm25(split.docs.values()), stemmed_bm25(split.docs)
+        words = tc.Vectoriser(weighting="bm25", k1=0.9, b=0.4).fit(split.docs.values())
+        plain, ordinary = tc.TextModel(words, words, match(words)), stemmed_bm25(split.docs)
         systems: dict[str, dict[str, list[Values]]] = {
-            "BM25, k1 .9, b .4, no stems": by_kind(collection, split, box, box.weights),
+            "BM25, k1 .9, b .4, no stems": by_kind(collection, split, plain, plain.weights),
             "BM25, k1 1.2, b .75, stems": by_kind(collection, split, ordinary, ordinary.weights),
         }
         seconds: dict[str, float] = {}
