@@ -374,6 +374,15 @@ def changed(entries: list[Entry], bounds: LearningBounds) -> float:
     return float(np.abs(replay(INDEX, entries, bounds).overlay.data).sum())
 
 
+def reasons_of(entries: list[Entry], bounds: LearningBounds) -> set[str]:
+    """What came of the votes of entries, each looked at when it was cast."""
+    state, reasons = Replay(INDEX, bounds), set()
+    for entry in entries:
+        state.apply([entry])
+        reasons |= {outcome.reason for outcome in state.outcomes(entry)}
+    return reasons
+
+
 @pytest.mark.parametrize("trust", [None, "visitor"])
 def test_a_noisy_client_has_a_bounded_effect(trust):
     for client, most in ((lambda _: "10.0.0.1", 0.5), (lambda n: f"10.0.0.1/{n}", 5.0)):
@@ -398,6 +407,14 @@ def test_names_that_are_vouched_for_have_more_together_and_no_more_each():
     assert changed(noisy(200, lambda _: "10.0.0.1/ann", "vouched"), bounds) <= 0.05 * 1.0001
     many = noisy(200, lambda n: f"10.0.0.1/{n}", "vouched")
     assert 0.5 < changed(many, bounds) <= 5.0 * 1.0001
+
+
+def test_many_people_behind_one_proxy_do_not_silence_each_other():
+    entries = noisy(310, lambda n: f"10.0.0.1/reader-{n}", "vouched")
+    assert "allowance" not in reasons_of(entries, LearningBounds(client=3.0))
+    assert "allowance" in reasons_of(
+        noisy(310, lambda n: f"10.0.0.1/reader-{n}", "visitor"), LearningBounds(client=3.0)
+    )
 
 
 @pytest.mark.parametrize("trust", [None, "visitor"])
