@@ -120,57 +120,53 @@ def changed(version: Version) -> float:
 
 def main() -> None:
     arguments = parse_arguments(__doc__, needs_data=False)
-    n, n_draws = (100, 1) if arguments.quick else (1000, 3)
+    n, seed = 100 if arguments.quick else 1000, arguments.seed
     results: dict[str, Any] = {"machine": machine_facts(), "teaching": [], "attacks": []}
     print_facts(results["machine"])
-    for seed in range(arguments.seed, arguments.seed + n_draws):
-        collection = docstring_collection(random_state=seed)
-        words = tc.Vectoriser(weighting="bm25").fit(collection.docs.values())
-        identity = Weights([Identity(n_terms=len(words.words_))])
-        index = Index.build(collection.docs, tc.TextModel(words, words, identity))
-        for title, trust in (("for life", None), ("teacher", "teacher")):
-            learner = Learner(index, [])
-            before = reciprocal_ranks(learner.current, collection)
-            lesson = taught(learner, Person(collection, seed), n, trust)
-            learner.close()
-            gains = reciprocal_ranks(learner.current, collection) - before
-            by_hundred = [float(np.mean(part)) for part in np.array_split(np.array(lesson.effective), 10)]
-            facts = {
-                "seed": seed,
-                "allowance": title,
-                "effective": float(np.mean(lesson.effective)),
-                "by_tenth": by_hundred,
-                "same_words": lesson.same_words,
-                "held": held(learner.current, lesson),
-                "mrr_before": float(before.mean()),
-                "mrr_gain": float(gains.mean()),
-                "half_interval": float(1.96 * gains.std(ddof=1) / np.sqrt(gains.size)),
-                "changed": changed(learner.current),
-            }
-            results["teaching"].append(facts)
-            print(f"seed {seed}, {title}: {facts}", file=sys.stderr, flush=True)
-        for n_names in (1, 1000):
-            learner = Learner(index, attacks(collection, n, n_names, seed))
-            attacked = reciprocal_ranks(learner.current, collection)
-            size = changed(learner.current)
-            lesson = taught(learner, Person(collection, seed), n // 10, "teacher", first=n + 1)
-            learner.close()
-            facts = {
-                "seed": seed,
-                "names": n_names,
-                "changed": size,
-                "mrr_gain": float((attacked - before).mean()),
-                "teacher_effective": float(np.mean(lesson.effective)),
-                "same_words": lesson.same_words,
-            }
-            results["attacks"].append(facts)
-            print(f"seed {seed}, {n_names} names: {facts}", file=sys.stderr, flush=True)
+    collection = docstring_collection(random_state=seed)
+    words = tc.Vectoriser(weighting="bm25").fit(collection.docs.values())
+    identity = Weights([Identity(n_terms=len(words.words_))])
+    index = Index.build(collection.docs, tc.TextModel(words, words, identity))
+    for title, trust in (("teacher", "teacher"), ("for life", None)):
+        learner = Learner(index, [])
+        before = reciprocal_ranks(learner.current, collection)
+        lesson = taught(learner, Person(collection, seed), n, trust)
+        learner.close()
+        gains = reciprocal_ranks(learner.current, collection) - before
+        by_tenth = [float(np.mean(part)) for part in np.array_split(np.array(lesson.effective), 10)]
+        facts = {
+            "allowance": title,
+            "effective": float(np.mean(lesson.effective)),
+            "by_tenth": by_tenth,
+            "same_words": lesson.same_words,
+            "held": held(learner.current, lesson),
+            "mrr_before": float(before.mean()),
+            "mrr_gain": float(gains.mean()),
+            "half_interval": float(1.96 * gains.std(ddof=1) / np.sqrt(gains.size)),
+            "changed": changed(learner.current),
+        }
+        results["teaching"].append(facts)
+        print(f"{title}: {facts}", file=sys.stderr, flush=True)
+    for n_names in (1, 1000):
+        learner = Learner(index, attacks(collection, n, n_names, seed))
+        attacked = reciprocal_ranks(learner.current, collection)
+        size = changed(learner.current)
+        lesson = taught(learner, Person(collection, seed), n // 10, "teacher", first=n + 1)
+        learner.close()
+        facts = {
+            "names": n_names,
+            "changed": size,
+            "mrr_gain": float((attacked - before).mean()),
+            "teacher_effective": float(np.mean(lesson.effective)),
+            "same_words": lesson.same_words,
+        }
+        results["attacks"].append(facts)
+        print(f"{n_names} names: {facts}", file=sys.stderr, flush=True)
     print_table(
-        f"{n:,} preferences of one person, {n_draws} divisions of the queries",
-        ["seed", "allowance", "effective", "last tenth", "same words", "held", "MRR", "gain", "changed"],
+        f"{n:,} preferences of one person",
+        ["allowance", "effective", "last tenth", "same words", "held", "MRR", "gain", "changed"],
         [
             [
-                str(facts["seed"]),
                 facts["allowance"],
                 f"{facts['effective']:.3f}",
                 f"{facts['by_tenth'][-1]:.2f}",
@@ -185,10 +181,9 @@ def main() -> None:
     )
     print_table(
         f"{n:,} preferences at random within an hour, from one address; then {n // 10} of a teacher",
-        ["seed", "names", "changed", "MRR gain", "teacher's effective", "same words"],
+        ["names", "changed", "MRR gain", "teacher's effective", "same words"],
         [
             [
-                str(facts["seed"]),
                 str(facts["names"]),
                 f"{facts['changed']:.1f}",
                 f"{facts['mrr_gain']:+.4f}",
