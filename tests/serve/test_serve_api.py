@@ -607,6 +607,6 @@ def test_no_request_makes_the_service_fail(tmp_path):
                 case.validate_response(response, excluded_checks=[positive_data_acceptance])
 
             answered()
-        assert n_operations == 15
+        assert n_operations == 19
     finally:
         service.close()
