@@ -9,7 +9,16 @@ from typing import Any, get_args
 
 import click
 
-from tercet.cli.inputs import ONLY_SPLIT, Labelled, is_ir_datasets, kind_of, open_data, read_files, write_data_pointer
+from tercet.cli.inputs import (
+    ONLY_SPLIT,
+    Labelled,
+    is_ir_datasets,
+    kind_of,
+    open_data,
+    read_clicks,
+    read_files,
+    write_data_pointer,
+)
 from tercet.cli.learners import RANKER_OPTIONS, chosen_rankers, ranker_options
 from tercet.cli.options import (
     ANY,
@@ -29,8 +38,6 @@ from tercet.cli.options import (
     together,
 )
 from tercet.data import JudgedTexts, read_qrels
-from tercet.data.click_tables import read_click_log
-from tercet.data.clicks import ClickLog
 from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
 from tercet.data.threes import Three, read_threes
@@ -303,7 +310,7 @@ def _fit_texts(
                 texts.queries or None,
                 texts.qrels.get(ONLY_SPLIT),
                 preferences=_read_threes(preferences, texts) if preferences else None,
-                clicks=_read_clicks(clicks) if clicks else None,
+                clicks=read_clicks(clicks) if clicks else None,
                 measure=measure,
                 **settings,
             )
@@ -335,20 +342,6 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
             raise click.UsageError(f"--field {name} is there twice")
         weights[name] = weight
     return weights
-
-
-def _read_clicks(paths: tuple[Path, ...]) -> ClickLog:
-    """A click log, in one file or in the two of UBI."""
-    said = table_settings()
-    with naming_table_options():
-        log = read_click_log(
-            paths, columns=said.columns, refused=bad_rows(), encoding=said.encoding, delimiter=said.delimiter
-        )
-    click.echo(f"{', '.join(map(str, paths))}: {log.form}")
-    n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
-    lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
-    click.echo(f"{lists}, {n_clicked:,} with a click")
-    return log
 
 
 def _read_links(paths: tuple[Path, ...], texts: JudgedTexts, skip_unknown: bool) -> dict[str, list[str]]:

@@ -25,6 +25,8 @@ from tercet.data import (
     recognise,
 )
 from tercet.data.beir import iter_carrying_corpus, plain_or_packed
+from tercet.data.click_tables import read_click_log
+from tercet.data.clicks import ClickLog
 from tercet.data.documents import DocumentStream, gather_documents
 from tercet.data.judgements import JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
@@ -291,3 +293,17 @@ def read_data_pointer(model: Path) -> dict[str, Path]:
         if name not in POINTED_TO or not isinstance(path, str) or not path:
             raise FormatError(file, 1, f"found {name!r}: {path!r}; it names {', '.join(POINTED_TO)} by their paths")
     return {name: Path(path) for name, path in record.items()}
+
+
+def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
+    """A click log, in one file or in the two of UBI."""
+    said = table_settings()
+    with naming_table_options():
+        log = read_click_log(
+            paths, columns=said.columns, refused=bad_rows(), encoding=said.encoding, delimiter=said.delimiter
+        )
+    click.echo(f"{', '.join(map(str, paths))}: {log.form}")
+    n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
+    lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
+    click.echo(f"{lists}, {n_clicked:,} with a click")
+    return log

@@ -89,14 +89,30 @@ class ClickLog:
         return f"ClickLog({lists}, {n_clicked:,} with a click)"
 
 
+def examination_guess(rank: int) -> float:
+    """The chance that a rank is looked at, where nothing is known of it: 1 / log2(1 + rank).
+
+    Examples
+    --------
+    >>> examination_guess(1), examination_guess(3)
+    (1.0, 0.5)
+    """
+    return 1 / math.log2(1 + rank)
+
+
 def click_preferences(
-    shown: Sequence[Doc], clicked: Iterable[Doc], skipped: Skipped = "above", *, most: float = 1.0
+    shown: Sequence[Doc],
+    clicked: Iterable[Doc],
+    skipped: Skipped = "above",
+    *,
+    most: float = 1.0,
+    examination: Sequence[float] | None = None,
 ) -> list[tuple[Doc, Doc, float]]:
     """What the clicks on a list say, as (better, worse, weight): a clicked document is better than one passed over.
 
     People look from the top down, so that clicks agree with what they judge better mostly where the other document
-    stood above. The chance that rank r was looked at is taken as 1 / log2(1 + r), and a document that was passed over
-    there counts for that much. All of a list come to ``most`` at most, and are the `MOST_PREFERENCES` that count most.
+    stood above. A document that was passed over counts for the chance that its rank was looked at. All of a list come
+    to ``most`` at most, and are the `MOST_PREFERENCES` that count most.
 
     Parameters
     ----------
@@ -104,6 +120,7 @@ def click_preferences(
     clicked : those of them that were clicked
     skipped : which documents a clicked one is better than: those without a click ``"above"`` it, or ``"all"`` without
     most : what the weights of a list may come to; infinite leaves them as they are
+    examination : the chance that each rank is looked at, the last for those below, too; by default `examination_guess`
 
     Notes
     -----
@@ -119,9 +136,13 @@ def click_preferences(
     [('d', 'a', 0.47), ('d', 'b', 0.3), ('d', 'c', 0.23)]
     """
     chosen = dict.fromkeys(clicked)
+    if examination is None:
+        looked = [examination_guess(rank) for rank in range(1, len(shown) + 1)]
+    else:
+        looked = [examination[min(rank, len(examination)) - 1] for rank in range(1, len(shown) + 1)]
     ranks = {doc: rank for rank, doc in enumerate(shown, start=1)}
     preferences = [
-        (better, worse, 1 / math.log2(1 + rank))
+        (better, worse, looked[rank - 1])
         for better in chosen
         for rank, worse in enumerate(shown, start=1)
         if worse not in chosen and (skipped == "all" or rank < ranks[better])

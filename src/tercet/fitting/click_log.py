@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -14,6 +14,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tercet.data.click_sessions import without_odd_sessions
+from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ImpressionParser, Skipped
 from tercet.data.growing import GrowingFile
 from tercet.data.lines import FilePath, open_lines
@@ -21,6 +23,7 @@ from tercet.data.preference_files import START, StreamPosition
 from tercet.data.ubi import GrowingUbi, check_grown, open_growing
 from tercet.errors import FormatError, InputError, MissingBundleError
 from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
+from tercet.fitting.examination import choose_examination
 from tercet.fitting.text_model import TextModel
 from tercet.learn.online import OnlineRule
 from tercet.store import check_destination, claim_folder, read_bundle, write_bundle
@@ -66,6 +69,7 @@ def learn_from_clicks(
     seconds: float = 60.0,
     skipped: Skipped = "above",
     rule: OnlineRule | None = None,
+    examination: Sequence[float] | None = None,
     on_event: Callable[[ClickEvent], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> TextModel:
@@ -88,6 +92,8 @@ def learn_from_clicks(
     new_log : the log is another one than that of the checkpoint, as after a renaming that no run saw: what was learned
         stays, and the log is read from its first line
     every, seconds : impressions, or seconds, after which model and checkpoint are written, if anything was learned
+    examination : the chance that each rank is looked at. By default it is estimated from the log as it is when learning
+        begins, by the rule of `choose_examination`, or guessed; a checkpoint keeps it
     on_event : called with a `ClickEvent`
     stopped : whether to end; asked between portions and while waiting
 
@@ -119,7 +125,14 @@ def learn_from_clicks(
         kept = None if checkpoint is None else ClickCheckpoint(checkpoint, skipped, rule or OnlineRule())
         progress = None if kept is None else kept.find(model)
         base = model if progress is None else progress.base
-        learner = ClickLearner(base, docs, queries=queries, skipped=skipped, rule=rule)
+        note = None
+        if progress is not None:
+            examination = progress.examination
+        elif examination is None:
+            examination, note = _examination_of(log)
+        learner = ClickLearner(base, docs, queries=queries, skipped=skipped, rule=rule, examination=examination)
+        if note is not None and on_event is not None:
+            on_event(ClickEvent(learner.tally, 0, note=note))
         position = START
         if progress is not None:
             learner.online.restore(progress.state, progress.arrays)
@@ -138,6 +151,16 @@ def learn_from_clicks(
             learner.online.compile()
             run.go(follow, stopped)
         return learner.model
+
+
+def _examination_of(log: FilePath) -> tuple[tuple[float, ...] | None, str | None]:
+    """What a log tells, as it is, of how far people look, and how; None for the guess, and where it is not there yet."""
+    try:
+        # A bad line, or half of one, is said when it is learned from.
+        found = choose_examination(without_odd_sessions(read_click_log(log, refused=lambda problem: None)))
+    except (InputError, OSError):
+        return None, None
+    return found.chances, None if found.chances is None else found.source
 
 
 def learning_folder(output: str | PathLike[str]) -> Path:
@@ -277,6 +300,7 @@ class LogProgress:
     tally: ClickTally
     state: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
+    examination: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -295,6 +319,7 @@ class _StoredProgress:
     log: str
     tally: ClickTally
     state: dict[str, Any]
+    examination: tuple[float, ...] | None = None
 
 
 class ClickCheckpoint:
@@ -334,14 +359,15 @@ class ClickCheckpoint:
             stored.tally,
             stored.state,
             bundle.arrays,
+            stored.examination,
         )
 
     def write(self, learner: ClickLearner, file: GrowingFile | GrowingUbi) -> None:
         assert self._base is not None
         state, arrays = learner.online.to_state()
-        stored = _StoredProgress(
-            *self._base, self.rules, file.position.at, file.position.within, file.digest(), learner.tally, state
-        )
+        examination = None if learner.examination is None else tuple(learner.examination)
+        at, line = file.position.at, file.position.within
+        stored = _StoredProgress(*self._base, self.rules, at, line, file.digest(), learner.tally, state, examination)
         meta, _ = encode(stored)
         write_bundle(self.path, kind=CLICK_CHECKPOINT, meta=meta, arrays=arrays, beside=(RUNNING,))
 

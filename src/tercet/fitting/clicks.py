@@ -168,6 +168,7 @@ class ClickLearner:
         ``docs``; what is not an id of one is a text itself
     skipped : what a clicked document is better than, as in `click_preferences`
     rule : how far steps go
+    examination : the chance that each rank is looked at, by which preferences are weighed, as in `click_preferences`
 
     Notes
     -----
@@ -197,13 +198,14 @@ class ClickLearner:
         queries: Queries | None = None,
         skipped: Skipped = "above",
         rule: OnlineRule | None = None,
+        examination: Sequence[float] | None = None,
     ) -> None:
         if skipped not in ("above", "all"):
             raise InputError(f"'skipped' must be 'above' or 'all'. Got {skipped!r}.")
         self._start = model
         self._docs = _rows_of(model, docs)
         self._queries = _QueryRows(model, docs if queries is None and isinstance(docs, Vectors) else queries)
-        self.skipped = skipped
+        self.skipped, self.examination = skipped, examination
         self.online = OnlineLearner(model.weights, rule, n_words=model.n_words)
         self.tally = ClickTally()
 
@@ -229,7 +231,9 @@ class ClickLearner:
                 raise InputError(f"the impression {impression}: {problem}")
             columns += [
                 (query_rows[impression.query], doc_rows[better], doc_rows[worse], weight)
-                for better, worse, weight in click_preferences(impression.shown, impression.clicked, self.skipped)
+                for better, worse, weight in click_preferences(
+                    impression.shown, impression.clicked, self.skipped, examination=self.examination
+                )
                 if better in doc_rows and worse in doc_rows
             ]
         Q = self._queries.rows(list(query_rows))

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.clicks import ClickLog
 from tercet.data.preferences import PreferenceSampler
 from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.errors import InputError
+from tercet.fitting.examination import choose_examination
 from tercet.fitting.preference_pairs import PreferredPairs, QueryNames, pairs_of_clicks, pairs_of_threes
 from tercet.fitting.task import (
     EVERY,
@@ -69,13 +71,20 @@ def evidence_task(
         the right order
     """
     names = QueryNames(queries)
+    examination = None
+    if clicks is not None:
+        clicks = without_odd_sessions(clicks)
+        examination = choose_examination(clicks)
+        clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
     given: dict[str, Any] = dict(zip(_SPLITS, (validation, test), strict=True))
     judged = {"qrels": qrels} | {name: part for name, part in given.items() if isinstance(part, Mapping)}
     listed = {"preferences": preferences} | {name: part for name, part in given.items() if name not in judged}
     usable = {name: usable_judgements(part, name, docs, names.texts) for name, part in judged.items()}
     doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
     threes = {name: pairs_of_threes(part, name, names, doc_rows) for name, part in listed.items() if part is not None}
-    log = None if clicks is None else pairs_of_clicks(clicks, names, doc_rows)
+    log = None
+    if clicks is not None and examination is not None:
+        log = pairs_of_clicks(clicks, names, doc_rows, examination.chances)
     check_texts(docs, names.texts)
     check_disjoint(usable)
     check_disjoint({name: part.qids for name, part in threes.items()})

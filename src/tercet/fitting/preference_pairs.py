@@ -186,13 +186,19 @@ def pairs_of_threes(part: Threes, name: str, names: QueryNames, doc_rows: Mappin
     return columns.pairs(are_placed=False)
 
 
-def pairs_of_clicks(log: ClickLog, names: QueryNames, doc_rows: Mapping[str, int]) -> PreferredPairs:
-    """Preferences of clicks, between documents that are known, each with the place of its list."""
+def pairs_of_clicks(
+    log: ClickLog, names: QueryNames, doc_rows: Mapping[str, int], examination: Sequence[float] | None = None
+) -> PreferredPairs:
+    """Preferences of clicks, between documents that are known, each with the place of its list.
+
+    What each counts follows `examination`, the chance that each rank is looked at, or the guess.
+    """
     columns = _Columns()
     any_known = False
     for place, impression in enumerate(log.impressions):
         any_known = any_known or any(doc_id in doc_rows for doc_id in impression.shown)
-        for better, worse, weight in click_preferences(impression.shown, impression.clicked, SKIPPED, most=inf):
+        weighed = click_preferences(impression.shown, impression.clicked, SKIPPED, most=inf, examination=examination)
+        for better, worse, weight in weighed:
             if better in doc_rows and worse in doc_rows:
                 columns.add(names.take_in(impression.query), doc_rows[better], doc_rows[worse], weight, place)
     if not any_known and log.impressions:

@@ -1,0 +1,119 @@
+"""``tercet clicks``"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+import numpy as np
+
+from tercet.cli.inputs import read_clicks
+from tercet.cli.options import ANY, NEW, check_output, output_options, table_options
+from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_sessions
+from tercet.data.clicks import ClickLog, examination_guess
+from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
+from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
+from tercet.pictures.drawing import checked_picture, save_figure
+
+RANKS, SESSIONS = 20, 5  # that are printed
+
+
+@click.command()
+@click.argument("log", type=ANY, nargs=-1, required=True)
+@output_options("Picture of the curve to write: .png, .svg or .pdf.")
+@click.option(
+    "--judgements",
+    type=NEW,
+    help="Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as Quepid, .tsv as BEIR, else TREC.",
+)
+@table_options
+@click.pass_context
+def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, judgements: Path | None) -> None:
+    """Describe a click LOG before anything is learned from it: what is usable, and how far down people look.
+
+    LOG is what --clicks of tercet fit takes: a table, a click file, or the folder or the two files of UBI. Sessions
+    that click everything or come too often are left out.
+    """
+    if output is not None:
+        checked_picture(output)
+    if judgements is not None:
+        check_output(context, judgements, None)
+    whole = read_clicks(log)
+    odd = odd_sessions(whole)
+    kept = without_odd_sessions(whole, odd)
+    curves = estimate_examination(kept)
+    chosen = choose_examination(kept, curves)
+    for note in kept.notes:
+        click.echo(f"note: {note}", err=True)
+    _print_facts(kept, odd)
+    shown, clicked = _by_rank(kept)
+    _print_curves(curves, shown, clicked)
+    click.echo(f"learning weighs clicks by {chosen.source}")
+    if any(impression.clicked for impression in kept.impressions):
+        held_out = held_out_by_time(kept, chosen.chances)
+        if held_out is not None:
+            click.echo(
+                f"clicks over expected clicks of the first nine tenths order {held_out.judged:.3f} of "
+                f"{held_out.n_preferences:,} preferences of the last tenth, the lists as shown {held_out.shown:.3f}"
+            )
+    if output is not None:
+        from tercet.pictures.examination import draw_examination
+
+        save_figure(draw_examination(curves, shown, clicked), output)
+        click.echo(f"{output}: written")
+    if judgements is not None:
+        judged = judgements_of_clicks(kept, chosen.chances)
+        texts = write_click_judgements(judgements, judged)
+        grades = Counter(one.grade for docs in judged.values() for one in docs.values())
+        told = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
+        click.echo(f"{judgements}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {told}")
+        if texts is not None:
+            click.echo(f"{texts}: the texts of the queries")
+
+
+def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
+    queries = {impression.query for impression in log.impressions}
+    n_clicks = sum(len(impression.clicked) for impression in log.impressions)
+    usable = sum(0 < len(impression.clicked) < len(impression.shown) for impression in log.impressions)
+    order = "in the order of time" if log.is_timed else "in the order of the file"
+    sessions = f" in {len(set(log.sessions)):,} sessions" if log.sessions else ""
+    click.echo(f"{len(log.impressions):,} lists of {len(queries):,} queries{sessions}, {n_clicks:,} clicks, {order}")
+    click.echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click and without one on all")
+    if log.randomised:
+        click.echo(f"{sum(log.randomised):,} lists were shown in random order")
+    for one in odd[:SESSIONS]:
+        rate = f"{one.n_clicked:,} clicks on {one.n_shown:,} documents"
+        click.echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")
+    if len(odd) > SESSIONS:
+        click.echo(f"left out: {len(odd) - SESSIONS:,} more")
+
+
+def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
+    """Documents shown and clicked, by rank."""
+    shown: Counter[int] = Counter()
+    clicked: Counter[int] = Counter()
+    for impression in log.impressions:
+        wanted = set(impression.clicked)
+        shown.update(range(len(impression.shown)))
+        clicked.update(rank for rank, doc_id in enumerate(impression.shown) if doc_id in wanted)
+    return [shown[rank] for rank in range(len(shown))], [clicked[rank] for rank in range(len(shown))]
+
+
+def _print_curves(curves: list[ExaminationCurve], shown: list[int], clicked: list[int]) -> None:
+    head = "".join(f"  {curve.method:<20}" for curve in curves)
+    click.echo(f"\n{'rank':>4} {'shown':>9} {'clicks':>8} {'rate':>6}  guess{head}".rstrip())
+    for rank in range(min(len(shown), RANKS)):
+        rate = clicked[rank] / shown[rank]
+        line = f"{rank + 1:>4} {shown[rank]:>9,} {clicked[rank]:>8,} {rate:>6.3f}  {examination_guess(rank + 1):.3f}"
+        for curve in curves:
+            interval = "unknown"
+            if rank < len(curve.values) and np.isfinite(curve.low[rank]):
+                interval = f"{curve.values[rank]:.3f} [{curve.low[rank]:.3f}, {curve.high[rank]:.3f}]"
+            line += f"  {interval:<20}"
+        click.echo(line.rstrip())
+    click.echo()
+    for curve in curves:
+        click.echo(f"{curve.method}: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")
+        if curve.method == "em":
+            click.echo("em: it takes what the ranking does well for what people look at, so it falls too fast")

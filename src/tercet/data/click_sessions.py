@@ -1,0 +1,84 @@
+"""Sessions of a click log that no person made, by rules that anyone can check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from statistics import median
+
+from tercet.data.clicks import ClickLog
+
+CLICKED_SHARE, FEWEST_SHOWN = 0.8, 10  # of what they were shown, who clicks everything
+MOST_LISTS, TIMES_THE_MEDIAN = 100, 20
+
+
+@dataclass(frozen=True)
+class OddSession:
+    """A session that is left out.
+
+    Attributes
+    ----------
+    name : the session
+    n_lists, n_shown, n_clicked : its lists, the documents in them, and those of them that were clicked
+    reason : why it is left out
+    """
+
+    name: str
+    n_lists: int
+    n_shown: int
+    n_clicked: int
+    reason: str
+
+
+def odd_sessions(log: ClickLog) -> list[OddSession]:
+    """The sessions that are left out, those with most lists first.
+
+    A session clicks everything when it clicked `CLICKED_SHARE` of at least `FEWEST_SHOWN` documents shown. It comes too
+    often when it has more than `MOST_LISTS` lists, and `TIMES_THE_MEDIAN` times as many as the median session. Without
+    sessions, each list is one of its own.
+
+    Examples
+    --------
+    >>> from tercet.data import Impression
+    >>> docs = tuple("abcdefghij")
+    >>> log = ClickLog((Impression("tea", docs, docs), Impression("tea", docs, ("a",))), sessions=("s1", "s2"))
+    >>> [(odd.name, odd.reason) for odd in odd_sessions(log)]
+    [('s1', 'clicks everything')]
+    """
+    sessions = _names(log)
+    lists = Counter(sessions)
+    shown: Counter[str] = Counter()
+    clicked: Counter[str] = Counter()
+    for session, impression in zip(sessions, log.impressions, strict=True):
+        shown[session] += len(impression.shown)
+        clicked[session] += len(impression.clicked)
+    usual = max(MOST_LISTS, TIMES_THE_MEDIAN * median(lists.values())) if lists else MOST_LISTS
+    odd = []
+    for session, n_lists in lists.items():
+        if shown[session] >= FEWEST_SHOWN and clicked[session] >= CLICKED_SHARE * shown[session]:
+            reason = "clicks everything"
+        elif n_lists > usual:
+            reason = "comes too often"
+        else:
+            continue
+        odd.append(OddSession(session, n_lists, shown[session], clicked[session], reason))
+    return sorted(odd, key=lambda one: (-one.n_lists, one.name))
+
+
+def without_odd_sessions(log: ClickLog, odd: list[OddSession] | None = None) -> ClickLog:
+    """A log without the lists of sessions that no person made, with a note on them; as it is where all would go."""
+    odd = odd_sessions(log) if odd is None else odd
+    left_out = {one.name for one in odd}
+    kept = [row for row, session in enumerate(_names(log)) if session not in left_out]
+    if not left_out or not kept:
+        return log
+    n_lists = len(log.impressions) - len(kept)
+    reasons = Counter(one.reason for one in odd)
+    what = "sessions" if log.sessions else "lists"
+    told = " and ".join(f"{count:,} {what} as of one who {reason}" for reason, count in sorted(reasons.items()))
+    note = f"click log: left out {told}, {n_lists:,} of {len(log.impressions):,} lists."
+    return replace(log.some(kept), notes=(*log.notes, note))
+
+
+def _names(log: ClickLog) -> list[str]:
+    return list(log.sessions) if log.sessions else [f"list {number}" for number in range(1, len(log.impressions) + 1)]

@@ -1,0 +1,400 @@
+"""How far down people look: the examination curve of a click log, estimated from it, with intervals.
+
+A document is clicked when it is looked at and liked: ``P(click) = p[rank] * g[query, document]``, the position-based
+model. What is wanted is p, relative to rank 1. Three ways lead there:
+
+- randomised: where lists were shown in random order, every rank had documents alike, and p follows the click rates
+- harvested: the same document, shown for the same query at two ranks, has one g, so that its click rates are in the
+  ratio of the two p (intervention harvesting; Agarwal et al. 2019, AllPairs)
+- em: p and g together, by expectation maximisation. It needs no document to move, and then takes what a good ranking
+  puts above for what people look at: the curve falls too fast
+
+Intervals are of a bootstrap over sessions, or over queries where sessions are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.data.clicks import ClickLog, examination_guess
+
+Method = Literal["randomised", "harvested", "em"]
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+MOST_RANKS = 20  # deeper ones follow the guess from there
+N_RESAMPLES = 200
+WIDEST = 0.2  # mean width of the intervals up to which a curve is learned from
+FEWEST_CLICKS = 100
+LEAST_CHANCE = 0.01
+_ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each two: none is never clicked
+_EM_STEPS, _EM_RESAMPLES, _EM_STEPS_OF_RESAMPLE, _EM_TOLERANCE = 100, 20, 10, 1e-3
+LEVELS: Final = np.geomspace(0.005, 0.95, 8)  # of how good a document is for a query, in expectation maximisation
+_NEWTON_STEPS = 50
+_INTERVAL = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class ExaminationCurve:
+    """The chance that a rank is looked at, relative to the first.
+
+    Attributes
+    ----------
+    method : how it was estimated
+    values, low, high : for each rank, with the ends of 95 % intervals; NaN for ranks that nothing is known of
+    n_clicks : clicks it rests on
+    resampled : what the bootstrap drew from, sessions or queries
+    """
+
+    method: Method
+    values: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    n_clicks: int
+    resampled: str
+
+    @property
+    def width(self) -> float:
+        """Mean width of the intervals below rank 1; a rank that nothing is known of counts 1."""
+        widths = np.array(self.high[1:]) - np.array(self.low[1:])
+        return float(np.where(np.isfinite(widths), widths, 1.0).mean()) if widths.size else 1.0
+
+    @property
+    def is_learned_from(self) -> bool:
+        """Whether learning weighs by it: documents moved, there are clicks enough, and the intervals are narrow."""
+        return self.method != "em" and self.n_clicks >= FEWEST_CLICKS and self.width <= WIDEST
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What clicks are weighed by.
+
+    Attributes
+    ----------
+    chances : that each rank is looked at; None for the guess
+    source : where they come from, for people
+    """
+
+    chances: tuple[float, ...] | None
+    source: str
+
+
+def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None = None) -> Examination:
+    """What clicks of a log are weighed by: what it was given, else the narrowest curve to learn from, else the guess.
+
+    Parameters
+    ----------
+    log : the clicks
+    curves : those of `estimate_examination`, where they are there already
+    """
+    if log.examination is not None:
+        return Examination(log.examination, "chances of looking at a rank as given")
+    curves = estimate_examination(log, with_em=False) if curves is None else curves
+    usable = [curve for curve in curves if curve.is_learned_from]
+    if not usable:
+        return Examination(None, "chances of looking at a rank by the guess 1 / log2(1 + rank): the log does not tell")
+    best = min(usable, key=lambda curve: curve.width)
+    values = np.array(best.values)
+    n_known = int(np.isfinite(values).argmin()) if np.isnan(values).any() else values.size
+    chances = np.maximum(values[:n_known], LEAST_CHANCE).tolist()
+    beyond = range(n_known + 1, MOST_RANKS * 5 + 1)
+    chances += [chances[-1] * examination_guess(rank) / examination_guess(n_known) for rank in beyond]
+    how = {"randomised": "lists in random order", "harvested": "documents seen at several ranks"}[best.method]
+    return Examination(tuple(chances), f"chances of looking at a rank estimated from {how} ({best.n_clicks:,} clicks)")
+
+
+def estimate_examination(
+    log: ClickLog, *, with_em: bool = True, n_resamples: int = N_RESAMPLES, seed: int = 0
+) -> list[ExaminationCurve]:
+    """The examination curves that a log allows, those of random lists and of documents that moved first.
+
+    Parameters
+    ----------
+    log : the clicks
+    with_em : where none of these can be learned from, fit the position-based model by expectation maximisation
+    n_resamples : of the bootstrap; expectation maximisation has `_EM_RESAMPLES`
+
+    Notes
+    -----
+    O(``n_resamples`` × documents shown). Ranks beyond `MOST_RANKS` are left out.
+
+    Examples
+    --------
+    >>> from tercet.simulate import Traffic, Visitors, simulate_clicks
+    >>> lists = {f"q{number}": [["a", "b", "c"], ["c", "b", "a"]] for number in range(9)}
+    >>> log = simulate_clicks(lists, {"q1": {"b": 1}}, 5000, Visitors(looking=1.0))
+    >>> curve = estimate_examination(log, with_em=False)[0]
+    >>> curve.method, abs(curve.values[2] - 1 / 3) < 0.1
+    ('harvested', True)
+    """
+    shown = ShownDocuments.of(log)
+    rng = np.random.default_rng(seed)
+    curves = []
+    if shown.is_random.any():
+        curves.append(shown.estimate("randomised", n_resamples, rng))
+    moved = shown.some(shown.moved)
+    if moved.rank.size:
+        curves.append(moved.estimate("harvested", n_resamples, rng))
+    found = [curve for curve in curves if curve is not None]
+    if with_em and not any(curve.is_learned_from for curve in found):
+        curve = shown.estimate("em", min(n_resamples, _EM_RESAMPLES), rng)
+        found += [] if curve is None else [curve]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ShownDocuments:
+    """Documents that were shown, as columns; a pair is a query and a document.
+
+    Attributes
+    ----------
+    pair, rank, unit : numbers, from 0; a unit is a session or a query, what the bootstrap draws
+    clicked, is_random : of each
+    """
+
+    pair: Rows
+    rank: Rows
+    unit: Rows
+    clicked: NDArray[np.bool_]
+    is_random: NDArray[np.bool_]
+    units: str
+
+    @staticmethod
+    def of(log: ClickLog) -> ShownDocuments:
+        pairs: dict[tuple[str, str], int] = {}
+        names: dict[str, int] = {}
+        columns: list[tuple[int, int, int, bool, bool]] = []
+        for number, (query, docs, clicks) in enumerate(log.impressions):
+            unit = names.setdefault(log.sessions[number] if log.sessions else query, len(names))
+            is_random = bool(log.randomised) and log.randomised[number]
+            columns += [
+                (pairs.setdefault((query, doc_id), len(pairs)), rank, unit, doc_id in clicks, is_random)
+                for rank, doc_id in enumerate(docs[:MOST_RANKS])
+            ]
+        table = np.array(columns, dtype=np.int64).reshape(-1, 5)
+        by_column = np.ascontiguousarray(table.T)
+        units = "sessions" if log.sessions else "queries"
+        pair, rank, unit_of = by_column[:3]
+        return ShownDocuments(pair, rank, unit_of, by_column[3] > 0, by_column[4] > 0, units)
+
+    def some(self, kept: NDArray[np.bool_]) -> ShownDocuments:
+        pair, rank, unit = self.pair[kept], self.rank[kept], self.unit[kept]
+        return ShownDocuments(pair, rank, unit, self.clicked[kept], self.is_random[kept], self.units)
+
+    @property
+    def moved(self) -> NDArray[np.bool_]:
+        """Which of them were shown for their query at another rank, too."""
+        if not self.pair.size:
+            return np.zeros(0, dtype=bool)
+        low, high = np.full((2, self.pair.max() + 1), -1)
+        low[:] = self.rank.max() + 1
+        np.minimum.at(low, self.pair, self.rank)
+        np.maximum.at(high, self.pair, self.rank)
+        return np.asarray((low < high)[self.pair])
+
+    def estimate(self, method: Method, n_resamples: int, rng: np.random.Generator) -> ExaminationCurve | None:
+        """A curve with its intervals; None where clicks say nothing of it."""
+        rows = self.some(self.is_random) if method == "randomised" else self
+        if not rows.clicked.any():
+            return None
+        n_ranks = int(self.rank.max()) + 1
+        cells = _Cells(rows, n_ranks)
+        fit = {"randomised": cells.by_rates, "harvested": cells.by_moves, "em": cells.by_em}[method]
+        values = fit(np.ones(rows.rank.size))
+        if not np.isfinite(values[0]):
+            return None
+        names, unit = np.unique(rows.unit, return_inverse=True)
+        drawn = np.full((n_resamples, n_ranks), np.nan)
+        for number in range(n_resamples):
+            times = rng.multinomial(names.size, np.full(names.size, 1 / names.size))
+            drawn[number] = fit(times[unit].astype(np.float64))
+        low, high = np.full((2, n_ranks), np.nan)
+        known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
+        if known.any():
+            low[known], high[known] = np.nanpercentile(drawn[:, known], _INTERVAL, axis=0)
+        curve, lowest, highest = (tuple(column.tolist()) for column in (values, low, high))
+        return ExaminationCurve(method, curve, lowest, highest, int(rows.clicked.sum()), self.units)
+
+
+def _sums(where: Rows, weights: Array, size: int) -> Array:
+    return np.asarray(np.bincount(where, weights, size), dtype=np.float64)
+
+
+class Mixture(NamedTuple):
+    """The chance to look at each rank, and the share of pairs at each of `LEVELS`."""
+
+    p: Array
+    shares: Array
+
+
+class _Cells:
+    """Counts by pair and rank, for any weights of the rows."""
+
+    def __init__(self, rows: ShownDocuments, n_ranks: int) -> None:
+        self.rows, self.n_ranks = rows, n_ranks
+        names, self.cell = np.unique(rows.pair * n_ranks + rows.rank, return_inverse=True)
+        self.pair = np.unique(names // n_ranks, return_inverse=True)[1]
+        self.rank = names % n_ranks
+        # Cells of one pair follow each other; each two of them are a comparison of two ranks.
+        first = np.flatnonzero(np.r_[True, self.pair[1:] != self.pair[:-1]])
+        last = np.repeat(np.r_[first[1:], names.size], np.diff(np.r_[first, names.size]))
+        n_later = last - np.arange(names.size) - 1
+        self.upper = np.repeat(np.arange(names.size), n_later)
+        before = np.repeat(np.cumsum(n_later) - n_later, n_later)
+        self.lower = self.upper + 1 + np.arange(self.upper.size) - before
+        self._start: Mixture | None = None
+
+    def counts(self, weights: Array) -> tuple[Array, Array]:
+        """How often each cell was shown, and clicked."""
+        size = self.rank.size
+        return _sums(self.cell, weights, size), _sums(self.cell, weights * self.rows.clicked, size)
+
+    def by_rates(self, weights: Array) -> Array:
+        """Click rates by rank, relative to the first."""
+        shown, clicks = (_sums(self.rank, column, self.n_ranks) for column in self.counts(weights))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = np.where(shown > 0, clicks / shown, np.nan)
+            return np.asarray(rates / rates[0] if rates[0] > 0 else np.full(self.n_ranks, np.nan))
+
+    def by_moves(self, weights: Array) -> Array:
+        """AllPairs, of all comparisons between two ranks."""
+        shown, clicks = self.counts(weights)
+        total = shown[self.upper] + shown[self.lower]
+        share = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        size = self.n_ranks**2
+        two = self.rank[self.upper] * self.n_ranks + self.rank[self.lower]
+        both, above, below = (
+            _sums(two, column * share, size).reshape(self.n_ranks, self.n_ranks)
+            for column in (
+                shown[self.upper] * shown[self.lower],
+                clicks[self.upper] * shown[self.lower],
+                clicks[self.lower] * shown[self.upper],
+            )
+        )
+        return all_pairs(both, above, below)
+
+    def by_em(self, weights: Array) -> Array:
+        """Expectation maximisation of the position-based model; from where it ended before, it starts."""
+        shown, clicks = self.counts(weights)
+        mixture = position_based_em(shown, clicks, self.pair, self.rank, self.n_ranks, self._start)
+        self._start = self._start or mixture
+        return np.asarray(mixture.p / mixture.p[0] if mixture.p[0] > 0 else np.full(self.n_ranks, np.nan))
+
+
+def all_pairs(both: Array, above: Array, below: Array) -> Array:
+    """The AllPairs estimate of p, relative to rank 1, NaN for ranks that no comparison connects with it.
+
+    For ranks k < j, the likelihood of what pairs seen at both were clicked there, ``above[k, j]`` of ``both[k, j]`` at
+    k and ``below[k, j]`` at j, is that of chances ``p[k] r[k, j]`` and ``p[j] r[k, j]``, r being how good these pairs
+    are. Its logarithm is concave in log p and log r, and Newton's method with r eliminated finds its maximum.
+
+    A pair counts ``n m / (n + m)`` where it was shown n and m times at the two ranks, as by Mantel and Haenszel, and
+    not 1 as in the paper: one that was seen once says less than one seen a thousand times.
+
+    Parameters
+    ----------
+    both, above, below : (n_ranks, n_ranks), above the diagonal
+    """
+    n_ranks = both.shape[0]
+    values = np.full(n_ranks, np.nan)
+    k, j = np.nonzero(np.triu(both, 1) * (above + below) > 0)
+    connected = _connected(k, j, n_ranks)
+    kept = connected[k]
+    k, j = k[kept], j[kept]
+    if not k.size:
+        return values
+    n = both[k, j] + 2 * _ADDED
+    c = np.stack([above[k, j], below[k, j]]) + _ADDED  # (2, n_comparisons)
+    log_p = np.zeros(n_ranks)
+    log_r = np.log(np.minimum(c.sum(axis=0) / (2 * n), 0.4))
+
+    def value(log_p: Array, log_r: Array) -> float:
+        u = np.stack([log_p[k], log_p[j]]) + log_r
+        if u.max() >= 0:
+            return -np.inf
+        return float((c * u + (n - c) * np.log1p(-np.exp(u))).sum())
+
+    free = np.flatnonzero(connected)[1:]  # rank 1 is 1
+    now = value(log_p, log_r)
+    for _ in range(_NEWTON_STEPS):
+        q = np.exp(np.stack([log_p[k], log_p[j]]) + log_r)
+        slope = c - (n - c) * q / (1 - q)
+        bend = (n - c) * q / (1 - q) ** 2  # minus the second derivative
+        total = bend.sum(axis=0)
+        coupling = bend[0] * bend[1] / total
+        gradient = np.zeros(n_ranks)
+        laplacian = np.zeros((n_ranks, n_ranks))
+        for side, rank in enumerate((k, j)):
+            np.add.at(gradient, rank, slope[side] - bend[side] * slope.sum(axis=0) / total)
+            np.add.at(laplacian, (rank, rank), coupling)
+        np.add.at(laplacian, (k, j), -coupling)
+        np.add.at(laplacian, (j, k), -coupling)
+        step_p = np.zeros(n_ranks)
+        step_p[free] = np.linalg.solve(laplacian[np.ix_(free, free)], gradient[free])
+        step_r = (slope.sum(axis=0) - bend[0] * step_p[k] - bend[1] * step_p[j]) / total
+        size = 1.0
+        while (then := value(log_p + size * step_p, log_r + size * step_r)) < now and size > 1e-8:
+            size /= 2
+        gained, now = then - now, max(then, now)
+        if gained <= 0:
+            break
+        log_p, log_r = log_p + size * step_p, log_r + size * step_r
+        if gained < 1e-9 * abs(now):
+            break
+    values[connected] = np.exp(log_p[connected])
+    return values
+
+
+def _connected(k: Rows, j: Rows, n_ranks: int) -> NDArray[np.bool_]:
+    """Ranks that comparisons connect with the first."""
+    reached = np.zeros(n_ranks, dtype=bool)
+    reached[0] = True
+    for _ in range(n_ranks):
+        either = reached[k] | reached[j]
+        before = reached.sum()
+        reached[k[either]] = reached[j[either]] = True
+        if reached.sum() == before:
+            break
+    return reached
+
+
+def position_based_em(
+    shown: Array, clicks: Array, pair: Rows, rank: Rows, n_ranks: int, start: Mixture | None = None
+) -> Mixture:
+    """p by rank, and the shares of pairs by how good they are, of the position-based model by expectation maximisation.
+
+    How good a pair is, is one of `LEVELS`, with the same shares at all ranks. Were it a parameter of each pair instead,
+    p would be wrong however long the log, since each pair brings a parameter and few clicks. O(steps × cells × levels).
+
+    Parameters
+    ----------
+    shown, clicks : of each cell
+    pair, rank : of each cell
+    start : p and shares to go on from
+    """
+    n_pairs = int(pair.max()) + 1
+    guess = np.array([examination_guess(number) for number in range(1, n_ranks + 1)])
+    p, shares = start if start is not None else Mixture(0.9 * guess, np.full(LEVELS.size, 1 / LEVELS.size))
+    by_rank = np.maximum(_sums(rank, shown, n_ranks), 1e-12)
+    passed = shown - clicks
+    counted = sparse.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))), shape=(n_pairs, pair.size))
+    times = (counted @ shown > 0).astype(np.float64)  # a resample leaves pairs out
+    for _ in range(_EM_STEPS if start is None else _EM_STEPS_OF_RESAMPLE):
+        chance = p[rank, None] * LEVELS  # (n_cells, n_levels)
+        logs = clicks[:, None] * np.log(np.maximum(chance, 1e-300)) + passed[:, None] * np.log1p(-chance)
+        of_pair = counted @ logs + np.log(np.maximum(shares, 1e-300))
+        of_pair = np.exp(of_pair - of_pair.max(axis=1, keepdims=True))
+        of_pair /= of_pair.sum(axis=1, keepdims=True)
+        unclicked = (of_pair[pair] * (p[rank, None] - chance) / (1 - chance)).sum(axis=1)
+        before = p
+        p = np.minimum(_sums(rank, clicks + passed * unclicked, n_ranks) / by_rank, 1 - 1e-6)
+        shares = times @ of_pair / times.sum()
+        if np.abs(p - before).max() < _EM_TOLERANCE:
+            break
+    return Mixture(p, shares)

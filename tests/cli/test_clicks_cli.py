@@ -1,0 +1,58 @@
+"""tercet clicks: a log described before anything is learned from it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from support.commands import ok, run
+from tercet.data import read_qrels
+from tercet.data.judgements import read_judgements
+from tercet.simulate import Traffic, Visitors, simulate_clicks
+
+LISTS = {f"green tea {number}": [list("abcdefghij"), list("jabcdefghi")] for number in range(8)}
+GRADES = {query: {"c": 1} for query in LISTS}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """JSONL with sessions, a tenth of it by bots."""
+    made = simulate_clicks(LISTS, GRADES, 3000, Visitors(looking=0.8), Traffic(bots=0.1, bot_lists=30))
+    path = tmp_path_factory.mktemp("log") / "log.jsonl"
+    rows = zip(made.impressions, made.sessions, strict=True)
+    lines = [{"query": q, "shown": shown, "clicked": clicked, "session": who} for (q, shown, clicked), who in rows]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_a_log_is_described(log, tmp_path):
+    output = ok("clicks", log, "-o", tmp_path / "curve.png")
+    assert "of 8 queries in" in output
+    assert "left out: bot1: clicks everything: 30 lists, 300 clicks on 300 documents" in output
+    assert "learning weighs clicks by chances of looking at a rank estimated from documents seen" in output
+    tenth = next(line.split() for line in output.splitlines() if line.startswith("  10 "))
+    assert float(tenth[5]) == pytest.approx(10**-0.8, abs=0.06)
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["out.qrels", "out.csv", "out.tsv"])
+def test_judgements_are_what_other_tools_read(log, tmp_path, name):
+    assert "judgements of 8 queries" in ok("clicks", log, "--judgements", tmp_path / name)
+    if name == "out.qrels":
+        qrels = read_qrels(tmp_path / name)
+        texts = dict(line.split("\t") for line in (tmp_path / "out.qrels.queries.tsv").read_text().splitlines()[1:])
+        qrels = {texts[qid]: grades for qid, grades in qrels.items()}
+    else:
+        qrels = read_judgements(tmp_path / name).qrels
+    assert set(qrels) == set(LISTS)
+    assert all(grades["c"] == 3 for grades in qrels.values())
+    assert np.mean([grades[doc_id] for grades in qrels.values() for doc_id in "abdefghij"]) < 1.2
+
+
+def test_what_is_no_log_is_said(tmp_path):
+    (tmp_path / "log.csv").write_text("query,doc\ntea,a\n")
+    result = run("clicks", tmp_path / "log.csv")
+    assert result.exit_code == 1
+    assert "no column is called as one that says what was clicked" in result.output

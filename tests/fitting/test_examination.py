@@ -1,0 +1,162 @@
+"""The examination curve: the same numbers as the equations, and what the simulator put in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oracles import clicks as oracle
+from tercet.data import ClickLog, Impression
+from tercet.data.click_sessions import odd_sessions, without_odd_sessions
+from tercet.data.clicks import click_preferences, examination_guess
+from tercet.fitting import examination
+from tercet.fitting.examination import ShownDocuments, choose_examination, estimate_examination
+from tercet.simulate import Traffic, Visitors, simulate_clicks
+
+N_RANKS = 6
+PEOPLE = Visitors(looking=0.8, chances=(0.1, 0.7))
+TRUTH = PEOPLE.examination(N_RANKS)
+
+
+def shop(n_queries=60, seed=0):
+    """Queries with the orders of two rankers, both better than chance, and what is relevant."""
+    rng = np.random.default_rng(seed)
+    lists, grades = {}, {}
+    for number in range(n_queries):
+        docs = [f"{number}-{place}" for place in range(N_RANKS)]
+        other = [docs[place] for place in np.argsort(np.arange(N_RANKS) + rng.normal(0, 2, N_RANKS))]
+        lists[f"q{number}"] = [docs, other]
+        relevant = rng.random(N_RANKS) < np.linspace(0.7, 0.2, N_RANKS)
+        grades[f"q{number}"] = {doc_id: 1 for doc_id, is_relevant in zip(docs, relevant, strict=True) if is_relevant}
+    return lists, grades
+
+
+def made(n_lists, visitors=PEOPLE, seed=0, n_rankers=2, **traffic):
+    lists, grades = shop()
+    lists = {query: orders[:n_rankers] for query, orders in lists.items()}
+    return simulate_clicks(lists, grades, n_lists, visitors, Traffic(**traffic), seed=seed)
+
+
+def error(curve, truth=TRUTH):
+    return float(np.abs(np.array(curve.values) - truth)[1:].mean())
+
+
+GUESS_ERROR = float(np.mean([abs(examination_guess(rank) - TRUTH[rank - 1]) for rank in range(2, N_RANKS + 1)]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_pairs_is_the_maximum_of_its_likelihood(seed):
+    log = made(150, seed=seed)
+    [curve] = estimate_examination(log, with_em=False, n_resamples=1)
+    np.testing.assert_allclose(curve.values, oracle.all_pairs(log, N_RANKS), rtol=2e-3)
+
+
+def test_expectation_maximisation_is_that_of_the_equations(monkeypatch):
+    monkeypatch.setattr(examination, "_EM_STEPS", 7)
+    monkeypatch.setattr(examination, "_EM_TOLERANCE", 0.0)
+    log = made(200)
+    curve = ShownDocuments.of(log).estimate("em", 1, np.random.default_rng(0))
+    expected = oracle.position_based_em(log, N_RANKS, examination.LEVELS, 7)
+    np.testing.assert_allclose(curve.values, expected / expected[0], rtol=1e-9)
+
+
+def test_random_lists_give_the_rates_by_rank():
+    log = made(400, shuffled=0.5)
+    curve = estimate_examination(log, n_resamples=1)[0]
+    rates = np.zeros((2, N_RANKS))
+    for impression, is_random in zip(log.impressions, log.randomised, strict=True):
+        for rank, doc_id in enumerate(impression.shown):
+            rates[:, rank] += is_random, is_random and doc_id in impression.clicked
+    assert curve.method == "randomised"
+    np.testing.assert_allclose(curve.values, rates[1] / rates[0] / (rates[1, 0] / rates[0, 0]))
+
+
+@pytest.mark.parametrize(("method", "traffic"), [("harvested", {}), ("randomised", {"shuffled": 0.4})])
+def test_what_the_simulator_put_in_is_recovered_better_from_a_longer_log(method, traffic):
+    errors = {}
+    for n_lists in (500, 8000):
+        curves = [
+            curve
+            for seed in range(3)
+            for curve in estimate_examination(made(n_lists, seed=seed, **traffic), n_resamples=40)
+            if curve.method == method
+        ]
+        errors[n_lists] = np.mean([error(curve) for curve in curves])
+    assert errors[8000] < 0.025 < errors[500] < 0.2
+    assert errors[8000] < GUESS_ERROR / 2
+    within = [low <= true <= high for c in curves for low, true, high in zip(c.low, TRUTH, c.high, strict=True)]
+    assert np.mean(within) > 0.8
+
+
+def test_where_no_document_moves_there_is_em_alone_and_the_guess_is_learned_from():
+    log = made(2000, n_rankers=1)
+    [curve] = estimate_examination(log)
+    assert curve.method == "em"
+    assert not curve.is_learned_from
+    assert (np.array(curve.values)[2:] < TRUTH[2:]).all()  # what the ranking does well is taken for looking
+    assert choose_examination(log).chances is None
+
+
+def test_em_recovers_the_curve_where_relevance_is_the_same_at_all_ranks():
+    lists, _ = shop(600)
+    rng = np.random.default_rng(0)
+    grades = {query: {doc_id: 1 for doc_id in docs if rng.random() < 0.4} for query, (docs, _) in lists.items()}
+    log = simulate_clicks({q: orders[:1] for q, orders in lists.items()}, grades, 6000, PEOPLE, Traffic(popularity=0.0))
+    [curve] = estimate_examination(log)
+    assert error(curve) < 0.06
+
+
+def test_the_rule_that_chooses():
+    enough, few = made(3000), made(40)
+    assert "documents seen at several ranks" in choose_examination(enough).source
+    np.testing.assert_allclose(choose_examination(enough).chances[:N_RANKS], TRUTH, atol=0.12)
+    assert choose_examination(few).chances is None
+    assert "1 / log2(1 + rank)" in choose_examination(few).source
+    told = ClickLog(few.impressions, examination=(1.0, 0.5))
+    assert choose_examination(told).chances == (1.0, 0.5)
+
+
+def test_ranks_below_those_that_are_known_follow_the_guess():
+    chances = choose_examination(made(3000)).chances
+    ratio = examination_guess(N_RANKS + 3) / examination_guess(N_RANKS)
+    assert chances[N_RANKS + 2] == pytest.approx(chances[N_RANKS - 1] * ratio)
+
+
+def test_a_log_without_clicks_or_without_rank_1_compared_has_no_curve():
+    docs = ("a", "b", "c")
+    assert estimate_examination(ClickLog((Impression("q", docs, ()),) * 5)) == []
+    moved = [Impression("q", ("a", "b", "c"), ("b",)), Impression("q", ("a", "c", "b"), ("b",))] * 9
+    assert {curve.method for curve in estimate_examination(ClickLog(tuple(moved)), n_resamples=5)} <= {"em"}
+
+
+def test_preferences_are_weighed_by_a_curve():
+    weighed = click_preferences("abcd", "b", "all", most=10.0, examination=(1.0, 0.5, 0.25))
+    assert weighed == [("b", "a", 1.0), ("b", "c", 0.25), ("b", "d", 0.25)]
+
+
+def test_sessions_that_no_person_made_are_found_and_left_out():
+    log = made(8000, bots=0.05, bot_lists=40, attackers=0.05)
+    odd = odd_sessions(log)
+    bots = {session for session in log.sessions if session.startswith("bot")}
+    assert {one.name for one in odd if one.name.startswith("bot")} == bots
+    assert len(odd) <= len(bots) + 0.01 * len(set(log.sessions))
+    cleaned = without_odd_sessions(log, odd)
+    assert not bots & set(cleaned.sessions)
+    assert "as of one who clicks everything" in cleaned.notes[-1]
+    before, after = (estimate_examination(one, with_em=False, n_resamples=2)[0] for one in (log, cleaned))
+    assert error(after) < error(before)
+
+
+def test_a_session_that_comes_a_thousand_times_is_left_out():
+    usual = tuple(Impression("q", ("a", "b"), ("a",)) for _ in range(300))
+    log = ClickLog(usual * 2, sessions=tuple(f"s{number}" for number in range(300)) + ("crawler",) * 300)
+    [odd] = odd_sessions(log)
+    assert (odd.name, odd.n_lists, odd.reason) == ("crawler", 300, "comes too often")
+    assert len(without_odd_sessions(log).impressions) == 300
+
+
+def test_a_log_of_nothing_else_is_kept():
+    docs = tuple("abcdefghijkl")
+    log = ClickLog((Impression("q", docs, docs),))
+    assert len(odd_sessions(log)) == 1
+    assert without_odd_sessions(log) is log
