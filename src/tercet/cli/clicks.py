@@ -116,4 +116,4 @@ def _print_curves(curves: list[ExaminationCurve], shown: list[int], clicked: lis
     for curve in curves:
         click.echo(f"{curve.method}: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")
         if curve.method == "em":
-            click.echo("em: it takes what the ranking does well for what people look at, so it falls too fast")
+            click.echo("em: it takes what a good ranking puts above for what people look at, so it may fall too fast")

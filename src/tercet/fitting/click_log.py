@@ -154,7 +154,7 @@ def learn_from_clicks(
 
 
 def _examination_of(log: FilePath) -> tuple[tuple[float, ...] | None, str | None]:
-    """What a log tells, as it is, of how far people look, and how; None for the guess, and where it is not there yet."""
+    """What a log tells, as it is, of how far people look, and how; None for the guess."""
     try:
         # A bad line, or half of one, is said when it is learned from.
         found = choose_examination(without_odd_sessions(read_click_log(log, refused=lambda problem: None)))
