@@ -58,7 +58,7 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
                 f"{held_out.n_preferences:,} preferences of the last tenth, the lists as shown {held_out.shown:.3f}"
             )
     if output is not None:
-        from tercet.pictures.examination import draw_examination
+        from tercet.pictures.click_curve import draw_examination
 
         save_figure(draw_examination(curves, shown, clicked), output)
         click.echo(f"{output}: written")
