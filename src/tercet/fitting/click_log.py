@@ -155,6 +155,8 @@ def learn_from_clicks(
 
 def _examination_of(log: FilePath) -> tuple[tuple[float, ...] | None, str | None]:
     """What a log tells, as it is, of how far people look, and how; None for the guess."""
+    if not (os.path.isfile(log) or os.path.isdir(log)):  # not there yet, or a pipe, which would wait for ever
+        return None, None
     try:
         # A bad line, or half of one, is said when it is learned from.
         found = choose_examination(without_odd_sessions(read_click_log(log, refused=lambda problem: None)))
