@@ -2,7 +2,9 @@
 
 Documents are made up: 80 words each, drawn by Zipf's law from 30,000; the model is BM25 and 300,000 learned pairs.
 Readers search for two to four words and now and then ask for reasons; writers prefer documents, and take every
-fourth preference back. Reports requests a second, times as clients see them, errors, and the service's memory.
+fourth preference back. Then the same while impressions and requests are logged, a third of the lists get a click, and
+the index changes all the time, by requests and by another writer of its folder, so that the service moves from one to
+the next. Reports requests a second, times as clients see them, errors, and the service's memory.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -35,6 +39,7 @@ from tercet.weights import Identity, Sparse, Weights
 N_WORDS = 30_000
 N_READERS, N_WRITERS = 16, 2
 PER_WORD = 10
+TOKEN = "of-the-benchmark"
 
 
 def made_index(path: Path, n_docs: int, seed: int) -> None:
@@ -73,6 +78,8 @@ class Client(threading.Thread):
     def read(self) -> None:
         query = self.query()
         found = self.ask("GET", f"/search?{urlencode({'q': query})}")
+        if found and found.get("query_id") and self.rng.random() < 0.3:
+            self.ask("POST", "/events", {"query_id": found["query_id"], "doc": found["learned"][0]["id"]})
         if found and found["learned"] and self.rng.random() < 0.1:
             self.ask("GET", f"/explain?{urlencode({'q': query, 'doc': found['learned'][0]['id']})}")
 
@@ -90,7 +97,8 @@ class Client(threading.Thread):
         started = time.perf_counter()
         try:
             sent = None if body is None else json.dumps(body)
-            self.connection.request(method, path, sent, {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+            self.connection.request(method, path, sent, headers)
             answer = self.connection.getresponse()
             found = json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -103,17 +111,43 @@ class Client(threading.Thread):
         return found if answer.status == 200 else None
 
 
+class Changer(Client):
+    """Adds and removes documents, one time by requests, the other time in the folder of the index."""
+
+    def __init__(self, address: str, seed: int, until: float, index: Path) -> None:
+        super().__init__(address, seed, until, writes=True)
+        self.seed, self.index = seed, Index.open(index)
+        self.changes = 0
+
+    def write(self) -> None:
+        ids = [f"change-{self.seed}-{self.changes}-{part}" for part in range(5)]
+        docs = {doc_id: self.query() for doc_id in ids}
+        if self.changes % 2:
+            self.index.add(docs)
+            self.index.remove(ids[:4])
+        else:
+            self.ask("POST", "/documents", {"documents": [{"id": one, "text": docs[one]} for one in ids]})
+            for doc_id in ids[:4]:
+                self.ask("DELETE", f"/documents/{doc_id}")
+        self.changes += 1
+        time.sleep(0.5)
+
+
 def gauge(address: str, name: str) -> float:
     connection = http.client.HTTPConnection(address, timeout=30)
-    connection.request("GET", "/metrics")
+    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     lines = connection.getresponse().read().decode().splitlines()
     connection.close()
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-def loaded(address: str, seconds: float, seed: int, n_writers: int = N_WRITERS) -> dict[str, Any]:
+def loaded(
+    address: str, seconds: float, seed: int, n_writers: int = N_WRITERS, changing: Path | None = None
+) -> dict[str, Any]:
     until = time.monotonic() + seconds
     clients = [Client(address, seed + at, until, at >= N_READERS) for at in range(N_READERS + n_writers)]
+    if changing is not None:
+        clients.append(Changer(address, seed, until, changing))
     memory = []
     started = time.monotonic()
     for client in clients:
@@ -133,9 +167,27 @@ def loaded(address: str, seconds: float, seed: int, n_writers: int = N_WRITERS) 
         "p99_ms": 1000 * float(np.quantile(times, 0.99)),
         "statuses": dict(statuses),
         "errors": sum(count for status, count in statuses.items() if status not in ("200", "202", "409", "partial")),
+        "changes": sum(client.changes for client in clients if isinstance(client, Changer)),
         "memory_mb": [round(each / 1e6, 1) for each in memory],
         "entries": gauge(address, "tercet_journal_entries"),
     }
+
+
+@contextmanager
+def served(index: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A service in a process of its own, which must end well."""
+    program = "import sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; main()"
+    command = [sys.executable, "-c", program, "serve", str(index), "--port", "0", "--write-token", TOKEN, *options]
+    command += ["--writes-per-minute", "100000", "--write-burst", "100000"]
+    service = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert service.stdout is not None
+        yield service.stdout.readline().strip().removeprefix("http://").rstrip("/"), service
+    finally:
+        service.terminate()
+        code = service.wait(60)
+    if code:
+        raise SystemExit(f"the service ended with exit code {code}")
 
 
 def main() -> None:
@@ -145,19 +197,16 @@ def main() -> None:
     print_facts(facts)
     with tempfile.TemporaryDirectory() as folder:
         made_index(Path(folder, "index"), n_docs, arguments.seed)
-        program = "import sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; main()"
-        command = [sys.executable, "-c", program, "serve", str(Path(folder, "index")), "--port", "0"]
-        command += ["--writes-per-minute", "100000", "--write-burst", "100000"]
-        service = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            assert service.stdout is not None
-            address = service.stdout.readline().strip().removeprefix("http://").rstrip("/")
+        with served(Path(folder, "index")) as (address, _):
             warm_up = loaded(address, seconds / 4, arguments.seed + 1000)
             found = loaded(address, seconds, arguments.seed)
             reading = loaded(address, seconds / 2, arguments.seed + 2000, n_writers=0)
-        finally:
-            service.terminate()
-            code = service.wait(30)
+        logs = ["--log-impressions", str(Path(folder, "log")), "--access-log", str(Path(folder, "access.jsonl"))]
+        with served(Path(folder, "index"), *logs, "--look-every", "0.2") as (address, _):
+            loaded(address, seconds / 4, arguments.seed + 3000, changing=Path(folder, "index"))
+            living = loaded(address, seconds, arguments.seed + 4000, changing=Path(folder, "index"))
+            refused = gauge(address, "tercet_refused")
+            lost = gauge(address, "tercet_impressions_lost")
     growth = found["memory_mb"][-1] - warm_up["memory_mb"][-1]
     learned = found["entries"] - warm_up["entries"]
     idle_growth = reading["memory_mb"][-1] - reading["memory_mb"][0]
@@ -178,10 +227,17 @@ def main() -> None:
     )
     print(f"\nThe service keeps {learned:.0f} more entries than before, {1000 * growth / max(1, learned):.0f} kB each.")
     print(f"With readers alone, {reading['per_second']:.0f} requests/s, memory grew by {idle_growth:.1f} MB.")
-    print(f"answers: {found['statuses']}; the service ended with exit code {code}")
-    phases = {"warm_up": warm_up, "load": found, "readers": reading}
+    print(f"answers: {found['statuses']}")
+    memory = living["memory_mb"]
+    print(
+        f"\nWith logs and {living['changes']} rounds of changes to the index: {living['per_second']:.0f} requests/s, "
+        f"p50 {living['p50_ms']:.1f} ms, p99 {living['p99_ms']:.1f} ms, {living['errors']} errors, memory from "
+        f"{memory[0]:.0f} to {memory[-1]:.0f} MB, {refused:.0f} refused, {lost:.0f} log lines lost"
+    )
+    print(f"answers: {living['statuses']}")
+    phases = {"warm_up": warm_up, "load": found, "readers": reading, "living": living}
     write_json(arguments.output, {"machine": facts, **phases, "growth_mb": growth})
-    sys.exit(1 if found["errors"] or code else 0)
+    sys.exit(1 if found["errors"] or living["errors"] or refused or lost else 0)
 
 
 if __name__ == "__main__":
