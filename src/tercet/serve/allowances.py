@@ -68,8 +68,8 @@ class Allowances:
     --------
     >>> allowances = Allowances(LearningBounds(client=1.0, renewal=24.0), unit=1.0)
     >>> ann = Voter("10.0.0.1/ann", "visitor")
-    >>> [allowances.charge(0.8, {ann: 1}, Moment(1, hours * 3600.0))[0] for hours in (0, 0, 12)]
-    [1.0, 0.25, 0.625]
+    >>> [allowances.charge(0.5, {ann: 1}, Moment(1, hours * 3600.0))[0] for hours in (0, 0, 6)]
+    [1.0, 1.0, 0.5]
     """
 
     def __init__(self, bounds: LearningBounds, unit: float) -> None:

@@ -120,7 +120,7 @@ def entry_of(meta: Any) -> Entry:
     Examples
     --------
     >>> entry_of({"kind": "prefer", "number": 1, "time": "", "client": "", "query": "q", "better": "a", "worse": "b"})
-    Preferred(number=1, time='', client='', query='q', better='a', worse='b')
+    Preferred(number=1, time='', client='', query='q', better='a', worse='b', trust=None)
     """
     return decode(Entry, meta, where="entry", error=InputError, kinds={Entry: _KINDS})
 
