@@ -51,11 +51,9 @@ def estimators(sizes: list[int], n_seeds: int) -> None:
         "one ranking, 5 % at random": (1, Traffic(shuffled=0.05)),
         "one ranking": (1, Traffic()),
         "two rankings, trust 0.3": (2, Traffic()),
-        "two rankings, cascade": (2, Traffic()),
     }
     for world, (n_rankers, traffic) in worlds.items():
         people = replace(VISITORS, trust=0.3 if "trust" in world else 0.0)
-        people = replace(people, looking=None) if "cascade" in world else people
         errors: dict[str, list[list[float]]] = {}
         for column, n_lists in enumerate(sizes):
             for seed in range(n_seeds):
