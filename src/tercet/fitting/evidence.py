@@ -117,7 +117,7 @@ def evidence_task(
 
 
 class _Drawn(NamedTuple):
-    """What draws from some of the evidence: how much of it, facts of it, and which documents are the better ones."""
+    """What draws from some of the evidence: how much of it, facts of it, and which documents it has something on."""
 
     sampler: Sampler
     size: int
@@ -235,6 +235,7 @@ class _Evidence:
                     data["n_click_preferences"] = pairs.query.size
                 sampler = PreferenceSampler(pairs.preferences(self.query_rows))
                 known[pairs.better] = True
+                known[pairs.worse] = True  # what was shown and passed over is not new
             samplers[source] = sampler, float(size)
         if not samplers:
             return None
