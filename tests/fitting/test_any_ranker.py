@@ -166,8 +166,11 @@ def test_a_thinned_model_keeps_the_largest_weights_and_drops_its_report():
     thinned = model.thin(0.1)
     np.testing.assert_array_equal(thinned.weights.sparse.toarray(), oracles.largest_entries(W, 0.1))
     assert thinned.report is None
-    best = next(iter(model.rank({"q": "ask03"}, SMALL.docs, k=1)["q"]))
-    assert best in thinned.rank({"q": "ask03"}, SMALL.docs, k=5)["q"]
+    q, D = thinned.queries(["ask03"]), thinned.docs(list(SMALL.docs.values()))
+    scores = (q.toarray().astype(float) @ oracles.largest_entries(W, 0.1) @ D.toarray().astype(float).T)[0]
+    ranked = thinned.rank({"q": "ask03"}, SMALL.docs, k=3)["q"]
+    assert list(ranked) == [list(SMALL.docs)[row] for row in oracles.ranking(scores.tolist())[:3]]
+    np.testing.assert_allclose(list(ranked.values()), np.sort(scores)[::-1][:3], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("given", "n_entries"), [({"density": 0.1}, 0.1), ({"density": 0.02}, 0.02)])
