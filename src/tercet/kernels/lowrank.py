@@ -131,15 +131,7 @@ def queries_advance(U, latent, places, diagonal, learn_diagonal, rare_q, Q, D, c
     vd = np.empty(width, dtype=np.float32)  # V (d+ - d-)
     for s in range(chunk.query.size):
         lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
-        uq[:] = 0
-        for a in range(lo, hi):
-            if a + AHEAD < hi:
-                prefetch_row(U, q_indices[a + AHEAD])
-            if rare_q.size and rare_q[q_indices[a]]:
-                continue
-            row, x = U[q_indices[a]], q_data[a]
-            for k in range(width):
-                uq[k] += x * row[k]
+        _latent(U, rare_q, q_indices, q_data, lo, hi, uq)
         better, worse = latent[places[0, s]], latent[places[1, s]]
         z = np.float32(0)
         for k in range(width):
@@ -153,14 +145,9 @@ def queries_advance(U, latent, places, diagonal, learn_diagonal, rare_q, Q, D, c
             z += diagonal[shared_cols[i]] * shared_vals[i]
         if violates(z, chunk.margin[s], tally):
             e = chunk.step_size[s]
-            for a in range(lo, hi):
-                if a + AHEAD < hi:
-                    prefetch_row(U, q_indices[a + AHEAD])
-                if rare_q.size and rare_q[q_indices[a]]:
-                    continue
-                row, x = U[q_indices[a]], e * q_data[a]
-                for k in range(width):
-                    row[k] += x * vd[k]
+            for k in range(width):
+                vd[k] *= e
+            _add_to_words(U, rare_q, q_indices, q_data, lo, hi, vd)
             if learn_diagonal:
                 for i in range(m):
                     diagonal[shared_cols[i]] += e * shared_vals[i]
@@ -204,8 +191,8 @@ def cosine_advance(U, V, rare, Q, D, chunk, latent, tally):
 
 
 @helper
-def _unit_latent(factors, rare, indices, data, start, stop, latent):
-    """Write the latent vector of a text's words, at unit length, to ``latent``; return its length before."""
+def _latent(factors, rare, indices, data, start, stop, latent):
+    """Write the latent vector of a text's words to ``latent``."""
     latent[:] = 0
     for a in range(start, stop):
         if a + AHEAD < stop:
@@ -215,6 +202,12 @@ def _unit_latent(factors, rare, indices, data, start, stop, latent):
         row, x = factors[indices[a]], data[a]
         for k in range(latent.size):
             latent[k] += x * row[k]
+
+
+@helper
+def _unit_latent(factors, rare, indices, data, start, stop, latent):
+    """Write the latent vector of a text's words, at unit length, to ``latent``; return its length before."""
+    _latent(factors, rare, indices, data, start, stop, latent)
     squares = np.float32(0)
     for k in range(latent.size):
         squares += latent[k] * latent[k]
