@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from itertools import product
 
@@ -9,9 +10,11 @@ import pytest
 
 import tercet as tc
 from support.corpora import Qrels, synonyms
+from tercet.errors import InputError
 from tercet.fitting.baselines import RM3, RM3_GRID, word_shares
 from tercet.fitting.texts import judged_task
 from tercet.measure.names import parse_measures
+from tercet.search import Index
 
 QUICK = {"n_steps": 300, "n_models": 1}
 
@@ -75,6 +78,31 @@ def test_an_analyser_that_is_given_is_taken():
     docs, queries, qrels = inflected("ing")
     model = tc.fit(docs, queries, qrels, analyser=tc.Analyser(), **QUICK)
     assert model.query_vectoriser.analyser == tc.Analyser()
+
+
+def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
+    corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
+    queries = {qid: f"{text} unheardof" for qid, text in corpus.queries.items()}
+    given = tc.TextModel.bm25(list(corpus.docs.values())[:50])  # ten have come since
+    model = tc.fit(corpus.docs, queries, corpus.part(0), words=given, **QUICK)
+    assert model.doc_vectoriser is given.doc_vectoriser
+    index = Index.build(corpus.docs, given)
+    some = dict(list(queries.items())[:5])
+    found, ranked = index.with_model(model).search_many(some, 5), model.rank(some, corpus.docs, 5)
+    assert all(list(found[qid]) == list(ranked[qid]) for qid in some)
+    with pytest.raises(InputError, match="another vectoriser than the model's"):
+        index.with_model(tc.fit(corpus.docs, queries, corpus.part(0), **QUICK))  # knows "unheardof"
+
+
+def test_words_that_cannot_be_kept_are_refused():
+    docs, queries, qrels = inflected("ing")
+    with pytest.raises(InputError, match=r"words are those of a text model, as index\.model is; got str"):
+        tc.fit(docs, queries, qrels, words="index/")
+    given = tc.TextModel.bm25(docs.values())
+    with pytest.raises(InputError, match="leave out analyser, fields and features"):
+        tc.fit(docs, queries, qrels, words=given, analyser=tc.Analyser())
+    with pytest.raises(InputError, match="this model has other words for queries"):
+        tc.fit(docs, queries, qrels, words=replace(given, query_vectoriser=deepcopy(given.query_vectoriser)))
 
 
 # -- RM3 --------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tercet.cli.inputs import (
     is_ir_datasets,
     kind_of,
     open_data,
+    open_model,
     read_clicks,
     read_files,
     write_data_pointer,
@@ -23,6 +24,7 @@ from tercet.cli.learners import RANKER_OPTIONS, chosen_rankers, ranker_options
 from tercet.cli.options import (
     ANY,
     FILE,
+    FOLDER,
     NEW,
     bad_rows,
     cluster_option,
@@ -60,7 +62,7 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 CHECKPOINT_EVERY = 100_000  # steps
 
 TEXT_OPTIONS = (
-    *("train", "validation", "test", "cut", "stem", "n_models", "budget", "accept"),
+    *("train", "validation", "test", "cut", "stem", "words", "n_models", "budget", "accept"),
     *("fields", "features", "prior", "prior_mode"),
 )
 text_options = together(
@@ -77,6 +79,12 @@ text_options = together(
         metavar="LANGUAGE|none",
         help="Cut words to their stems, as in --stem english, or not.  [default: English stems unless words as they "
         "are match clearly better]",
+    ),
+    click.option(
+        "--words",
+        type=FOLDER,
+        metavar="MODEL|INDEX",
+        help="Keep to its words and their weights, so that what is learned can be served over that index.",
     ),
     click.option(
         "--models",
@@ -257,6 +265,7 @@ def _fit_texts(
     measure: str | None,
     cut: str,
     stem: str | None,
+    words: Path | None,
     n_models: int | None,
     budget: float | None,
     accept: Accept,
@@ -278,6 +287,7 @@ def _fit_texts(
         "ranker": rankers,
         "prior": None if prior is None else Prior(prior, prior_mode),
         "analyser": analyser,
+        "words": None if words is None else open_model(words),
         "n_steps": steps,
         "n_models": n_models,
         "budget": budget,

@@ -38,7 +38,9 @@ CUTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns | None) -> tuple[list[Space], Space]:
+def choose_start(
+    task: Task, analyser: Analyser | None, columns: ScoredColumns | None, words: Vectoriser | None = None
+) -> tuple[list[Space], Space]:
     """The spaces that a report shows, and the one of them to start from.
 
     Nothing is learned yet, so that all queries can choose, those to learn from, too. The ordinary start is BM25 over
@@ -49,7 +51,11 @@ def choose_start(task: Task, analyser: Analyser | None, columns: ScoredColumns |
     ----------
     analyser : how texts are cut; None tries several ways
     columns : fields and numbers of documents, where there are some
+    words : those to start from, where that is settled
     """
+    if words is not None:
+        [space] = task.spaces({ORDINARY if words.weighting == "bm25" else "tf-idf": words})
+        return [space], space
     ordinary = "tf-idf" if task.labelled else ORDINARY
     shown: dict[str, Space] = {}
     values: dict[str, NDArray[np.float64]] = {}

@@ -48,6 +48,7 @@ def fit(
     test: Any = None,
     measure: str | None = None,
     analyser: Analyser | None = None,
+    words: Any = None,
     n_steps: int | None = None,
     n_models: int | None = None,
     budget: float | None = None,
@@ -85,6 +86,8 @@ def fit(
         share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
         to their English stems, unless another way matches better by more than one standard error
+    words : a text model, such as that of an index, whose words and their weights are kept, so that what is learned can
+        be served over that index; None takes those of the documents and of the queries to learn from
     n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 20,000 to as many
         as there is time for, at most 3,000,000
     n_models : how many models of as many seeds are averaged in the end; default 3 for low-rank ones, which are brought
@@ -115,7 +118,9 @@ def fit(
     Each query was left out twice, in 5 folds, to choose and to report on; then all were learned from.
     """
     columns = ScoredColumns.of(fields, features)
-    how = FitSettings(analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior)
+    how = FitSettings(
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words
+    )
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
     qrels, preferences, validation, test = given.values()
@@ -150,6 +155,7 @@ def fit_labelled(
     test: tuple[Sequence[str], Sequence[str]] | None = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
+    words: Any = None,
     n_steps: int | None = None,
     n_models: int | None = None,
     budget: float | None = None,
@@ -162,9 +168,11 @@ def fit_labelled(
 
     Texts are left out of learning in turn, and queried against others that were left out with them. The report is of
     the ``test`` texts and labels, each against all others, or of training texts that were left out. ``ranker``,
-    ``prior``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
+    ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
     """
-    how = FitSettings(analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior)
+    how = FitSettings(
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior, words=words
+    )
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
 
@@ -179,6 +187,7 @@ def fit_linked(
     test: Any = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
+    words: Any = None,
     n_steps: int | None = None,
     n_models: int | None = None,
     budget: float | None = None,
@@ -196,7 +205,7 @@ def fit_linked(
         target: the links to learn from
     validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
         in for each that is left out
-    ranker, prior, measure, analyser, n_steps, n_models, random_state, verbose, name : as in ``fit``
+    ranker, prior, measure, analyser, words, n_steps, n_models, random_state, verbose, name : as in ``fit``
 
     Examples
     --------
@@ -206,7 +215,9 @@ def fit_linked(
     >>> next(iter(model.rank({"q": "dog"}, docs, k=1)["q"]))[:3]
     'dog'
     """
-    how = FitSettings(analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior)
+    how = FitSettings(
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior, words=words
+    )
     measure = str(parse_measure(measure))
     docs = as_documents(docs)
     judged = links_as_judgements(as_links(links, docs))
@@ -223,7 +234,7 @@ def fit_linked(
 
 def _solve(task: Task, measure: str, how: FitSettings) -> TextModel:
     began = time.perf_counter()
-    spaces, space = choose_start(task, how.analyser, how.columns)
+    spaces, space = choose_start(task, how.analyser, how.columns, how.words)
     known = None if how.prior is None else how.prior.between(space.vectoriser)
     if known is not None:
         task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)

@@ -258,9 +258,9 @@ def matrices_of(
 def weighted_alike(
     vectorisers: Sequence[Vectoriser], docs: Sequence[str], queries: Sequence[str], taught: Sequence[str] = ()
 ) -> list[Matrices]:
-    """The same of texts in rows."""
+    """The same of texts in rows; a vectoriser that knows its words keeps to them."""
     first, *others = vectorisers
-    counts = first.fit_counts(docs, taught)
+    counts = first.counts(docs) if hasattr(first, "words_") else first.fit_counts(docs, taught)
     asked = counts if queries is docs else first.counts(queries)
     for words in others:
         words.adopt(first, counts)

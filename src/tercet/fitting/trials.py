@@ -26,10 +26,12 @@ from tercet.fitting.rankers import (
 )
 from tercet.fitting.scored_columns import ScoredColumns
 from tercet.fitting.task import Fold, Space, Task
+from tercet.fitting.text_model import TextModel
 from tercet.fitting.topics import topics_of
 from tercet.learn import CorrelatedRanker, LowRankRanker, LSIRanker, SampledSource, TermPairRanker
 from tercet.learn.loop import Callback
-from tercet.text import Analyser, CorrelatedWords
+from tercet.text import Analyser, CorrelatedWords, Vectoriser
+from tercet.text.fielded import FieldedVectoriser
 from tercet.weights import Weights
 
 _MOST_TO_CHOOSE_ON: Final = 20_000  # preferences, for a ranker that learns nothing else from them
@@ -63,6 +65,7 @@ class FitSettings:
         n_steps: int | None,
         columns: ScoredColumns | None = None,
         prior: Any = None,
+        words: Any = None,
     ) -> None:
         if not isinstance(name, str):
             raise InputError(f"name is what the report calls the data, a string; got {name!r}")
@@ -81,10 +84,24 @@ class FitSettings:
         self.prior = Prior.of(prior)
         if self.prior is not None and columns is not None:
             raise InputError("a prior is between words alone; leave out fields and features")
+        self.words = None if words is None else _only_words(words)
+        if self.words is not None and (analyser is not None or columns is not None):
+            raise InputError("words say how texts are cut and weighed; leave out analyser, fields and features")
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
         for candidate in candidates_of(ranker, self.seed):  # what cannot be is said before texts are read
             topics_of(candidate)
+
+
+def _only_words(model: Any) -> Vectoriser:
+    """The words of a model, which must be those of queries and documents alike."""
+    if not isinstance(model, TextModel):
+        raise InputError(f"words are those of a text model, as index.model is; got {type(model).__name__}")
+    words = model.doc_vectoriser
+    if words is not model.query_vectoriser or isinstance(words, FieldedVectoriser):
+        what = "fields or numbers" if isinstance(words, FieldedVectoriser) else "other words for queries"
+        raise InputError(f"words can be kept where queries and documents share them alone; this model has {what}")
+    return words
 
 
 class FinalModel(NamedTuple):
