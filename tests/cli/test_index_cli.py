@@ -134,6 +134,15 @@ def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> N
     assert "another vectoriser" in run("search", index, "sky", "--model", tmp_path / "other").output
 
 
+def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_path: Path) -> None:
+    index, threes = tmp_path / "bm25", tmp_path / "threes.tsv"
+    ok("index", data, "-o", index)
+    threes.write_text("query\tbetter\tworse\n" + "".join(f"unheard word{n}\ta\tb\n" for n in range(12)))
+    ok("fit", data, "--preferences", threes, "--words", index, "-o", tmp_path / "model", "--steps", 100, "--quiet")
+    assert ok("search", index, "avocado", "--model", tmp_path / "model")
+    assert tc.load(tmp_path / "model").doc_vectoriser.words_ == Index.open(index).model.doc_vectoriser.words_
+
+
 def test_a_long_build_says_how_far_it_is(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
