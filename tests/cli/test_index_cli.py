@@ -138,7 +138,20 @@ def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_
     index, threes = tmp_path / "bm25", tmp_path / "threes.tsv"
     ok("index", data, "-o", index)
     threes.write_text("query\tbetter\tworse\n" + "".join(f"unheard word{n}\ta\tb\n" for n in range(12)))
-    ok("fit", data, "--preferences", threes, "--words", index, "-o", tmp_path / "model", "--steps", 100, "--quiet")
+    ok(
+        "fit",
+        "--corpus",
+        data / "corpus.jsonl",
+        "--preferences",
+        threes,
+        "--words",
+        index,
+        "-o",
+        tmp_path / "model",
+        "--steps",
+        100,
+        "--quiet",
+    )
     assert ok("search", index, "avocado", "--model", tmp_path / "model")
     assert tc.load(tmp_path / "model").doc_vectoriser.words_ == Index.open(index).model.doc_vectoriser.words_
 

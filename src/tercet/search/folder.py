@@ -327,5 +327,5 @@ def check_fits(model: TextModel | Weights, vectoriser: str, where: str) -> None:
     if vectoriser_fingerprint(model) != vectoriser:
         raise InputError(
             f"{where} was made with another vectoriser than the model's: vocabulary, analyser or term weights differ. "
-            "Index the documents again with this model, or learn it with the words of the index (fit --words)"
+            "Index the documents again with this model, or learn it with the words of the index"
         )
