@@ -253,6 +253,8 @@ KILLED: dict[str, Callable[[Path], object]] = {
     "build": lambda path: Index.build({"x": "blue sky", "y": "green"}, KILLED_MODEL, path, segment_docs=1),
     "other": lambda path: Index.build({"x": "red"}, small_model({"x": "red sky"}), path),
     "first": lambda path: Index.build({"x": "blue sky", "y": "green"}, KILLED_MODEL, path, segment_docs=1),
+    "promote": lambda path: Index.open(path).promote(small_model(KILLED_DOCS, latent=True, seed=9)),
+    "undo": lambda path: Index.open(path).take_back(),
     "factors": lambda path: Index.open(path, small_model(KILLED_DOCS, latent=True, seed=9)).save_factors(),
 }
 
@@ -267,6 +269,8 @@ def test_a_kill_at_any_step_leaves_what_was_committed(tmp_path: Path, name: str)
         if name == "merge":
             index.add({"c": "green"})
             index.remove(["b"])
+        if name == "undo":
+            index.promote(small_model(KILLED_DOCS, latent=True, seed=9))
 
     def state() -> object:
         now = Index.open(path)
@@ -275,7 +279,7 @@ def test_a_kill_at_any_step_leaves_what_was_committed(tmp_path: Path, name: str)
     before = None if name == "first" else state()
     states = states_of(path, lambda: KILLED[name](path))
     after = state()
-    assert len(states) > 5
+    assert len(states) > 4
     if name == "join":
         assert Index.open(path).n_segments == 1
     found = []
@@ -294,7 +298,8 @@ def test_a_kill_at_any_step_leaves_what_was_committed(tmp_path: Path, name: str)
         listed = {entry.segment.name for entry in index._view.entries}
         assert set(os.listdir(path / "segments")) == listed
         assert {each.partition("-")[0] for each in os.listdir(path / "factors")} <= listed
-        assert len(os.listdir(path / "models")) == 1
+        models = {each for entry in index.promotions for each in (entry.before, entry.after)}
+        assert len(os.listdir(path / "models")) == max(1, len(models))
         assert len(index_files(path)) == len(set(index_files(path)) - set(path.glob(".tercet*")))
     assert found == sorted(found)  # there is one moment at which it changes
     assert found[-1]
@@ -308,6 +313,8 @@ def test_a_full_disk_at_any_step_changes_nothing(tmp_path: Path, name: str, monk
         Index.build(KILLED_DOCS, KILLED_MODEL, path, segment_docs=16 if name == "join" else 2)
         if name == "merge":
             Index.open(path).remove(["b"])
+        if name == "undo":
+            Index.open(path).promote(small_model(KILLED_DOCS, latent=True, seed=9))
     before = contents(path)
     real = os.replace
     for nth in range(100):
@@ -329,9 +336,9 @@ def test_a_full_disk_at_any_step_changes_nothing(tmp_path: Path, name: str, monk
         if not refusal:
             break
         assert "No space left" in refusal
-        if name != "factors":  # those that are written stay, and do no harm
+        if name not in ("factors", "promote"):  # those that are written stay, and do no harm
             assert contents(path) == before
-    assert nth >= (1 if name in ("remove", "factors") else 3)
+    assert nth >= (1 if name in ("remove", "factors", "undo") else 3)
     Index.open(path)
 
 

@@ -18,10 +18,14 @@ from starlette.testclient import TestClient
 
 import tercet as tc
 from support.serving import made_docs, made_index, running
+from tercet.errors import InputError
 from tercet.search import Index
+from tercet.search.folder import model_fingerprint
+from tercet.search.promotions import Evidence
 from tercet.serve import Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
 from tercet.serve.generations import IndexSource
+from tercet.serve.journal import Renewed
 from tercet.serve.service import Service
 from tercet.weights import Identity, Weights
 
@@ -217,3 +221,69 @@ def test_a_signal_has_the_index_looked_at(tmp_path):
         assert eventually(lambda: service.ask("/search?q=green+avocado").json()["learned"][0]["id"] == "new")
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(20) == 0
+
+
+def renewals(service: Service) -> list[str]:
+    return [entry.of for entry in service.journal.entries if isinstance(entry, Renewed)]
+
+
+def other_model(index: Index, scale: float = 3.0) -> tc.TextModel:
+    return replace(index.model, weights=Weights([Identity(n_terms=index.model.weights.shape[0], scale=scale)]))
+
+
+def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once(tmp_path):
+    index = made_index(tmp_path / "index")
+    own = index.model
+    with living(tmp_path) as (api, service):
+        learned = found(api)
+        api.post("/prefer", json={"query": QUERY, "better": learned[4], "worse": learned[0]})
+        taught, label = found(api), api.get("/health").json()["model"]
+        index.promote(other_model(index))
+        assert service.look()
+        assert not service.look(anew=True)
+        entries = read_journal(tmp_path / "journal.jsonl").entries
+        expected = replay(Index.open(tmp_path / "index"), entries)
+        assert service.version.digest == expected.digest
+        assert found(api) == [hit.doc_id for hit in expected.index.search(QUERY)] != taught
+        assert api.get("/health").json()["model"] == index.promotions[0].after[:12] != label
+        assert renewals(service) == [f"1:{index.promotions[0].after}"]
+        [renewal] = [each for each in api.get("/versions").json()["versions"] if each["kind"] == "renew"]
+        assert (renewal["reason"], renewal["of"]) == ("promote", renewals(service)[0])
+        index.add(NEW)
+        assert service.look()
+        assert len(renewals(service)) == 1  # documents are no promotion
+        index.remove(["new"])
+        index.take_back()
+        assert service.look()
+        assert found(api) == taught
+        assert len(renewals(service)) == 2
+    index.promote(own_again := other_model(index, 5.0))
+    with living(tmp_path) as (api, service):  # promoted while nothing was served
+        assert len(renewals(service)) == 3
+        assert api.get("/health").json()["model"] == model_fingerprint(own_again)[:12]
+    with living(tmp_path) as (_, service):
+        assert len(renewals(service)) == 3
+    own.save(tmp_path / "model")
+    index.take_back()
+    with living(tmp_path, tmp_path / "model") as (_, service):  # which another model stands before
+        assert len(renewals(service)) == 3
+
+
+def test_a_rule_promotes_over_what_is_served_and_nothing_else(tmp_path):
+    index = made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        entry = service.promote(other_model(index), Evidence(30, 10, 2))
+        assert (entry.by, entry.evidence) == ("rule", Evidence(30, 10, 2))
+        assert api.get("/health").json()["model"] == entry.after[:12]
+        assert found(api) == [hit.doc_id for hit in Index.open(tmp_path / "index").search(QUERY)]
+        assert renewals(service) == [entry.name]
+        assert not service.look(anew=True)
+        by_hand = Index.open(tmp_path / "index").promote(other_model(index, 5.0))
+        with pytest.raises(InputError, match="nothing was changed"):
+            service.promote(other_model(index, 7.0), Evidence(30, 10, 2))
+        assert Index.open(tmp_path / "index").promotions == (entry, by_hand)
+        assert service.look()
+        assert renewals(service) == [entry.name, by_hand.name]
+    index.model.save(tmp_path / "model")
+    with living(tmp_path, tmp_path / "model") as (_, service), pytest.raises(InputError, match="model of its own"):
+        service.promote(other_model(index, 7.0), Evidence(30, 10, 2))

@@ -129,6 +129,18 @@ def number_in(text: str) -> int | float | None:
     return value if abs(value) < float("inf") else None
 
 
+def timestamp(moment: datetime.datetime | None = None) -> str:
+    """A moment in UTC, now by default, as ISO 8601 to the millisecond.
+
+    Examples
+    --------
+    >>> timestamp(datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC))
+    '2026-05-01T12:00:00.000Z'
+    """
+    moment = datetime.datetime.now(datetime.UTC) if moment is None else moment
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def moment_in(text: str) -> datetime.datetime | None:
     """The moment that an ISO 8601 date or time names, in UTC where it has no zone; None for anything else.
 

@@ -15,6 +15,7 @@ from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.search.documents import Docs, Progress, checked_rows
+from tercet.search.promotions import By, Evidence, Promotion
 from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun
 from tercet.search.scorer import ExpandedQueries
 from tercet.weights import Explanation, Weights
@@ -56,7 +57,22 @@ class BaseIndex(ABC):
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; an id that is not there is refused, and then none is removed."""
 
+    def promote(
+        self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
+    ) -> Promotion:
+        """Make another model the index's own; an engine that keeps the documents elsewhere has no promotions."""
+        raise InputError(f"{self!r} has no promotions; open it with another model, or index the documents anew")
+
+    def take_back(self) -> Promotion:
+        """Undo the last promotion; an engine that keeps the documents elsewhere has none."""
+        raise InputError(f"{self!r} has no promotions, so there is none to take back")
+
     # -- what is in it ------------------------------------------------------------------------------------------
+
+    @property
+    def promotions(self) -> tuple[Promotion, ...]:
+        """How the index came to its model, the first entry first; empty where it never had another."""
+        return ()
 
     @property
     def model(self) -> TextModel | Weights:

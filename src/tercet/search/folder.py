@@ -5,7 +5,7 @@
     index/manifest.json, arrays-….safetensors   which segments and model count, and the dead rows; its swap is a commit
     index/segments/000007/                      a segment
     index/factors/000007-0123456789abcdef/      its latent documents for the weights with that fingerprint
-    index/models/0123456789abcdef/              the model it was made with
+    index/models/0123456789abcdef/              its model, and those that promotions put in its place
 
 All of these are bundles. A writer writes new ones, commits, and only then removes what no longer counts, so a kill at
 any moment leaves what was committed last; what a dead writer left is removed by the next one. Files that a reader has
@@ -19,7 +19,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
+from tercet.search.promotions import Promotion, kept_models
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
 from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
@@ -35,7 +36,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.fields import csr_problem
 from tercet.store.kinds import INDEX, INDEX_FACTORS, INDEX_SEGMENT, TEXT_MODEL, WEIGHTS
-from tercet.store.schema import Bounds
+from tercet.store.schema import OMIT_DEFAULT, Bounds
 from tercet.weights import Weights
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class IndexSettings:
     segment_docs: Annotated[int, Bounds(1, MOST_DOCS)]
     keeps_texts: bool
     next_segment: int
+    promotions: Annotated[tuple[Promotion, ...], OMIT_DEFAULT] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ class Committed(IndexSettings):
             Listed(checked_name(name, where), digest, stored.dead[start:stop].copy())
             for (name, digest), start, stop in zip(stored.segments, starts[:-1], starts[1:], strict=True)
         )
-        checked_name(stored.model, where)
+        promoted = (name for entry in stored.promotions for name in (entry.before, entry.after))
+        for name in (stored.model, *promoted):
+            checked_name(name, where)
         return cls(**_settings(stored), segments=segments, digest=bundle.digest)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -118,7 +122,7 @@ class _StoredCommit(IndexSettings):
 
 
 def _settings(of: IndexSettings) -> dict[str, Any]:
-    return {field.name: getattr(of, field.name) for field in fields(IndexSettings)}
+    return {each.name: getattr(of, each.name) for each in fields(IndexSettings)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +279,7 @@ class Folder:
 
     def write_model(self, model: TextModel | Weights) -> tuple[str, str]:
         """Write a model unless it is there; returns its name and digest."""
-        name = model_fingerprint(model)[:16]
+        name = model_name(model)
         path = self.path / MODELS / name
         with contextlib.suppress(BundleError):
             return name, read_bundle(path).digest
@@ -294,12 +298,10 @@ class Folder:
     def clean(self, committed: Committed | None) -> None:
         """Remove what does not count, left by writers that died or replaced by a commit."""
         segments = {listed.name for listed in committed.segments} if committed else set()
+        models = kept_models(committed.promotions, committed.model) if committed else set()
         for folder in FOLDERS:
             for entry in os.listdir(self.path / folder):
-                kept = entry.partition("-")[0] in segments
-                if folder == MODELS:
-                    kept = committed is not None and entry == committed.model
-                if not kept:
+                if entry.partition("-")[0] not in (models if folder == MODELS else segments):
                     try:
                         shutil.rmtree(self.path / folder / entry)
                     except OSError as error:
@@ -313,6 +315,11 @@ def model_fingerprint(model: TextModel | Weights) -> str:
         return state_digest(model)
     sides = [state_digest(value) for value in (model.query_vectoriser, model.doc_vectoriser, model.weights)]
     return digest_of({"of": sides, "report": repr(model.report)})
+
+
+def model_name(model: TextModel | Weights) -> str:
+    """The beginning of its fingerprint, by which ``models/`` and promotions have it."""
+    return model_fingerprint(model)[:16]
 
 
 def vectoriser_fingerprint(model: TextModel | Weights) -> str:

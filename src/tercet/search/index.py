@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tercet._validate import check_integer
+from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
 from tercet.search.base import BaseIndex, listed_ids, n_terms, row_of, same_words, weights_of
@@ -27,9 +28,10 @@ from tercet.search.documents import (
     with_words,
 )
 from tercet.search.folder import UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
-from tercet.search.view import View
+from tercet.search.view import LiveSegment, View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
 from tercet.store import read_bundle
 from tercet.store.kinds import QDRANT_INDEX
@@ -161,14 +163,18 @@ class Index(BaseIndex):
         check_model(model, TextModel | Weights)
         if not same_words(model, self._model):
             check_fits(model, self._committed.vectoriser, "the index")
-        scorer, committed, view = Scorer(weights_of(model)), self._committed, self._view
-        entries = view.entries
-        if scorer.fingerprint != view.scorer.fingerprint:  # else its latent documents are those that are here
-            entries = tuple(
-                replace(entry, factors=kept_or_made_factors(self._folder, entry.segment, scorer, True))
-                for entry in entries
-            )
-        return Index(model, committed, View(entries, scorer), self._folder)
+        scorer, committed = Scorer(weights_of(model)), self._committed
+        return Index(model, committed, View(self._entries_for(scorer), scorer), self._folder)
+
+    def _entries_for(self, scorer: Scorer) -> tuple[LiveSegment, ...]:
+        """The open segments, with latent documents for other weights."""
+        view = self._view
+        if scorer.fingerprint == view.scorer.fingerprint:  # its latent documents are those that are here
+            return view.entries
+        return tuple(
+            replace(entry, factors=kept_or_made_factors(self._folder, entry.segment, scorer, True))
+            for entry in view.entries
+        )
 
     def refresh(self) -> bool:
         """See what writers have committed since; whether there was anything."""
@@ -195,7 +201,16 @@ class Index(BaseIndex):
             copied.refresh()
             if not own_model or copied._committed.model_digest == self._model_digest:
                 return copied
-        return Index.open(self._folder.path)
+        return self._folder.consistently(self._with_own_model)
+
+    def _with_own_model(self, committed: Committed) -> Index:
+        assert self._folder is not None
+        if committed.vectoriser != self._committed.vectoriser:  # it was made anew
+            return Index.open(self._folder.path)
+        model = self._folder.read_model(committed.model, committed.model_digest)
+        scorer = Scorer(weights_of(model))
+        view = opened(self._folder, committed, scorer, True, self._entries_for(scorer))
+        return Index(model, committed, view, self._folder)
 
     def _reread(self, committed: Committed) -> tuple[Committed, View]:
         assert self._folder is not None
@@ -228,6 +243,10 @@ class Index(BaseIndex):
     @property
     def n_segments(self) -> int:
         return len(self._view.entries)
+
+    @property
+    def promotions(self) -> tuple[Promotion, ...]:
+        return self._committed.promotions
 
     def __repr__(self) -> str:
         where = "in memory" if self._folder is None else str(self._folder.path)
@@ -263,6 +282,96 @@ class Index(BaseIndex):
         with self._writing() as writer:
             entries = writer.put_new(merged(self._view.entries, self._committed.segment_docs))
             self._committed, self._view = writer.commit(entries)
+
+    def promote(
+        self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
+    ) -> Promotion:
+        """Make a model over the same words the index's own, in one commit; `take_back` puts the one before back.
+
+        Whoever opens the index from now on scores with it, and so does this object, which no other thread should be
+        searching meanwhile: `latest` gives another one. The latest 8 models before it stay in the folder.
+
+        Parameters
+        ----------
+        model : its documents must be cut and weighted the same way as those of the index
+        by : "hand", or "rule" where a test decided it
+        evidence : what it rests on
+        over : fingerprint of the model that must be the index's own until then; None for any
+
+        Returns
+        -------
+        Promotion
+            The entry that `promotions` ends with from now on.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from tercet.weights import Identity
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     index = Index.build({"a": "green avocado", "b": "green eyes"}, path=folder)
+        ...     louder = Weights([Identity(n_terms=index.model.weights.shape[0], scale=3.0)])
+        ...     entry = index.promote(replace(index.model, weights=louder), evidence=Evidence(40, 18, 5))
+        ...     index.take_back().undoes, [entry.number for entry in Index.open(folder).promotions]
+        (1, [1, 2])
+        """
+        check_model(model, TextModel | Weights)
+        folder = self._own_folder()
+        with self._writing():
+            committed = self._committed
+            check_fits(model, committed.vectoriser, str(folder.path))
+            if over is not None and over != committed.model:
+                raise InputError(
+                    f"the model of {folder.path} is {committed.model} by now, no longer {over}; nothing was changed"
+                )
+            name, digest = folder.write_model(model)
+            if name == committed.model:
+                raise InputError(f"{name} is the model of {folder.path} already; nothing was changed")
+            return self._promoted(model, name, digest, by, None, evidence)
+
+    def take_back(self) -> Promotion:
+        """Undo the last promotion that counts: the model before it is the index's own again, which is an entry, too."""
+        folder = self._own_folder()
+        with self._writing():
+            committed = self._committed
+            undone = last_to_undo(committed.promotions)
+            if undone is None:
+                raise InputError(f"{folder.path} has no promotion that could be taken back")
+            name, digest = undone.before, undone.before_digest
+            if name not in kept_models(committed.promotions, committed.model):
+                raise InputError(
+                    f"promotion {undone.number} of {folder.path} was long ago: its model before, {name}, is not kept; "
+                    f"the latest {KEPT_MODELS} are"
+                )
+            return self._promoted(folder.read_model(name, digest), name, digest, "hand", undone.number, None)
+
+    def _own_folder(self) -> Folder:
+        if self._folder is None:
+            raise InputError("the index is in memory, where models are not kept; save it, or use with_model")
+        return self._folder
+
+    def _promoted(
+        self,
+        model: TextModel | Weights,
+        name: str,
+        digest: str,
+        by: By,
+        undoes: int | None,
+        evidence: Evidence | None,
+    ) -> Promotion:
+        """Commit a model that is in the folder as the index's own."""
+        before = self._committed
+        number = before.promotions[-1].number + 1 if before.promotions else 1
+        entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
+        promotions = (*before.promotions, entry)[-KEPT_PROMOTIONS:]
+        committed = replace(before, model=name, model_digest=digest, promotions=promotions)
+        writer = Writer(self._folder, committed, Scorer(weights_of(model)))
+        entries = [
+            replace(each, factors=writer.keep_factors(each.segment, each.factors))
+            for each in self._entries_for(writer.scorer)
+        ]
+        self._committed, self._view = writer.commit(entries)
+        self._model, self._model_digest = model, digest
+        return entry
 
     def _segments(self, docs: Docs, progress: Progress | None) -> Iterator[Segment]:
         committed = self._committed
@@ -327,4 +436,4 @@ def _begun(folder: Folder, committed: Committed, before: Committed | None, model
     """What a new index says before it has documents: its model is written, and no name is used again."""
     name, digest = folder.write_model(model)
     first = 0 if before is None else before.next_segment
-    return replace(committed, model=name, model_digest=digest, next_segment=first, segments=())
+    return replace(committed, model=name, model_digest=digest, next_segment=first, segments=(), promotions=())

@@ -9,11 +9,11 @@ import re
 import secrets
 import sys
 import threading
-from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tercet.data.values import timestamp
 from tercet.errors import JournalError
 
 _log = logging.getLogger(__name__)
@@ -54,8 +54,7 @@ class AccessLog:
             self._file = os.open(self._path, flags, 0o600)
 
     def write(self, **members: Any) -> None:
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = json.dumps({"time": moment, **members}, separators=(",", ":")) + "\n"
+        line = json.dumps({"time": timestamp(), **members}, separators=(",", ":")) + "\n"
         with self._lock:
             try:
                 if self._is_old:

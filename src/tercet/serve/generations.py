@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
 
+from tercet.data.values import timestamp
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index, open_index
 from tercet.search.folder import model_fingerprint
@@ -55,8 +55,8 @@ class Generation:
         same_model = before is not None and before.index.model is model
         model_label = before.model_label if before and same_model else model_fingerprint(model)[:_LABEL_CHARS]
         baseline, learner = Baseline(index), Learner(index, entries, bounds)
-        loaded = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        made = cls(index, baseline, learner, index.digest[:_LABEL_CHARS] or "memory", model_label, loaded)
+        index_label = index.digest[:_LABEL_CHARS] or "memory"
+        made = cls(index, baseline, learner, index_label, model_label, timestamp())
         try:
             made.warm_up()
         except BaseException:
@@ -120,12 +120,16 @@ class IndexSource:
         self.opened_at, self._model_marks = marks, marks[-1]
         return index
 
+    @property
+    def own_model(self) -> bool:
+        """Whether the index's own model is served, so that promotions count."""
+        return self._read_model is None
+
     def latest(self, current: BaseIndex) -> BaseIndex:
         """The index as it is now, with what is open of it already; whatever is wrong with it is raised."""
-        own_model = self._read_model is None
         model_marks = self.marks()[-1]
-        if isinstance(current, Index) and (own_model or model_marks == self._model_marks):
-            return current.latest(own_model)
+        if isinstance(current, Index) and (self.own_model or model_marks == self._model_marks):
+            return current.latest(self.own_model)
         return self.open()
 
 

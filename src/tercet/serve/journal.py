@@ -105,10 +105,14 @@ class Withdrawn(Entry):
 
 @dataclass(frozen=True)
 class Renewed(Entry):
-    """What was taught up to here has become part of a model: from here on every allowance is whole again."""
+    """What was taught up to here has become part of a model: from here on every allowance is whole again.
+
+    ``of`` names the promotion, so that each renews them once.
+    """
 
     kind = "renew"
     reason: Literal["bake", "promote"]
+    of: Annotated[str, OMIT_DEFAULT] = ""
 
 
 _KINDS: dict[str, type] = {kind.kind: kind for kind in (Preferred, Clicked, Withdrawn, Renewed)}

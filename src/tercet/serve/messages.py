@@ -380,6 +380,7 @@ class HistoryEntry(BaseModel):
         clicked=None,
         trust="teacher",
         reason=None,
+        of=None,
         entries=None,
     )
     version: str = VERSION
@@ -395,6 +396,7 @@ class HistoryEntry(BaseModel):
     clicked: list[str] | None
     trust: Literal["visitor", "vouched", "teacher"] | None = Field(description="Which allowance paid for it.")
     reason: Literal["undo", "revoke", "bake", "promote"] | None
+    of: str | None = Field(description="What renewed all allowances: a promotion of the index by number and model.")
     entries: list[int] | None = Field(description="What it took back.")
 
 

@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
 from tercet.data.clicks import Impression, impression_problem
-from tercet.errors import BundleError, EngineError, JournalError, TercetError
+from tercet.data.values import timestamp
+from tercet.errors import BundleError, EngineError, InputError, JournalError, TercetError
+from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
+from tercet.search.folder import model_name
+from tercet.search.promotions import Evidence, Promotion
 from tercet.serve import answers
 from tercet.serve.allowances import Buckets
 from tercet.serve.answers import Baseline, Deadline
@@ -26,6 +29,7 @@ from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Renewed, Tr
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
 from tercet.serve.problems import HttpProblem, limit_problem
+from tercet.serve.replay import text_model
 
 T = TypeVar("T")
 
@@ -100,6 +104,7 @@ class Service:
         self._seen = None if source is None else source.opened_at
         self.journal = Journal(journal, self.limits.journal_bytes)
         self._withdrawn: set[int] = set()
+        self._renewed: set[str] = set()  # promotions that made allowances whole
         self._collection: tuple[Generation, dict[str, Any]] | None = None
         for entry in self.journal.entries:
             self._note(entry)
@@ -121,6 +126,7 @@ class Service:
         self._watcher.start()
         self._clicks_by_client = Buckets(per_minute, burst)
         self._clicks_by_address = Buckets(10 * per_minute, 10 * burst)
+        self._renew_promoted()  # also where it was promoted while nothing was served
 
     def close(self) -> None:
         self._closing = True
@@ -179,6 +185,7 @@ class Service:
                     self.refused = None
                     return False
                 self._serve(index)
+                self._renew_promoted()
             except (TercetError, OSError, ValueError, MemoryError, TimeoutError) as error:
                 self.refused = f"{type(error).__name__}; the service's log says more"  # anybody may ask for this
                 _log.warning("what is new at %s is refused, and the old goes on: %s", self._source.folder, error)
@@ -380,6 +387,22 @@ class Service:
             facts = {"documents": len(now.index), "index": now.index_label, "version": now.version.name}
             return {"changed": n_changed} | facts
 
+    def promote(self, model: TextModel, evidence: Evidence) -> Promotion:
+        """Make a model the index's own by a rule, serve it, and make every allowance whole again; call it in a thread.
+
+        Raises `InputError` where another one is the index's own by now than the one that is served, or where a model
+        of its own is served.
+        """
+        with self._renewing:
+            if self._source is not None and not self._source.own_model:
+                raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
+            served = text_model(self.index)
+            index = self.index.latest(own_model=False) if isinstance(self.index, Index) else self.index
+            entry = index.promote(model, "rule", evidence, over=model_name(served))
+            self._serve(index)
+            self._renew_promoted()
+            return entry
+
     async def prefer(
         self, client: str, query: str, better: str, worse: str, trust: Trust = "visitor"
     ) -> dict[str, Any]:
@@ -388,7 +411,7 @@ class Service:
             raise HttpProblem(422, detail, "invalid")
         await self.writes.run(lambda: self._check_learnable(query, (better, worse)))  # it may ask another engine
         return await self._teach(
-            lambda number: Preferred(number, _now(), client, query, better, worse, trust), query, [better], worse
+            lambda number: Preferred(number, timestamp(), client, query, better, worse, trust), query, [better], worse
         )
 
     async def clicks(
@@ -398,8 +421,9 @@ class Service:
         if problem is not None:
             raise HttpProblem(422, problem, "invalid")
         await self.writes.run(lambda: self._check_learnable(query, shown))
+        lists = (tuple(shown), tuple(clicked))
         return await self._teach(
-            lambda number: Clicked(number, _now(), client, query, tuple(shown), tuple(clicked), trust), query, clicked
+            lambda number: Clicked(number, timestamp(), client, query, *lists, trust), query, clicked
         )
 
     async def _teach(
@@ -417,7 +441,17 @@ class Service:
 
     async def renew(self, reason: Literal["bake", "promote"]) -> dict[str, Any]:
         """Make every allowance whole again, since what was taught has become part of a model."""
-        return (await self._append(lambda number: Renewed(number, _now(), "local", reason)))[0]
+        return (await self._append(lambda number: Renewed(number, timestamp(), "local", reason)))[0]
+
+    def _renew_promoted(self) -> None:
+        """Make every allowance whole again, once, where the model that is served was promoted."""
+        promotions = self.index.promotions if self._source is None or self._source.own_model else ()
+        if promotions and promotions[-1].name not in self._renewed:
+            name = promotions[-1].name
+            try:
+                self._journal(lambda number: Renewed(number, timestamp(), "local", "promote", name))
+            except JournalError as error:
+                _log.warning("allowances stay as they are after promotion %s: %s", name, error)
 
     def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:
         self.check_query(query)
@@ -466,7 +500,7 @@ class Service:
             gone.extend(targets())  # looked up while nobody else can write
             if not gone:
                 raise HttpProblem(409, "none of these entries is active", "nothing-to-undo")
-            return Withdrawn(number, _now(), client, reason, tuple(gone))
+            return Withdrawn(number, timestamp(), client, reason, tuple(gone))
 
         return (await self._append(make))[0] | {"withdrawn": gone}
 
@@ -474,6 +508,21 @@ class Service:
         """Journal an entry, have it learned, and say so when it is on disk; with the first version that has it."""
         if self.learner.failure is not None:
             raise HttpProblem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
+
+        def write() -> tuple[Entry, Future[Version]]:
+            try:
+                return self._journal(make)
+            except JournalError as error:
+                raise HttpProblem(507, str(error), "journal") from error
+
+        entry, applied = await self.writes.run(write)
+        await asyncio.wait([asyncio.wrap_future(applied)], timeout=_APPLY_WAIT_SECONDS)
+        version = self.version
+        told = {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
+        return told, applied.result() if applied.done() and not applied.cancelled() else None
+
+    def _journal(self, make: Callable[[int], Entry]) -> tuple[Entry, Future[Version]]:
+        """Write an entry to the journal and tell the learner; the future gives the first version that has it."""
         applied: list[Future[Version]] = []
 
         def then(entry: Entry) -> None:
@@ -482,30 +531,17 @@ class Service:
                 self._n_told = entry.number
                 applied.append(self.learner.tell(entry))
 
-        def write() -> Entry:
-            try:
-                return self.journal.append(make, then)
-            except JournalError as error:
-                raise HttpProblem(507, str(error), "journal") from error
-
-        entry = await self.writes.run(write)
-        await asyncio.wait([asyncio.wrap_future(applied[0])], timeout=_APPLY_WAIT_SECONDS)
-        version = self.version
-        told = {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
-        is_applied = applied[0].done() and not applied[0].cancelled()
-        return told, applied[0].result() if is_applied else None
+        return self.journal.append(make, then), applied[0]
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, Withdrawn):
             self._withdrawn.update(entry.entries)
+        elif isinstance(entry, Renewed):
+            self._renewed.add(entry.of)
 
 
 def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:
-    members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "trust", "reason", "entries"))
+    members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "trust", "reason", "of", "entries"))
     meta = entry.to_meta()
     number = meta.pop("number")
     return {"version": f"v{number}", "entry": number, "active": active} | members | meta
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,94 @@
+"""Promotions: which model became an index's own, when, by whom and on what evidence; and the one to go back to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from tercet.store.schema import OMIT_DEFAULT, Bounds
+
+KEPT_MODELS: Final = 8  # of earlier entries, beside the index's own
+KEPT_PROMOTIONS: Final = 1000  # entries in a manifest; the first of them go
+
+By = Literal["hand", "rule"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a promotion rests on: how often the model won, lost and tied against the one before, query by query."""
+
+    wins: Annotated[int, Bounds(0)]
+    losses: Annotated[int, Bounds(0)]
+    ties: Annotated[int, Bounds(0)] = 0
+
+    def __str__(self) -> str:
+        return f"{self.wins:,} wins, {self.losses:,} losses, {self.ties:,} ties"
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """An entry of the list that a manifest keeps.
+
+    Attributes
+    ----------
+    number, time : from 1, and in UTC
+    by : "hand", or "rule" where a test decided it
+    before, after : fingerprints of the model that was the index's own and of the one that is since then
+    before_digest, after_digest : of their bundles, which are in ``models/`` under their fingerprints
+    undoes : the entry that this one takes back, if it takes one back
+    evidence : where there was any
+    """
+
+    number: int
+    time: str
+    by: By
+    before: str
+    before_digest: str
+    after: str
+    after_digest: str
+    undoes: Annotated[int | None, OMIT_DEFAULT] = None
+    evidence: Annotated[Evidence | None, OMIT_DEFAULT] = None
+
+    @property
+    def name(self) -> str:
+        """What it is known by elsewhere, as in the journal of a service."""
+        return f"{self.number}:{self.after}"
+
+    def __str__(self) -> str:
+        how = f"takes back {self.undoes}" if self.undoes is not None else f"by {self.by}"
+        evidence = "" if self.evidence is None else f", {self.evidence}"
+        return f"{self.number}  {self.time}  {self.before} -> {self.after}  {how}{evidence}"
+
+
+def last_to_undo(promotions: Sequence[Promotion]) -> Promotion | None:
+    """The latest entry that counts: it takes none back and was not taken back.
+
+    Examples
+    --------
+    >>> def entry(number, before, after, undoes=None):
+    ...     return Promotion(number, "", "hand", before, "", after, "", undoes)
+    >>> entries = [entry(1, "a", "b"), entry(2, "b", "c"), entry(3, "c", "b", undoes=2)]
+    >>> last_to_undo(entries).number
+    1
+    """
+    undone = {promotion.undoes for promotion in promotions}
+    counting = [each for each in promotions if each.undoes is None and each.number not in undone]
+    return counting[-1] if counting else None
+
+
+def kept_models(promotions: Sequence[Promotion], current: str) -> set[str]:
+    """Fingerprints of the models that stay in a folder: the index's own and the latest `KEPT_MODELS` before it.
+
+    Examples
+    --------
+    >>> entries = [Promotion(i, "", "hand", f"m{i - 1}", "", f"m{i}", "") for i in range(1, 21)]
+    >>> sorted(kept_models(entries, "m20"), key=lambda name: int(name[1:]))
+    ['m12', 'm13', 'm14', 'm15', 'm16', 'm17', 'm18', 'm19', 'm20']
+    """
+    kept = {current}
+    for promotion in reversed(promotions):
+        for name in (promotion.after, promotion.before):
+            if len(kept) <= KEPT_MODELS:
+                kept.add(name)
+    return kept
