@@ -56,6 +56,7 @@ ALLOWED["__version__"] = set()
 HEAVY = (
     "matplotlib",
     "fastapi",
+    "prometheus_client",
     "uvicorn",
     "dask",
     "distributed",

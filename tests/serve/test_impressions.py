@@ -65,8 +65,8 @@ def test_lists_and_clicks_are_logged_as_ubi_and_read_as_they_are(tmp_path):
         assert api.get("/search", params={"q": "zebra"}).json()["query_id"] is None  # nothing was shown
         refused(api.post("/events", json={"query_id": "0" * 32, "doc": shown[0]}), 404, "no list")
         refused(api.post("/events", json={"query_id": found["query_id"], "doc": "nobody"}), 422, "not in the list")
-        assert "tercet_impressions_logged 1\n" in api.get("/metrics").text
-        assert "tercet_clicks_logged 1\n" in api.get("/metrics").text
+        assert "tercet_impressions_logged 1.0\n" in api.get("/metrics").text
+        assert "tercet_clicks_logged 1.0\n" in api.get("/metrics").text
     folder = tmp_path / "impressions"
     [query], [event] = records(folder, "ubi_queries"), records(folder, "ubi_events")
     assert (query["user_query"], query["query_response_hit_ids"]) == (QUERY, shown)
@@ -167,7 +167,7 @@ def test_a_disk_that_refuses_loses_lines_and_no_search(tmp_path, monkeypatch):
         refused(api.post("/events", json=click), 507, "cannot be written")
         monkeypatch.setattr(os, "write", write)
         assert api.post("/events", json=click).status_code == 202
-        assert "tercet_impressions_lost 2\n" in api.get("/metrics").text
+        assert "tercet_impressions_lost 2.0\n" in api.get("/metrics").text
     assert len(records(tmp_path / "impressions", "ubi_queries")) == 1
     assert len(records(tmp_path / "impressions", "ubi_events")) == 1
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import tercet as tc
@@ -45,7 +46,7 @@ def test_ready_until_it_is_full_or_ends(tmp_path):
 
 def test_metrics_say_what_runs(api):
     health = api.get("/health").json()
-    line = f'tercet_info{{build="{tc.__version__}",index="{health["index"]}",model="{health["model"]}"}} 1'
+    line = f'tercet_info{{build="{tc.__version__}",index="{health["index"]}",model="{health["model"]}"}} 1.0'
     assert line in api.get("/metrics").text.splitlines()
 
 
@@ -165,3 +166,20 @@ def test_the_command_with_all_of_it(tmp_path):
         assert service.process.wait(20) == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["route"] for line in lines] == ["/ready"] + ["/search"] * 5
+
+
+def test_metrics_are_what_a_reader_of_prometheus_takes(tmp_path):
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service), served(tmp_path / "other.jsonl", INDEX):
+        api.get("/search", params={"q": QUERY})
+        service.metrics.count("GET", 'a "quoted" \\ route', 200, 0.003)
+        families = {family.name: family for family in text_string_to_metric_families(api.get("/metrics").text)}
+    answered = {tuple(sample.labels.values()): sample.value for sample in families["tercet_requests"].samples}
+    assert answered == {("GET", "/search", "200"): 1.0, ("GET", 'a "quoted" \\ route', "200"): 1.0}
+    buckets = {
+        sample.labels["le"]: sample.value
+        for sample in families["tercet_request_seconds"].samples
+        if sample.name.endswith("_bucket") and sample.labels["route"].startswith("a ")
+    }
+    assert (buckets["0.0025"], buckets["0.005"], buckets["+Inf"]) == (0.0, 1.0, 1.0)
+    assert not any(name.endswith("_created") for name in families)
+    assert families["tercet_info"].samples[0].labels["build"] == tc.__version__

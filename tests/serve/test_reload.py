@@ -114,7 +114,7 @@ def test_a_damaged_index_is_refused_and_a_repaired_one_taken(tmp_path):
         assert health.json()["refused"].startswith("DamagedBundleError")
         assert str(tmp_path) not in health.text
         assert found(api) == before
-        assert "tercet_refused 1\n" in api.get("/metrics").text
+        assert "tercet_refused 1.0\n" in api.get("/metrics").text
         arrays.write_bytes(whole)
         assert not service.look()  # no manifest has changed
         assert service.look(anew=True)

@@ -333,16 +333,16 @@ def test_health_and_metrics(api):
     response = api.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = response.text.splitlines()
-    assert 'tercet_requests_total{method="GET",route="/search",status="200"} 1' in lines
-    assert 'tercet_requests_total{method="GET",route="/search",status="422"} 1' in lines
-    assert 'tercet_request_seconds_bucket{route="/search",le="+Inf"} 2' in lines
-    assert 'tercet_request_seconds_count{route="/search"} 2' in lines
+    assert 'tercet_requests_total{method="GET",route="/search",status="200"} 1.0' in lines
+    assert 'tercet_requests_total{method="GET",route="/search",status="422"} 1.0' in lines
+    assert 'tercet_request_seconds_bucket{le="+Inf",route="/search"} 2.0' in lines
+    assert 'tercet_request_seconds_count{route="/search"} 2.0' in lines
     for line in (
-        "tercet_version 1",
-        "tercet_journal_entries 1",
-        "tercet_queue_length 0",
-        "tercet_learner_up 1",
-        "tercet_learner_backlog 0",
+        "tercet_version 1.0",
+        "tercet_journal_entries 1.0",
+        "tercet_queue_length 0.0",
+        "tercet_learner_up 1.0",
+        "tercet_learner_backlog 0.0",
     ):
         assert line in lines
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
@@ -364,7 +364,7 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
         body = refused(api.get("/health"), 503, "the learner stopped")
         assert (body["version"], body["documents"]) == ("v0", 60)
         lines = api.get("/metrics").text.splitlines()
-        assert {"tercet_learner_up 0", "tercet_learner_backlog 1", "tercet_version 0"} <= set(lines)
+        assert {"tercet_learner_up 0.0", "tercet_learner_backlog 1.0", "tercet_version 0.0"} <= set(lines)
         response = api.post("/prefer", json=given)
         refused(response, 503, "restart")
         assert int(response.headers["retry-after"]) >= 1

@@ -235,7 +235,7 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
         response = api.get("/search", params={"q": QUERY})
         refused(response, 503, "5 requests")
         assert int(response.headers["retry-after"]) >= 1
-        assert "tercet_queue_length 3" in api.get("/metrics").text
+        assert "tercet_queue_length 3.0" in api.get("/metrics").text
         release.set()
         assert [each.result(timeout=20).status_code for each in inside] == [200] * 5
         assert api.get("/search", params={"q": QUERY}).status_code == 200

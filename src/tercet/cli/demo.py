@@ -79,7 +79,7 @@ def demo(output: Path, seed: int) -> None:
         f"{tercet} related {folder}/model permute",
     ):
         console.print(f"    {command}", markup=False, soft_wrap=True)
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+    if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
         console.print("and see both rankings side by side on a page:")
         console.print(f"    {install_command('serve')}", markup=False, soft_wrap=True)
     console.print(f"    {tercet} serve {folder}/index", markup=False, soft_wrap=True)

@@ -235,7 +235,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get(
         "/metrics",
         response_class=PlainTextResponse,
-        responses={200: {"content": {"text/plain": {"example": "tercet_version 12\n"}}}},
+        responses={200: {"content": {"text/plain": {"example": "tercet_version 12.0\n"}}}},
     )
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
