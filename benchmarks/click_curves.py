@@ -1,9 +1,11 @@
 """What correcting for position brings: nDCG@10 by the truth, on the shop of examples/, by what clicks are weighed by.
 
-    python benchmarks/click_curves.py --shop shop/            # made by examples/shop/shop.py shop/ --make-only
-    python benchmarks/click_curves.py                         # the estimators alone, on a made-up shop
+    python examples/shop/shop.py shop/ --make-only --lists 300000
+    python benchmarks/click_curves.py --shop shop/ --output curves.jsonl    # a quarter of an hour
+    python benchmarks/click_curves.py                                       # the estimators alone, on a made-up shop
 
-A shorter log is the beginning of the longer one. Without a shop, the error of the estimators is printed by log size.
+A shorter log is the beginning of the longer one. Each fit is written to the output when it is done, and one that is
+there is not made again. Without a shop, the error of the estimators is printed by log size.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import one_thread  # noqa: F401
 
 import argparse
 import csv
+import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +27,13 @@ import numpy as np
 import tercet as tc
 from common import print_table
 from tercet.data import ClickLog, read_table
+from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import examination_guess
 from tercet.fitting.examination import choose_examination, estimate_examination
 from tercet.measure import paired_test
 from tercet.simulate import Traffic, Visitors, simulate_clicks
-from tercet.text import Vectoriser
+from tercet.text import Analyser, Vectoriser
 from tercet.weights import Identity, Weights
 
 SHOWN = 10
@@ -80,8 +84,20 @@ def made_up(n_rankers: int, n_lists: int, people: Visitors, traffic: Traffic, se
     return simulate_clicks(lists, grades, n_lists, people, traffic, seed=seed)
 
 
-def rankings(shop: Path, sizes: list[int]) -> None:
-    """nDCG@10 on queries that are in no log."""
+@dataclass(frozen=True)
+class Learned:
+    """What clicks of some lists brought, weighed by a curve: nDCG@10 of each untouched query."""
+
+    n_lists: int
+    curve: str
+    values: list[float]
+    off: float  # mean error of the curve
+    seconds: float  # of processor time
+    accepted: bool
+
+
+def rankings(shop: Path, sizes: list[int], output: Path) -> None:
+    """nDCG@10 on queries that are in no log; each fit is a line of the output, and is not made again."""
     docs = read_table(shop / "products.csv")
     log = read_click_log(shop / "clicks.csv")
     truth: dict[str, dict[str, int]] = {}
@@ -90,46 +106,85 @@ def rankings(shop: Path, sizes: list[int]) -> None:
             if row["clicked_or_judged"] == "0":
                 truth.setdefault(row["query"], {})[row["sku"]] = int(row["grade"])
     queries = {query: query for query in truth}
-    base = None
+
+    def values_of(model: tc.TextModel) -> list[float]:
+        return tc.evaluate(truth, model.rank(queries, docs), "nDCG@10")["nDCG@10"].tolist()
+
+    words = Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25").fit(docs.values())
+    base = values_of(tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))])))
+    made = {(one.n_lists, one.curve): one for one in earlier(output)}
     for n_lists in sizes:
-        part = log.some(range(n_lists))
+        if n_lists > len(log.impressions):
+            print(f"the log has {len(log.impressions):,} lists; {n_lists:,} are left out (shop.py --lists)")
+            continue
+        part = without_odd_sessions(log.some(range(n_lists)))
         found = choose_examination(part)
         curves = {
             "no correction": (1.0,),
-            "fixed guess": tuple(GUESS.tolist()),
-            "estimated": found.chances or tuple(GUESS.tolist()),
-            "true curve": tuple(TRUTH.tolist()),
+            "guess": tuple(GUESS),
+            "estimated": found.chances,
+            "true curve": tuple(TRUTH),
         }
         for name, chances in curves.items():
-            if name == "estimated" and found.chances is None:
-                print(f"{n_lists:>7,}  {name:<14} the same as the guess: {found.source}", flush=True)
+            if (n_lists, name) in made:
                 continue
-            began = time.process_time()
-            model = tc.fit(docs, clicks=replace(part, examination=chances), verbose=False)
-            seconds = time.process_time() - began
-            if base is None:
-                analyser = model.doc_vectoriser.analyser
-                words = Vectoriser(analyser=analyser, weighting="bm25").fit(docs.values())
-                start = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
-                base = tc.evaluate(truth, start.rank(queries, docs), "nDCG@10")["nDCG@10"]
-                print(f"         BM25           {base.mean():.3f}", flush=True)
-            values = tc.evaluate(truth, model.rank(queries, docs), "nDCG@10")["nDCG@10"]
-            test = paired_test(values, base)
-            curve = f"curve off by {error((*chances, *chances[-1:] * SHOWN)[:SHOWN]):.3f}"
-            gain = f"{test.difference:+.3f} [{test.low:+.3f}, {test.high:+.3f}]"
-            print(f"{n_lists:>7,}  {name:<14} {values.mean():.3f}  {gain}  {curve}  {seconds:.0f} s", flush=True)
+            if chances is None:
+                one = replace(made[n_lists, "guess"], curve=name, seconds=0.0)
+                print(f"{n_lists:,} lists: {found.source}", flush=True)
+            else:
+                began = time.process_time()
+                model = tc.fit(docs, clicks=replace(part, examination=chances), verbose=False)
+                seconds = time.process_time() - began
+                accepted = model.report.accepted
+                off = error((*chances, *chances[-1:] * SHOWN)[:SHOWN])
+                one = Learned(n_lists, name, values_of(model), off, seconds, accepted)
+            made[n_lists, name] = one
+            with output.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(asdict(one)) + "\n")
+            print(f"{n_lists:,} lists, {name}: {np.mean(one.values):.3f}, {one.seconds:.0f} s", flush=True)
+    rows = [["", "BM25", f"{np.mean(base):.3f}", "", "", "", ""]]
+    for (n_lists, name), one in sorted(made.items(), key=lambda each: each[0][0]):
+        rows.append(
+            [
+                f"{n_lists:,}",
+                name,
+                f"{np.mean(one.values):.3f}{'' if one.accepted else ' declined'}",
+                difference(one.values, base),
+                "" if name == "guess" else difference(one.values, made[n_lists, "guess"].values),
+                f"{one.off:.3f}",
+                f"{one.seconds:.0f}",
+            ]
+        )
+    head = ["lists", "clicks weighed by", "nDCG@10", "to BM25", "to the guess", "curve off by", "CPU s"]
+    print_table(f"nDCG@10 by the truth, {len(truth)} untouched queries, 95 % intervals", head, rows)
+
+
+def earlier(output: Path) -> list[Learned]:
+    """What an earlier run has written; half a line at the end is one that was killed while it wrote."""
+    if not output.exists():
+        return []
+    lines = output.read_text(encoding="utf-8").split("\n")
+    return [Learned(**json.loads(line)) for line in lines[:-1]]
+
+
+def difference(values: list[float], others: list[float]) -> str:
+    if values == others:
+        return "+0.000"
+    test = paired_test(np.array(values), np.array(others))
+    return f"{test.difference:+.3f} [{test.low:+.3f}, {test.high:+.3f}]"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shop", type=Path, help="folder of examples/shop/shop.py")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 30_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 30_000, 300_000])
+    parser.add_argument("--output", type=Path, default=Path("click_curves.jsonl"), help="what was learned, as it comes")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     if options.shop is None:
         estimators(options.sizes, options.seeds)
     else:
-        rankings(options.shop, options.sizes)
+        rankings(options.shop, options.sizes, options.output)
 
 
 if __name__ == "__main__":

@@ -287,10 +287,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the shop is made")
     parser.add_argument("--packages", type=Path, metavar="FILE", help="a package list, instead of apt's")
     parser.add_argument("--make-only", action="store_true", help="make the shop and learn nothing")
+    parser.add_argument("--lists", type=int, default=N_LISTS, metavar="N", help="lists in the click log")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    make_shop(read_packages(options.packages), options.folder, seed=options.seed)
+    make_shop(read_packages(options.packages), options.folder, n_lists=options.lists, seed=options.seed)
     print(f"{options.folder}: made in {time.perf_counter() - began:.0f} s", flush=True)
     if not options.make_only:
         compare(options.folder)

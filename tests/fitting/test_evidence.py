@@ -19,6 +19,7 @@ from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import MixtureSampler
 from tercet.errors import InputError
 from tercet.fitting.evidence import evidence_task
+from tercet.fitting.preference_pairs import QueryNames, pairs_of_clicks
 from tercet.fitting.task import EVERY, NEW, SEEN, HeldOutPart
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report
@@ -297,3 +298,20 @@ def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
     [judged] = [result for result in report.evidence if result.name == "judgements"]
     assert (judged.name, judged.measure, judged.n_queries) == ("judgements", "nDCG@10", 20)
     assert judged.verdict == "better"
+
+
+def test_clicks_that_say_the_same_are_one_preference_with_all_their_weight():
+    lists = tuple(log_of(400, by_text=False)) * 2
+    names, doc_rows = QueryNames(CORPUS.queries), {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
+    pairs = pairs_of_clicks(ClickLog(lists), names, doc_rows)
+    query_rows = {qid: row for row, qid in enumerate(CORPUS.queries)}
+    expected: dict[tuple[int, int, int], float] = {}
+    for query, shown, clicked in lists:
+        for better, worse, weight in click_preferences(shown, clicked, "all", most=math.inf):
+            three = query_rows[query], doc_rows[better], doc_rows[worse]
+            expected[three] = expected.get(three, 0.0) + weight
+    made = pairs.preferences(query_rows)
+    threes = list(zip(made.query.tolist(), made.better.tolist(), made.worse.tolist(), strict=True))
+    assert threes == sorted(expected)
+    np.testing.assert_allclose(made.weight, [expected[three] for three in threes], rtol=1e-6)
+    assert pairs.n_lists == 2 * len({place for place in pairs.place.tolist() if place < 400})

@@ -67,7 +67,7 @@ class PreferredPairs:
     Attributes
     ----------
     qids : the queries, in the order they came, each with its number
-    query, better, worse : number of the query, rows of the documents
+    query, better, worse : number of the query, rows of the documents; those of clicks are sorted
     weight : or None where all count the same
     place : of clicks, the number of the list in the log
     """
@@ -98,14 +98,19 @@ class PreferredPairs:
         )
 
     def preferences(self, query_rows: Mapping[str, int]) -> Preferences:
-        """By row of Q and D, queries rising."""
+        """By row of Q and D, queries rising; clicks that say the same are one preference, with all their weight."""
         row_of = np.zeros(max(self.qids.values(), default=-1) + 1, dtype=np.int64)
         for qid, number in self.qids.items():
             row_of[number] = query_rows[qid]
         rows = row_of[self.query]
         order = np.argsort(rows, kind="stable")
+        columns = np.stack([rows, self.better, self.worse])[:, order]
         weight = None if self.weight is None else self.weight[order]
-        return Preferences(rows[order], self.better[order], self.worse[order], weight)
+        if self.place is not None and weight is not None and order.size:
+            # A query that is asked a thousand times shows the same documents: as one, they are drawn as often.
+            first = np.flatnonzero(np.r_[True, (np.diff(columns) != 0).any(axis=0)])
+            columns, weight = columns[:, first], np.add.reduceat(weight, first)
+        return Preferences(columns[0], columns[1], columns[2], weight)
 
     def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, query_rows: Mapping[str, int]) -> HeldOutPreferences:
         """To measure by, with the rows of these queries only."""
@@ -151,10 +156,10 @@ class _Columns:
     def pairs(self, *, are_placed: bool) -> PreferredPairs:
         query, better, worse, place = (np.array(column, dtype=np.int64) for column in self._rows)
         weight = np.array(self._weight, dtype=np.float64)
-        is_plain = not are_placed and bool((weight == 1.0).all())
-        return PreferredPairs(
-            self.qids, query, better, worse, None if is_plain else weight, place if are_placed else None
-        )
+        if not are_placed:
+            return PreferredPairs(self.qids, query, better, worse, None if (weight == 1.0).all() else weight)
+        order = np.lexsort((worse, better, query))
+        return PreferredPairs(self.qids, query[order], better[order], worse[order], weight[order], place[order])
 
 
 def pairs_of_threes(part: Threes, name: str, names: QueryNames, doc_rows: Mapping[str, int]) -> PreferredPairs:
