@@ -335,6 +335,21 @@ def test_warnings_and_traces_are_shown_while_it_runs(tmp_path, monkeypatch, caps
     assert "not any more" not in capsys.readouterr().err
 
 
+def test_no_part_of_an_answer_waits_for_another_to_be_acknowledged(tmp_path, monkeypatch):
+    delays = []
+
+    def accept(_, sockets):
+        with socket.create_connection(sockets[0].getsockname()):
+            sockets[0].setblocking(True)
+            with sockets[0].accept()[0] as connection:
+                delays.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(uvicorn.Server, "run", accept)
+    with served(tmp_path / "journal.jsonl", INDEX) as (_, service):
+        run(service, Access(), "127.0.0.1", 0, lambda _: None)
+    assert delays == [1]
+
+
 def test_the_command_refuses_what_is_not_safe_or_not_there(tmp_path):
     made_index(tmp_path / "index")
     runner = CliRunner()
