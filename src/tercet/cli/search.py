@@ -12,6 +12,7 @@ from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify
 from tercet.fitting.text_model import TextModel
 from tercet.search import open_index
 from tercet.search.carried import shown_record
+from tercet.search.filtering import where_of
 from tercet.search.results import Results
 
 _TEXT_SHOWN = 76
@@ -23,6 +24,9 @@ _TEXT_SHOWN = 76
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
 @click.option("--why", is_flag=True, help="Show the pairs of words behind each score.")
 @click.option("--all", "everything", is_flag=True, help="Show what is below the last match, too.")
+@click.option(
+    "--filter", "filters", multiple=True, metavar="COLUMN:VALUE", help="Only what carries it; 10..20 is a range."
+)
 @json_option
 @click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
@@ -35,6 +39,7 @@ def search(
     count: int | None,
     why: bool,
     everything: bool,
+    filters: tuple[str, ...],
     as_json: bool,
     max_terms: int | None,
     model: Path | None,
@@ -47,8 +52,8 @@ def search(
         raise click.UsageError("name a text or --queries")
     if (queries is None) != (output is None):
         raise click.UsageError("--queries and -o go together")
-    if queries is not None and (why or as_json):
-        raise click.UsageError("--why and --json are for one text; a run has no place for them")
+    if queries is not None and (why or as_json or filters):
+        raise click.UsageError("--why, --json and --filter are for one text; a run has no place for them")
     other = None
     if model is not None:
         from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
@@ -67,7 +72,8 @@ def search(
             click.echo(f"note: {empty:,} queries found nothing and have no line", err=True)
         return
     assert text is not None
-    hits = opened.search(text, count or 10, max_terms, cutoff=not everything)
+    where = where_of(filters, opened.has_column)
+    hits = opened.search(text, count or 10, max_terms, cutoff=not everything, where=where)
     if as_json:
         click.echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.search.documents import Docs, Progress, checked_rows
+from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
 from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun
 from tercet.search.scorer import ExpandedQueries
@@ -32,6 +33,7 @@ class BaseIndex(ABC):
     What is found is the same for all of them, see `Index`.
     """
 
+    can_filter: ClassVar[bool] = True  # whether `search` takes ``where``
     _model: TextModel | Weights
     _view: DocumentView
 
@@ -110,9 +112,15 @@ class BaseIndex(ABC):
         view = self._view
         return view.carried(row_of(view, doc_id))
 
+    def has_column(self, column: str) -> bool:
+        """Whether documents carry values of that name, by which `search` can filter."""
+        return self._view.has_column(column)
+
     # -- searching ----------------------------------------------------------------------------------------------
 
-    def search(self, text: str, k: int = 10, max_terms: int | None = None, cutoff: bool = True) -> Results:
+    def search(
+        self, text: str, k: int = 10, max_terms: int | None = None, cutoff: bool = True, where: Where | None = None
+    ) -> Results:
         """The k best documents for a text, best first, down to the last one that matches.
 
         Parameters
@@ -124,18 +132,26 @@ class BaseIndex(ABC):
         cutoff : end the list at the last match, which is a hit that has a word of the query or at least a twentieth of
             the best score, numbers of documents not counted: learned weights, above all those of low rank, give every
             document a score. False fills the list. Runs of `search_many` are never cut
+        where : only among documents that carry these values, by column, see `rows_with`: all columns, and in each of
+            them one of the values. The best of those, not those of the best. Not where an engine keeps the documents
         """
         model, Q = self._query(text)
         unknown = tuple(model.query_vectoriser.unknown_words(text))
-        return self._results(SearchedQuery(self._view, model, Q, unknown), check_integer(k, "k"), max_terms, cutoff)
+        searched = SearchedQuery(self._among(where), model, Q, unknown)
+        return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
 
-    def search_row(self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False) -> Results:
+    def search_row(
+        self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False, where: Where | None = None
+    ) -> Results:
         """`search` for a query that is a row of a matrix already; nothing is cut off unless it is asked for."""
         Q = checked_rows(q, "q", weights_of(self._model).shape[0])
         if Q.shape[0] != 1:
             raise InputError(f"q must be one row; got {Q.shape[0]}")
         model = self._model if isinstance(self._model, TextModel) else None
-        return self._results(SearchedQuery(self._view, model, Q, ()), check_integer(k, "k"), max_terms, cutoff)
+        return self._results(SearchedQuery(self._among(where), model, Q, ()), check_integer(k, "k"), max_terms, cutoff)
+
+    def _among(self, where: Where | None) -> DocumentView:
+        return self._view.only(checked_where(where)) if where else self._view
 
     def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
         """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
@@ -53,6 +53,14 @@ class DocumentView(Protocol):
 
     def carried(self, row: int) -> Record:
         """The values that a document carries along, by column."""
+        ...
+
+    def has_column(self, column: str) -> bool:
+        """Whether documents can be filtered by a column."""
+        ...
+
+    def only(self, where: Mapping[str, Collection[str]]) -> DocumentView:
+        """The documents that have one of the values in each of the columns."""
         ...
 
     def matrix(self, row: int) -> sparse.csr_array:

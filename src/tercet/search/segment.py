@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Final
 
@@ -14,6 +14,7 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.rows import CsrRows
 from tercet.kernels.search import SegmentArrays, fill_postings
+from tercet.search.filtering import rows_with
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
@@ -22,6 +23,7 @@ from tercet.store.strings import PackedIds, PackedStrings
 
 MOST_DOCS: Final = 2**16  # so that two bytes name a document
 MOST_ENTRIES: Final = 2**32 - 1
+_FILTERS_KEPT: Final = 16  # two bytes for each document that they let through
 MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segment and a document
 
 
@@ -58,6 +60,7 @@ class Segment:
     carried: PackedStrings | None = None  # what documents carry along, as JSON; empty for nothing
     name: str = ""
     digest: str = ""
+    _filtered: dict[tuple[str, frozenset[str]], NDArray[np.uint16]] = field(default_factory=dict, repr=False)
 
     @property
     def kernel_arrays(self) -> SegmentArrays:
@@ -103,6 +106,19 @@ class Segment:
         matrix = sparse.csr_array((values[entries], terms[entries], indptr), shape=(len(rows), self.n_terms))
         matrix.has_canonical_format = True
         return matrix
+
+    def rows_with(self, column: str, values: Collection[str]) -> NDArray[np.uint16]:
+        """Documents that carry one of the values in a column; the latest of these answers are kept."""
+        if self.carried is None:
+            return np.empty(0, dtype=np.uint16)
+        key = column, frozenset(values)
+        rows = self._filtered.get(key)
+        if rows is None:
+            rows = rows_with(self.carried, column, values).astype(np.uint16)
+            for oldest in list(self._filtered)[: 1 - _FILTERS_KEPT]:
+                self._filtered.pop(oldest, None)
+            self._filtered[key] = rows
+        return rows
 
     @cached_property
     def empty_rows(self) -> NDArray[np.uint16]:

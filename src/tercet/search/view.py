@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tercet.kernels.search import (
 )
 from tercet.kernels.topk import sort_heap
 from tercet.search.carried import unpacked_record
+from tercet.search.filtering import columns_of, has_column, unknown_column
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.store.strings import hash_of
@@ -70,6 +71,16 @@ class LiveSegment:
         kept = np.ones(self.segment.n_docs, dtype=bool)
         kept[self.dead] = False
         return np.flatnonzero(kept)
+
+    def only(self, where: Mapping[str, Collection[str]]) -> LiveSegment:
+        """With all rows dead that do not have one of the values in each of the columns."""
+        hidden = np.zeros(self.segment.n_docs, dtype=bool)
+        hidden[self.dead] = True
+        for column, values in where.items():
+            others = np.ones(self.segment.n_docs, dtype=bool)
+            others[self.segment.rows_with(column, values)] = False
+            hidden |= others
+        return replace(self, dead=np.flatnonzero(hidden).astype(np.uint16))
 
 
 class Workspace:
@@ -126,6 +137,17 @@ class View:
         segment, local = self.entries[row // MOST_DOCS].segment, row % MOST_DOCS
         packed = "" if segment.carried is None else segment.carried[local]
         return unpacked_record(packed, f"document {segment.ids.strings[local]!r}")
+
+    def has_column(self, column: str) -> bool:
+        return any(has_column(entry.segment.carried, column) for entry in self.entries)
+
+    def only(self, where: Mapping[str, Collection[str]]) -> View:
+        """The same as if documents that do not have one of the values in each of the columns were no more."""
+        for column in where:
+            if not self.has_column(column):
+                columns = dict.fromkeys(name for entry in self.entries for name in columns_of(entry.segment.carried))
+                raise unknown_column(column, columns)
+        return replace(self, entries=tuple(entry.only(where) for entry in self.entries))
 
     def matrix(self, row: int) -> sparse.csr_array:
         return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))

@@ -11,6 +11,8 @@ from typing import Any
 
 from tercet.errors import InputError
 from tercet.search import BaseIndex, Hit, Results
+from tercet.search.filtering import Where
+from tercet.serve.facets import facets
 from tercet.serve.learner import Version
 from tercet.serve.replay import VoteOutcome, text_model
 from tercet.serve.snippets import passage_of, shown_title, shown_values, title_of
@@ -65,9 +67,17 @@ class Baseline:
 
 
 def search(
-    version: Version, baseline: Baseline, query: str, k: int, deadline: Deadline, everything: bool = False
+    version: Version,
+    baseline: Baseline,
+    query: str,
+    k: int,
+    deadline: Deadline,
+    everything: bool = False,
+    where: Where | None = None,
 ) -> dict[str, Any]:
     """Both lists, each down to its last match unless everything is wanted; one where nothing has been learned.
+
+    With ``where`` they are the best of the documents that carry these values.
 
     When the deadline passes before the second, it is left out; before the first, that is looked for by a few words
     only. Either makes the answer partial.
@@ -77,9 +87,9 @@ def search(
     words = version.model.query_vectoriser
     row = version.model.queries([query])
     compared = baseline.differs(version)
-    learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None, cutoff=not everything)
+    learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None, not everything, where)
     late = deadline.passed and compared
-    plain = Results() if late or not compared else baseline.index.search_row(row, depth)
+    plain = Results() if late or not compared else baseline.index.search_row(row, depth, where=where)
     learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(hits, 1)} for hits in (learned, plain))
     stems = words_of(version, query)
     shown: dict[str, dict[str, Any]] = {}
@@ -104,6 +114,8 @@ def search(
         "learned": learned_list,
         "baseline": plain_list,
         "baseline_name": baseline.name,
+        "where": dict(where or {}),
+        "facets": [] if deadline.passed else facets(version.index, row, learned, everything, where or {}),
     }
 
 

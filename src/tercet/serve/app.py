@@ -142,7 +142,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
         client = _client(request, params.client)
-        return JSONResponse(await service.search(params.q, params.k, deadline(request), params.all, client))
+        wanted = (params.q, params.k, deadline(request), params.all, client, params.filter)
+        return JSONResponse(await service.search(*wanted))
 
     @app.get("/explain", response_model=messages.Reasons)
     async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:

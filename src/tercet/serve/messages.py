@@ -10,6 +10,8 @@ from tercet.serve.bounds import (
     CLIENT_CHARS,
     DOCUMENTS_AT_ONCE,
     ENTRIES_AT_ONCE,
+    FILTER_CHARS,
+    FILTERS,
     ID_CHARS,
     MOST_RESULTS,
     QUERY_CHARS,
@@ -46,6 +48,13 @@ class SearchQuery(BaseModel):
     q: str = QUERY
     k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many documents in each list.", examples=[10])
     all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
+    filter: list[Annotated[str, Field(max_length=FILTER_CHARS)]] = Field(
+        default_factory=list,
+        max_length=FILTERS,
+        description="column:value, of what documents carry; a range of numbers is 10..20, and either end may be left "
+        "out. Filters on one column are alternatives, those on others must hold, too.",
+        examples=[["year:2011"]],
+    )
     client: str | None = CLIENT
 
 
@@ -169,6 +178,19 @@ class BaselineHit(BaseModel):
     learned_rank: int | None
 
 
+class FacetValue(BaseModel):
+    value: str
+    count: int
+
+
+class Facet(BaseModel):
+    """A column by which results can be filtered, with its most frequent values."""
+
+    column: str
+    counted: int = Field(description="Among how many of the first results; 100 at most.")
+    values: list[FacetValue]
+
+
 class SearchAnswer(BaseModel):
     """Two lists for a query: the learned one, and that of matching words alone."""
 
@@ -209,6 +231,8 @@ class SearchAnswer(BaseModel):
             }
         ],
         baseline_name="BM25",
+        where={},
+        facets=[{"column": "year", "counted": 1, "values": [{"value": "2011", "count": 1}]}],
     )
     query: str
     query_id: str | None = Field(description="Where impressions are logged: what clicks name this list by.")
@@ -225,6 +249,8 @@ class SearchAnswer(BaseModel):
     learned: list[LearnedHit]
     baseline: list[BaselineHit]
     baseline_name: str
+    where: dict[str, list[str]] = Field(description="The filters, as they were understood: values by column.")
+    facets: list[Facet] = Field(description="What to filter by; empty where nothing is shared or time was short.")
 
 
 class PairShown(BaseModel):

@@ -17,6 +17,7 @@ from tercet.data.values import timestamp
 from tercet.errors import BundleError, EngineError, InputError, JournalError, TercetError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
+from tercet.search.filtering import where_of
 from tercet.search.folder import model_name
 from tercet.search.promotions import Evidence, Promotion
 from tercet.serve import answers
@@ -243,12 +244,19 @@ class Service:
         return await self.reads.run(run)
 
     async def search(
-        self, query: str, k: int, deadline: Deadline, everything: bool = False, client: str = "local"
+        self,
+        query: str,
+        k: int,
+        deadline: Deadline,
+        everything: bool = False,
+        client: str = "local",
+        filters: Sequence[str] = (),
     ) -> dict[str, Any]:
         self.check_query(query)
 
         def find(version: Version, generation: Generation) -> dict[str, Any]:
-            answer = answers.search(version, generation.baseline, query, k, deadline, everything)
+            where = where_of(filters, generation.index.has_column)
+            answer = answers.search(version, generation.baseline, query, k, deadline, everything, where)
             answer["index"] = generation.index_label
             return answer | {"query_id": self._log_list(client, answer)}
 
@@ -259,6 +267,8 @@ class Service:
         if self.impressions is None or not answer["learned"]:
             return None
         attributes = {name: answer[name] for name in ("version", "index", "k", "partial")}
+        if answer["where"]:
+            attributes["where"] = answer["where"]
         return self.impressions.search(client, answer["query"], [hit["id"] for hit in answer["learned"]], attributes)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class QdrantIndex(BaseIndex):
     ['a', 'b']
     """
 
+    can_filter = False  # what documents carry is one text of their payload
+
     def __init__(self, model: TextModel | Weights, folder: QdrantFolder, place: QdrantPlace, view: QdrantView) -> None:
         self._model, self._folder, self._place = model, folder, place
         self._view: QdrantView = view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -144,6 +144,13 @@ class QdrantView:
     def carried(self, row: int) -> Record:
         document, contents = self._contents(row)
         return unpacked_record(contents.get(CARRIED, ""), f"{self.engine.url}: document {document.doc_id!r}")
+
+    def has_column(self, _column: str) -> bool:
+        return False
+
+    def only(self, where: Mapping[str, Collection[str]]) -> QdrantView:
+        columns = ", ".join(repr(column[:80]) for column in where)
+        raise InputError(f"documents that Qdrant keeps cannot be filtered by what they carry; asked for {columns}")
 
     def _contents(self, row: int) -> tuple[QdrantDocument, Mapping[str, Any]]:
         [document] = self._documents([row])

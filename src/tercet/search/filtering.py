@@ -1,0 +1,152 @@
+"""Documents by what they carry: which of them have one of some values in a column.
+
+Records are kept as JSON without blanks, see `packed_record`, so a value is looked for as the bytes that stand for it.
+No table of values is made or kept, and a column may have as many different ones as there are documents.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.data.values import number_in
+from tercet.errors import InputError
+from tercet.search.carried import unpacked_record
+from tercet.store.strings import PackedStrings
+
+Where: TypeAlias = Mapping[str, str | Collection[str]]
+
+_COLUMNS_NAMED: Final = 12
+_RECORDS_LOOKED_AT: Final = 1_000  # for the names of columns, when one is not there
+_BEFORE: Final = b"{,"  # the quote that opens a name; one within a string has a backslash before it
+_ANY_NUMBER: Final = rb"(-?[0-9][-+.0-9eE]*)(?=[,}])"
+
+
+def rows_with(records: PackedStrings, column: str, values: Collection[str]) -> NDArray[np.int64]:
+    """The rows of documents that have one of the values in a column, in ascending order.
+
+    A value is given as a text: that of a string, ``true`` or ``false``, a number, or two numbers and two dots between
+    them, ``10..20``, of which one may be left out. Time is linear in the bytes that documents carry.
+
+    Examples
+    --------
+    >>> records = PackedStrings.pack(['{"tea":"green","price":1.5}', "", '{"tea":"black","price":20}'])
+    >>> rows_with(records, "tea", ["green", "white"]).tolist(), rows_with(records, "price", ["2..30"]).tolist()
+    ([0], [2])
+    """
+    literals = {literal for value in values for literal in _literals(value)}
+    alternatives = b"|".join(re.escape(literal) for literal in sorted(literals))
+    offsets, _ = _found(records, column, rb"((?:" + alternatives + rb")(?=[,}]))")
+    ranges = [bounds for value in values if (bounds := range_in(value)) is not None]
+    if ranges:
+        starts, texts = _found(records, column, _ANY_NUMBER)
+        numbers = np.array(texts, dtype=bytes).astype(np.float64)
+        within = np.logical_or.reduce([(low <= numbers) & (numbers <= high) for low, high in ranges])
+        offsets = np.concatenate([offsets, starts[within]])
+    return np.unique(np.searchsorted(records.starts, offsets, side="right") - 1)
+
+
+def range_in(text: str) -> tuple[float, float] | None:
+    """The ends of ``low..high``, or None for anything else.
+
+    Examples
+    --------
+    >>> range_in("1.5..20"), range_in("..20"), range_in("green..")
+    ((1.5, 20.0), (-inf, 20.0), None)
+    """
+    low_end, dots, high_end = text.partition("..")
+    low = number_in(low_end) if low_end else -np.inf
+    high = number_in(high_end) if high_end else np.inf
+    if not dots or text == dots or low is None or high is None:
+        return None
+    return float(low), float(high)
+
+
+def has_column(records: PackedStrings | None, column: str) -> bool:
+    """Whether a document carries a value in a column."""
+    if records is None:
+        return False
+    sought, letters, offset = _name(column), records.letters, 0
+    while match := re.compile(re.escape(sought)).search(letters.data, offset):
+        if letters[match.start() - 1] in _BEFORE:
+            return True
+        offset = match.end()
+    return False
+
+
+def columns_of(records: PackedStrings | None) -> list[str]:
+    """The columns of the first documents."""
+    if records is None:
+        return []
+    rows = range(min(len(records), _RECORDS_LOOKED_AT))
+    return list(dict.fromkeys(name for row in rows for name in unpacked_record(records[row], "a document")))
+
+
+def unknown_column(column: str, columns: Collection[str]) -> InputError:
+    """What is wrong with a filter on a column that no document has."""
+    named = ", ".join(repr(name[:80]) for name in islice(columns, _COLUMNS_NAMED))
+    more = f" and {len(columns) - _COLUMNS_NAMED} more" if len(columns) > _COLUMNS_NAMED else ""
+    there = f"they carry {named}{more}" if columns else "they carry none"
+    return InputError(f"no document carries a column {column[:80]!r}; {there}")
+
+
+def where_of(filters: Iterable[str], is_column: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Values by column of ``column:value``; those on one column are alternatives.
+
+    A column that is there may have colons in its name.
+
+    Examples
+    --------
+    >>> where_of(["dc:type:book", "price:..20", "dc:type:map"], {"dc:type", "price"}.__contains__)
+    {'dc:type': ['book', 'map'], 'price': ['..20']}
+    """
+    where: dict[str, list[str]] = {}
+    for text in filters:
+        colons = [i for i, letter in enumerate(text) if letter == ":"]
+        if not colons:
+            raise InputError(f"filter {text[:80]!r} has no colon; expected column:value")
+        known = next((i for i in colons if is_column(text[:i])), colons[0])
+        where.setdefault(text[:known], []).append(text[known + 1 :])
+    return where
+
+
+def checked_where(where: Any) -> dict[str, tuple[str, ...]]:
+    """Values by column, each a text."""
+    if not isinstance(where, Mapping):
+        raise InputError(f"where is of type {type(where).__name__}; expected values by column")
+    checked = {}
+    for column, given in where.items():
+        values = (given,) if isinstance(given, str | int | float) else tuple(given)
+        checked[column] = tuple(value if isinstance(value, str) else json.dumps(value) for value in values)
+    return checked
+
+
+def _literals(value: str) -> list[bytes]:
+    """How a record may have a value that is given as a text."""
+    literals = [json.dumps(value, ensure_ascii=False)]
+    if value in ("true", "false"):
+        literals.append(value)
+    number = number_in(value)
+    if number is not None:
+        literals.append(json.dumps(number))
+        if float(number).is_integer() and abs(number) < 2**53:
+            literals += [json.dumps(int(number)), json.dumps(float(number))]
+    return [literal.encode("utf-8", "surrogatepass") for literal in literals]
+
+
+def _name(column: str) -> bytes:
+    return json.dumps(column, ensure_ascii=False).encode("utf-8", "surrogatepass") + b":"
+
+
+def _found(records: PackedStrings, column: str, value: bytes) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Where a column's name and a value after it stand, at the quote before the name; and the values."""
+    matches = list(re.finditer(re.escape(_name(column)) + value, records.letters.data))
+    starts = np.array([match.start() for match in matches], dtype=np.int64)
+    opens = np.isin(records.letters[starts - 1], np.frombuffer(_BEFORE, dtype=np.uint8))
+    return starts[opens], [match[1] for match, is_name in zip(matches, opens.tolist(), strict=True) if is_name]

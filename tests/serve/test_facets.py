@@ -1,0 +1,90 @@
+"""Filters over HTTP: the best of what carries a value, what there is to choose from, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tercet as tc
+from support.serving import made_docs, made_index, refused, served
+from tercet.errors import InputError
+from tercet.search.backends.qdrant.qdrant_view import QdrantView
+from tercet.serve import messages
+
+SHELVES = ("oak", "pine", "oak: old")
+
+
+def shelved(n: int = 60) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (doc_id, text, {"shelf": SHELVES[i % 3], "price": i % 10, "sku": f"x{i}", "title": "one for all"})
+        for i, (doc_id, text) in enumerate(made_docs(n).items())
+    ]
+
+
+@pytest.fixture(scope="module")
+def index() -> tc.Index:
+    return tc.Index.build(shelved(), made_index().model)
+
+
+def ids(found: dict[str, Any], system: str = "learned") -> list[str]:
+    return [hit["id"] for hit in found[system]]
+
+
+def test_both_lists_are_the_best_of_those_that_match(tmp_path, index):
+    carried = {doc_id: record for doc_id, _, record in shelved()}
+    with served(tmp_path / "journal.jsonl", index) as (api, _):
+        whole = api.get("/search", params={"q": "green avocado", "k": 60}).json()
+        answer = api.get("/search", params={"q": "green avocado", "k": 3, "filter": "shelf:oak"})
+        messages.SearchAnswer.model_validate(answer.json())
+        found = answer.json()
+        assert found["where"] == {"shelf": ["oak"]}
+        for system in ("learned", "baseline"):
+            assert ids(found, system) == [id for id in ids(whole, system) if carried[id]["shelf"] == "oak"][:3]
+        assert ids(found) != ids(whole)[:3]
+        both = {"q": "green avocado", "k": 60, "filter": ["shelf:oak", "shelf:oak: old", "price:2..4"]}
+        for doc_id in ids(api.get("/search", params=both).json()):
+            assert carried[doc_id]["shelf"] != "pine"
+            assert 2 <= carried[doc_id]["price"] <= 4
+        assert ids(api.get("/search", params={"q": "green", "filter": "shelf:ash"}).json()) == []
+
+
+def test_what_there_is_to_choose_from(tmp_path, index):
+    with served(tmp_path / "journal.jsonl", index) as (api, _):
+        found = api.get("/search", params={"q": "green", "k": 60}).json()
+        shelves = [hit["carried"]["shelf"] for hit in found["learned"]]
+        facets = {facet["column"]: facet for facet in found["facets"]}
+        assert set(facets) == {"shelf", "price"}, "an id tells nothing, and the title of all is no choice"
+        assert facets["shelf"]["counted"] == len(shelves)
+        assert {value["value"]: value["count"] for value in facets["shelf"]["values"]} == {
+            shelf: shelves.count(shelf) for shelf in SHELVES
+        }
+        narrowed = api.get("/search", params={"q": "green", "filter": "shelf:oak"}).json()
+        again = {facet["column"]: facet for facet in narrowed["facets"]}
+        assert again["shelf"] == facets["shelf"], "another shelf can still be chosen"
+        assert sum(value["count"] for value in again["price"]["values"]) == shelves.count("oak")
+
+
+def test_what_is_refused(tmp_path, index):
+    with served(tmp_path / "journal.jsonl", index) as (api, _):
+
+        def ask(*filters: str):
+            return api.get("/search", params={"q": "green", "filter": filters})
+
+        refused(ask("colour:red"), 422, "no document carries a column 'colour'; they carry 'shelf', 'price', 'sku'")
+        refused(ask("shelf"), 422, "filter 'shelf' has no colon; expected column:value")
+        refused(ask(*["shelf:oak"] * 17), 422, "filter has 17 entries; at most 16 entries are allowed")
+        refused(ask("shelf:" + "x" * 400), 422, "at most 400 characters")
+
+
+def test_where_nothing_is_carried_there_is_nothing_to_choose(tmp_path):
+    with served(tmp_path / "journal.jsonl") as (api, _):
+        assert api.get("/search", params={"q": "green"}).json()["facets"] == []
+        refused(api.get("/search", params={"q": "green", "filter": "a:b"}), 422, "they carry none")
+
+
+def test_qdrant_says_that_it_cannot():
+    view = object.__new__(QdrantView)
+    assert not view.has_column("shelf")
+    with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by what they carry; asked for 'shelf'"):
+        view.only({"shelf": ["oak"]})
