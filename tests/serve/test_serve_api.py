@@ -257,6 +257,23 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
     assert [each["active"] for each in history] == [True, True, False, False, False, False]
 
 
+def test_undo_takes_back_several_at_once(api):
+    def prefer(better: str, worse: str, **who: str) -> int:
+        return api.post("/prefer", json={"query": "green", "better": better, "worse": worse} | who).json()["entry"]
+
+    before = ids(api.get("/search", params={"q": "green"}))
+    mine, other = [prefer(before[3], before[2]), prefer(before[3], before[1])], prefer("d1", "d2", client="other")
+    refused(
+        api.post("/undo", json={"entries": [mine[0], other]}), 409, f"entry {other} is not an active one of this client"
+    )
+    refused(api.post("/undo", json={"entries": mine, "entry": mine[0]}), 422, "not both")
+    taken = api.post("/undo", json={"entries": [*reversed(mine), mine[0]]})
+    messages.TakenBack.model_validate(taken.json())
+    assert taken.json()["withdrawn"] == mine
+    api.post("/undo", json={"client": "other"})
+    assert ids(api.get("/search", params={"q": "green"})) == before
+
+
 def test_undo_takes_back_ones_own_last_entry(api):
     for client in ("ann", "bob", "ann"):
         api.post("/prefer", json={"query": QUERY, "better": "d3", "worse": "d9", "client": client})

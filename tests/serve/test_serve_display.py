@@ -11,6 +11,7 @@ import tercet as tc
 from support.serving import made_docs, made_index, refused, served
 from tercet.data.documents import as_documents
 from tercet.serve import messages
+from tercet.serve.collection import example_queries
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 
@@ -115,6 +116,18 @@ def test_what_is_searched_and_how_to_begin(tmp_path):
             assert api.get("/search", params={"q": query}).json()["learned"]
     with served(tmp_path / "other.jsonl", tc.Index.build({"a": "green tea"}, keep_texts=False)) as (api, _):
         assert api.get("/collection").json()["examples"] == []
+
+
+def test_queries_to_begin_with_are_phrases_of_the_documents():
+    kinds = ("text editor", "audio player", "image viewer")
+    docs = {f"x{i}": f"The {i}th thing. Its code is written assuming the usual." for i in range(400)}
+    for i in range(24):
+        one, other = kinds[i % 3].split()
+        docs |= {f"a{i}": f"It is the {one} {other}.", f"b{i}": f"{one} and more", f"c{i}": f"of the {other}: more"}
+    examples = example_queries(tc.Index.build(docs))
+    assert sorted(examples) == sorted(kinds), "no stop words, no formula that all texts repeat, no word twice"
+    few = {"a": "green tea", "b": "black tea", "c": "white tea of the hills"}
+    assert example_queries(tc.Index.build(few)) == ["tea"], "all that finds three documents"
 
 
 def test_a_body_that_is_not_sent_as_json(tmp_path):

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
-from tercet.errors import InputError
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
 from tercet.serve.facets import facets
 from tercet.serve.learner import Version
 from tercet.serve.replay import VoteOutcome, text_model
-from tercet.serve.snippets import passage_of, shown_title, shown_values, title_of
+from tercet.serve.snippets import passage_of, shown_title, shown_values
 from tercet.text.analyser import Analyser
 from tercet.weights import Identity, Weights
 from tercet.weights.value import unit_of
 
 _RANKS_KNOWN = 100  # how far down a list it is looked where the other list has a document
-_EXAMPLES, _EXAMPLE_WORDS, _EXAMPLE_CHARS = 3, 5, 40
-_TITLES_LOOKED_AT, _IDS_LOOKED_AT = 50, 5_000
 _HASTY_TERMS = 8  # words by which candidates are looked for when the time is up before the search has begun
 
 
@@ -230,54 +226,6 @@ def related(version: Version, word: str, k: int) -> dict[str, Any]:
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
     text, carried = index.text(doc_id), index.carried(doc_id)
     return {"id": doc_id, "title": shown_title(doc_id, text, carried), "text": text, "carried": carried}
-
-
-def collection(index: BaseIndex, name: str, baseline: Baseline) -> dict[str, Any]:
-    """What is searched, and three queries to begin with."""
-    report = text_model(index).report
-    data = "" if report is None or report.details is None else report.details.name
-    return {
-        "name": data or name,
-        "documents": len(index),
-        "baseline_name": baseline.name,
-        "examples": example_queries(index),
-    }
-
-
-def example_queries(index: BaseIndex) -> list[str]:
-    """Queries that find something: those that learning helped most, or else words of titles here and there."""
-    report = text_model(index).report
-    details = None if report is None else report.details
-    gains = () if details is None or details.by_query is None else details.by_query.gains
-    candidates = [*(gain.text for gain in gains), *_title_words(index)]
-    examples: list[str] = []
-    for query in candidates:
-        if len(examples) == _EXAMPLES:
-            break
-        is_short = 0 < len(query.split()) <= _EXAMPLE_WORDS and len(query) <= _EXAMPLE_CHARS
-        if is_short and query not in examples and index.search(query, 1):
-            examples.append(query)
-    return examples
-
-
-def _title_words(index: BaseIndex) -> Iterator[str]:
-    """The first two words of some titles that are neither in one document only nor in a tenth of all."""
-    words = text_model(index).doc_vectoriser
-    analyse = words.analyser or Analyser()
-    most = max(2, len(index) // 10)
-    step = max(1, min(len(index), _IDS_LOOKED_AT) // _TITLES_LOOKED_AT)
-    for doc_id in islice(index, 0, _IDS_LOOKED_AT, step):
-        try:
-            title = title_of(index.text(doc_id))
-        except InputError:  # no texts are kept
-            return
-        telling = []
-        for word in dict.fromkeys(title.lower().split()):
-            columns = [words.index_[term] for term in analyse(word) if term in words.index_]
-            if word.isalpha() and len(columns) == 1 and 2 <= words.document_frequency_[columns[0]] <= most:
-                telling.append(word)
-        if len(telling) > 1:
-            yield " ".join(telling[:2])
 
 
 def learned(version: Version, history: Sequence[Mapping[str, Any]], limit: int) -> dict[str, Any]:

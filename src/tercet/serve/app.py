@@ -275,8 +275,11 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
 
     @app.post("/undo", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def undo(request: Request, given: messages.Undo) -> Response:
-        """Take back an entry of one's own."""
-        return JSONResponse(await service.undo(admitted(request, given.client), given.entry), 202)
+        """Take back an entry of one's own, or several at once."""
+        if given.entry is not None and given.entries is not None:
+            raise HttpProblem(422, "name an entry or entries, not both", "invalid")
+        numbers = given.entries if given.entry is None else [given.entry]
+        return JSONResponse(await service.undo(admitted(request, given.client), numbers), 202)
 
     @app.post("/revoke", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def revoke(request: Request, given: messages.Revoke) -> Response:

@@ -115,10 +115,11 @@ class Click(BaseModel):
 
 
 class Undo(BaseModel):
-    """Take back an entry of one's own, the last one where none is named."""
+    """Take back an entry of one's own, or several, the last one where none is named."""
 
     model_config = _example(entry=12)
     entry: ENTRY | None = None
+    entries: list[ENTRY] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
     client: str | None = CLIENT
 
 

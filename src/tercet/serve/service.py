@@ -24,6 +24,7 @@ from tercet.serve import answers
 from tercet.serve.allowances import Buckets
 from tercet.serve.answers import Baseline, Deadline
 from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
+from tercet.serve.collection import collection
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Renewed, Trust, Withdrawn
@@ -291,7 +292,7 @@ class Service:
     async def collection(self, deadline: Deadline) -> dict[str, Any]:
         if self._collection is None or self._collection[0] is not self.serving:
             self._collection = await self.read(
-                deadline, lambda _, now: (now, answers.collection(now.index, self.name, now.baseline))
+                deadline, lambda _, now: (now, collection(now.index, self.name, now.baseline.name))
             )
         return self._collection[1]
 
@@ -470,19 +471,20 @@ class Service:
             detail = "the model knows no word of the query, so there is nothing to learn"
             raise HttpProblem(422, detail, "unknown-words")
 
-    async def undo(self, client: str, number: int | None) -> dict[str, Any]:
-        return await self._withdraw(client, "undo", lambda: self._own(client, number))
+    async def undo(self, client: str, numbers: Sequence[int] | None) -> dict[str, Any]:
+        return await self._withdraw(client, "undo", lambda: self._own(client, numbers))
 
-    def _own(self, client: str, number: int | None) -> list[int]:
+    def _own(self, client: str, numbers: Sequence[int] | None) -> list[int]:
         mine = [e.number for e in self.journal.entries if e.client == client and self._can_go(e)]
-        if number is None:
+        if numbers is None:
             if not mine:
                 raise HttpProblem(409, "there is no entry of this client to take back", "nothing-to-undo")
             return mine[-1:]
-        self._known(number)
-        if number not in mine:
-            raise HttpProblem(409, f"entry {number} is not an active one of this client", "not-yours")
-        return [number]
+        for number in numbers:
+            self._known(number)
+            if number not in mine:
+                raise HttpProblem(409, f"entry {number} is not an active one of this client", "not-yours")
+        return sorted(set(numbers))
 
     async def revoke(self, client: str, numbers: Sequence[int] | None, whose: str | None) -> dict[str, Any]:
         if (numbers is None) == (whose is None):
