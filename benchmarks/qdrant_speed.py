@@ -21,7 +21,7 @@ from common import Clock, machine_facts, parse_arguments, print_facts, print_tab
 from search_speed import N_TERMS, as_row, documents, in_turn, queries
 from tercet.search import Index
 from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant.qdrant_view import QdrantQuery
+from tercet.search.backends.remote_view import RemoteQuery
 from tercet.weights import Identity, LowRank, Part, Weights
 
 K, N_COMPONENTS = 10, 32
@@ -73,7 +73,7 @@ def compared(n_docs: int, n_queries: int, latent: bool, rng: np.random.Generator
 
 
 def raw(view: Any, query: Any) -> Any:
-    asked = QdrantQuery(view, query)
+    asked = RemoteQuery(view, query)
     return view.engine.nearest_rows(asked.query, K)
 
 

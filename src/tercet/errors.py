@@ -18,7 +18,7 @@
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
 Anything else that escapes is a defect. Two exceptions are raised on purpose and never escape: `HttpProblem` of the
-service, which becomes an answer, and `Passing` of the client of Qdrant, after which a request is tried again.
+service, which becomes an answer, and `Passing` of search.backends, after which a request is tried again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class MemoryLimitError(TercetError, MemoryError):
 
 
 class EngineError(TercetError):
-    """Another engine, such as a Qdrant server, is away, of a version we do not support, or holds something else."""
+    """Another engine, such as a server of Qdrant, is away, of a version we do not support, or holds something else."""
 
 
 class JournalError(TercetError):

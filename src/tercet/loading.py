@@ -8,7 +8,7 @@ from typing import Any
 
 from tercet.errors import BundleError
 from tercet.store import Bundle, read_bundle
-from tercet.store.kinds import FEATURE_MODEL, INDEX, QDRANT_INDEX, RANKER, TEXT_MODEL
+from tercet.store.kinds import FEATURE_MODEL, INDEX, RANKER, REMOTE_KINDS, TEXT_MODEL
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -59,7 +59,7 @@ def _feature_rankers() -> dict[str, Any]:
     return {**LINEAR_RANKERS, **RLS_RANKERS}
 
 
-INDEX_KINDS = (INDEX, QDRANT_INDEX)
+INDEX_KINDS = (INDEX, *REMOTE_KINDS)
 READERS: dict[str, Callable[[Bundle], Any]] = {
     RANKER: _read_ranker,
     TEXT_MODEL: _read_text_model,

@@ -14,8 +14,8 @@ from support.qdrant_server import fake_qdrant
 from support.serving import made_docs, made_index, preferred, served
 from tercet.data import read_run, write_beir
 from tercet.search import Index, open_index
+from tercet.search.backends import engine as engine_module
 from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant import server as server_module
 from tercet.serve import learner
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -109,7 +109,7 @@ def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> No
 
 @pytest.mark.slow
 def test_a_server_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "pause", lambda _: None)
+    monkeypatch.setattr(engine_module, "pause", lambda _: None)
     place = ("--backend", "qdrant", "--url", "http://127.0.0.1:9", "--collection", "c")
     result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *place)
     assert result.exit_code == 1
@@ -160,7 +160,7 @@ def test_the_service_searches_explains_and_learns(tmp_path: Path, latent: bool) 
 
 
 def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(server_module, "pause", lambda _: None)
+    monkeypatch.setattr(engine_module, "pause", lambda _: None)
     model = made_index().model
     with fake_qdrant(tmp_path / "server") as server:
         index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: py
 
 
 def test_learning_waits_for_qdrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(server_module, "pause", lambda _: None)
+    monkeypatch.setattr(engine_module, "pause", lambda _: None)
     monkeypatch.setattr(learner, "_ENGINE_AWAY_SECONDS", 0.02)
     model = made_index().model
     with fake_qdrant(tmp_path / "server") as server:

@@ -20,7 +20,7 @@ from support.indexes import DOCS, KINDS, N_TERMS, answers, random_part, random_r
 from tercet.errors import BundleError, EngineError, InputError, MissingBundleError
 from tercet.search import BaseIndex, Index, open_index
 from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant.records import QdrantLimits
+from tercet.search.backends.records import VectorLimits
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -159,7 +159,7 @@ def test_weights_beyond_single_precision_are_refused(tmp_path: Path) -> None:
 def test_limits_hold_for_every_document(seed: int, sizes: list[int], latent: bool) -> None:
     rng = np.random.default_rng(seed)
     blocks = [(random_rows(rng, n), rng.normal(size=(n, 3)).astype(np.float32) if latent else None) for n in sizes]
-    limits = QdrantLimits()
+    limits = VectorLimits()
     for D, factors in blocks:
         limits = limits.with_documents(D, factors)
     for D, factors in blocks:
@@ -411,7 +411,7 @@ def test_threads(both: tuple[QdrantIndex, Index]) -> None:
 
 
 def test_more_documents_than_are_remembered(tmp_path: Path, rng: np.random.Generator, monkeypatch: Any) -> None:
-    from tercet.search.backends.qdrant import qdrant_view as view
+    from tercet.search.backends import remote_view as view
 
     monkeypatch.setattr(view, "_KEPT", 5)
     monkeypatch.setattr(view, "PAGE", 7)

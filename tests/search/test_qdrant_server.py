@@ -19,11 +19,12 @@ from support.qdrant_server import NAME, Collection, FakeQdrant, Spoil, build, ch
 from tercet._installed import install_command
 from tercet.errors import BundleError, EngineError, InputError, MissingExtraError
 from tercet.search import Index
-from tercet.search.backends.qdrant import QdrantIndex, uploading
-from tercet.search.backends.qdrant import qdrant_view as view
-from tercet.search.backends.qdrant import server as server_module
-from tercet.search.backends.qdrant.connection import connect
-from tercet.search.backends.qdrant.engine import Patience
+from tercet.search.backends import engine as engine_module
+from tercet.search.backends import remote_view as view
+from tercet.search.backends import uploading
+from tercet.search.backends.engine import Patience
+from tercet.search.backends.qdrant import QdrantIndex
+from tercet.search.backends.qdrant.qdrant_index import connect
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -38,7 +39,7 @@ def server(tmp_path: Path) -> Iterator[FakeQdrant]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between attempts, of which none is made."""
     made: list[float] = []
-    monkeypatch.setattr(server_module, "pause", made.append)
+    monkeypatch.setattr(engine_module, "pause", made.append)
     return made
 
 
@@ -310,7 +311,7 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str, url: 
 def test_pauses_are_really_made(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    calls = iter([server_module.Passing("busy"), server_module.Passing("busy", after=99.0)])
+    calls = iter([engine_module.Passing("busy"), engine_module.Passing("busy", after=99.0)])
 
     def call() -> str:
         problem = next(calls, None)
@@ -318,7 +319,7 @@ def test_pauses_are_really_made(monkeypatch: pytest.MonkeyPatch) -> None:
             raise problem
         return "done"
 
-    assert server_module.retried(call, "trying", "here", Patience(3, 0.1, 2.0)) == "done"
+    assert engine_module.retried(call, "trying", "here", Patience(3, 0.1, 2.0)) == "done"
     assert len(slept) == 2
     assert slept[1] == 2.0  # what a server asks for is bounded, too
     with pytest.raises(InputError):

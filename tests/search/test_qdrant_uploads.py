@@ -20,9 +20,9 @@ from support.qdrant_server import NAME, FakeQdrant, Spoil, build, changes, fake_
 from tercet.cli.main import cli
 from tercet.errors import BundleError, EngineError, InputError, MissingBundleError
 from tercet.search import Index
+from tercet.search.backends import engine as engine_module
+from tercet.search.backends import remote_index as module
 from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant import qdrant_index as module
-from tercet.search.backends.qdrant import server as server_module
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -79,7 +79,7 @@ def test_a_collection_that_was_only_begun(server: FakeQdrant, tmp_path: Path, en
 def test_a_batch_whose_answer_was_lost_is_sent_again(
     server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "pause", lambda _: None)
+    monkeypatch.setattr(engine_module, "pause", lambda _: None)
     interrupted(server, tmp_path, 3, "lost")
     index = build(server, tmp_path, MANY)
     assert list(index) == list(MANY)
@@ -142,7 +142,7 @@ def test_adding_goes_on_where_it_was(
 def test_what_was_sent_and_not_noted_is_gone(
     server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    monkeypatch.setattr(server_module, "pause", lambda _: None)
+    monkeypatch.setattr(engine_module, "pause", lambda _: None)
     interrupted(server, tmp_path, 4, "lost")  # the server has the batch, and its answer never came
     sent = json.loads((tmp_path / "index" / "upload.json").read_text())["sent"]
     assert sent == 4

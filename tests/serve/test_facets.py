@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import tercet as tc
 from support.serving import made_docs, made_index, refused, served
 from tercet.errors import InputError
-from tercet.search.backends.qdrant.qdrant_view import QdrantView
+from tercet.search.backends.remote_view import RemoteView
 from tercet.serve import messages
 
 SHELVES = ("oak", "pine", "oak: old")
@@ -84,7 +85,8 @@ def test_where_nothing_is_carried_there_is_nothing_to_choose(tmp_path):
 
 
 def test_qdrant_says_that_it_cannot():
-    view = object.__new__(QdrantView)
+    engine: Any = SimpleNamespace(name="Qdrant")
+    view = RemoteView(engine, *[None] * 3)
     assert not view.has_column("shelf")
     with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by what they carry; asked for 'shelf'"):
         view.only({"shelf": ["oak"]})

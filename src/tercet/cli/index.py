@@ -27,10 +27,10 @@ from tercet.data.lines import open_lines
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index, open_index
-from tercet.search.backends.qdrant import QdrantIndex
+from tercet.search.backends import BACKENDS, backend_class
 from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
-from tercet.store.kinds import INDEX, QDRANT_INDEX
+from tercet.store.kinds import INDEX
 from tercet.text import Analyser
 
 
@@ -52,7 +52,7 @@ from tercet.text import Analyser
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
-@click.option("--backend", type=click.Choice(["embedded", "qdrant"]), help="What keeps the documents of a new index.")
+@click.option("--backend", type=click.Choice(["embedded", *BACKENDS]), help="What keeps the documents of a new index.")
 @click.option("--url", help="With qdrant: its URL, or edge:PATH.  [key of the server: env QDRANT_API_KEY]")
 @click.option("--collection", help="With qdrant: a new collection.  [default: tercet-OUTPUT]")
 @quiet_option
@@ -80,19 +80,20 @@ def index(
     With a model, documents are read one by one, so DATA may be larger than memory, unless the model has fields or
     numbers, whose columns DATA must have; BM25 reads them twice. Removing
     comes first, then adding or updating, then merging; each of these happens as a whole or not at all. An upload to
-    Qdrant that was interrupted goes on where it was when the same command is given again.
+    another engine that was interrupted goes on where it was when the same command is given again.
     """
     progress = None if quiet else DocumentCount()
     changes = add or update or remove or remove_listed is not None or merge
     if (data is None) == (corpus is None) and (add or update or not changes):
         raise click.UsageError("name DATA or --corpus")
     if not changes:
-        if (backend == "qdrant") != (url is not None) or (collection is not None and url is None):
-            raise click.UsageError("--backend qdrant and --url go together; --collection is for them")
+        if (backend in BACKENDS) != (url is not None) or (collection is not None and url is None):
+            named = " or ".join(BACKENDS)
+            raise click.UsageError(f"--backend {named} and --url go together; --collection is for them")
         if model is not None and stem is not None:
             raise click.UsageError("--stem is for BM25; --model has its own")
         if not (output / UPLOAD).is_file():  # else an upload goes on
-            check_output(context, output, INDEX if url is None else QDRANT_INDEX)
+            check_output(context, output, BACKENDS[backend].kind if backend in BACKENDS else INDEX)
         text_model = None if model is None else open_model(model)
         docs = documents_of(data, corpus) if text_model is None else documents_for(text_model, data, corpus)
         keep_texts = not no_texts
@@ -102,10 +103,11 @@ def index(
             docs = documents_of(data, corpus)
         settings: dict[str, Any] = {"analyser": analyser, "keep_texts": keep_texts, "progress": progress}
         built: BaseIndex
-        if url is None:
-            built = Index.build(docs, text_model, output, **settings)
+        if backend in BACKENDS and url is not None:
+            remote = backend_class(backend)
+            built = remote.build(docs, text_model, output, url=url, collection=collection, **settings)
         else:
-            built = QdrantIndex.build(docs, text_model, output, url=url, collection=collection, **settings)
+            built = Index.build(docs, text_model, output, **settings)
         how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
         n_words = (built.model.n_words if isinstance(built.model, TextModel) else None) or n_terms(built.model)
         documents = "1 document" if len(built) == 1 else f"{len(built):,} documents"
@@ -124,7 +126,7 @@ def index(
         raise click.UsageError("DATA is for --add and --update")
     opened = open_index(output)
     if merge and not isinstance(opened, Index):
-        raise InputError(f"{output} has its documents in Qdrant, which merges by itself; --merge is not for it")
+        raise InputError(f"{output} has its documents in another engine, which merges by itself; --merge is not for it")
     before = len(opened)
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:

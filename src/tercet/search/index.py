@@ -34,7 +34,7 @@ from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
 from tercet.store import read_bundle
-from tercet.store.kinds import QDRANT_INDEX
+from tercet.store.kinds import REMOTE_KINDS
 from tercet.text import Analyser
 from tercet.weights import Weights
 
@@ -397,7 +397,7 @@ class Index(BaseIndex):
 
 
 def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = None, verify: bool = True) -> BaseIndex:
-    """Read the index in a folder: an `Index`, or one whose documents are in Qdrant.
+    """Read the index in a folder: an `Index`, or one whose documents are in another engine.
 
     Parameters
     ----------
@@ -406,15 +406,15 @@ def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = 
     verify : check every byte of an index that is kept here
     """
     try:
-        kind = read_bundle(folder).kind
+        kind: str | None = read_bundle(folder).kind
     except MissingBundleError:
         if not (Path(folder) / UPLOAD).is_file():
             raise
-        kind = QDRANT_INDEX  # its upload has not ended, and it says so
-    if kind == QDRANT_INDEX:
-        from tercet.search.backends.qdrant import QdrantIndex  # which an index that is kept here does not need
+        kind = None  # its upload has not ended, and it says so
+    if kind in REMOTE_KINDS or kind is None:
+        from tercet.search.backends import class_of_kind  # which an index that is kept here does not need
 
-        return QdrantIndex.open(folder, model)
+        return class_of_kind(kind).open(folder, model)
     return Index.open(folder, model, verify)
 
 

@@ -14,16 +14,8 @@ from typing import Any, Self
 import qdrant_edge as qe
 
 from tercet.errors import EngineError
-from tercet.search.backends.qdrant.engine import (
-    DOC_ID,
-    MISSING,
-    VECTOR,
-    Engine,
-    Patience,
-    QdrantPoint,
-    Query,
-    config_problem,
-)
+from tercet.search.backends.engine import DOC_ID, MISSING, Patience, Point, Query
+from tercet.search.backends.qdrant.qdrant_engine import VECTOR, QdrantEngine, config_problem
 
 _CONFIG = "edge_config.json"
 _EXPLAINED = {  # a part of what the library says, and what to say instead
@@ -43,7 +35,7 @@ _open_shards: weakref.WeakValueDictionary[str, QdrantShard] = weakref.WeakValueD
 _opening = threading.Lock()
 
 
-class EdgeEngine(Engine):
+class EdgeEngine(QdrantEngine):
     """A collection in a folder; one process at a time has it."""
 
     def __init__(self, url: str, path: Path) -> None:
@@ -107,7 +99,7 @@ class EdgeEngine(Engine):
 
     # -- points -------------------------------------------------------------------------------------------------
 
-    def put(self, points: Sequence[QdrantPoint]) -> None:
+    def put(self, points: Sequence[Point]) -> None:
         made = [
             qe.Point(
                 point.row,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import random
-import time
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import Any, Final, Self, TypeVar
@@ -16,16 +13,8 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from tercet.errors import EngineError
-from tercet.search.backends.qdrant.engine import (
-    DOC_ID,
-    MISSING,
-    VECTOR,
-    Engine,
-    Patience,
-    QdrantPoint,
-    Query,
-    config_problem,
-)
+from tercet.search.backends.engine import DOC_ID, MISSING, Passing, Patience, Point, Query, retried
+from tercet.search.backends.qdrant.qdrant_engine import VECTOR, QdrantEngine, config_problem
 
 T = TypeVar("T")
 
@@ -34,46 +23,8 @@ OLDEST, BEFORE = (1, 10), (2, 0)
 _TIMEOUT_SECONDS: Final = 60
 _PASSING_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
-_log = logging.getLogger(__name__)
 
-
-class Passing(Exception):
-    """A failure that may be gone at the next attempt; ``after`` is how many seconds the server asked to wait."""
-
-    def __init__(self, problem: str, after: float = 0.0) -> None:
-        super().__init__(problem)
-        self.after = after
-
-
-def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience) -> T:
-    """Exponential backoff: ``call()``, tried again after each `Passing` failure; the last of them is an `EngineError`.
-
-    The pauses double from one to the next, see `Patience`.
-    """
-    waited = 0.0
-    for attempt in range(1, patience.attempts + 1):
-        try:
-            return call()
-        except Passing as problem:
-            if attempt == patience.attempts:
-                raise EngineError(
-                    f"{where} does not answer: {purpose} was tried {patience.attempts} times, with {waited:.1f} s of "
-                    f"waiting in between; the last time: {problem}"
-                ) from problem
-            # Many clients of a server that comes back must not all ask at the same moment.
-            seconds = min(patience.most, patience.first * 2 ** (attempt - 1)) * random.uniform(0.75, 1.0)
-            seconds = max(seconds, min(problem.after, patience.most))
-            _log.info("%s: %s: %s; trying again in %.2f s", where, purpose, problem, seconds)
-            waited += seconds
-            pause(seconds)
-    raise AssertionError("attempts is at least 1")
-
-
-def pause(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-class ServerEngine(Engine):
+class ServerEngine(QdrantEngine):
     """A collection of a server. Threads may share it."""
 
     def __init__(self, client: Any, url: str, collection: str, patience: Patience) -> None:
@@ -173,7 +124,7 @@ class ServerEngine(Engine):
 
     # -- points -------------------------------------------------------------------------------------------------
 
-    def put(self, points: Sequence[QdrantPoint]) -> None:
+    def put(self, points: Sequence[Point]) -> None:
         made = [
             models.PointStruct(
                 id=point.row,

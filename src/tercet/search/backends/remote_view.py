@@ -1,4 +1,4 @@
-"""Documents in Qdrant as a search sees them: remembered once read, found by bounds and ranked again exactly."""
+"""Documents in another engine as a search sees them: remembered once read, found by bounds and ranked again exactly."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scipy import sparse
 
 from tercet.data.values import Record
 from tercet.errors import EngineError, InputError
-from tercet.search.backends.qdrant.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
-from tercet.search.backends.qdrant.records import MARKER_ROW, MOST_ROWS, Marker
+from tercet.search.backends.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
+from tercet.search.backends.records import MARKER_ROW, MOST_ROWS, Marker
 from tercet.search.carried import unpacked_record
 from tercet.search.certified import Certified, certified_rerank
 from tercet.search.scorer import ExactScores, ExpandedQueries, Scorer
@@ -36,7 +36,7 @@ _LARGEST: Final = 1e30  # products of query and document below it surely stay wi
 
 
 @dataclass(eq=False)
-class QdrantDocument:
+class RemoteDocument:
     """A document that was read: its id, its words, and its text and what it carries once somebody asked for them."""
 
     doc_id: str
@@ -50,11 +50,11 @@ class Memory:
     """The documents that were read last. Threads may share it."""
 
     def __init__(self) -> None:
-        self._documents: OrderedDict[int, QdrantDocument] = OrderedDict()
+        self._documents: OrderedDict[int, RemoteDocument] = OrderedDict()
         self._ids: OrderedDict[int, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, rows: Iterable[int]) -> dict[int, QdrantDocument]:
+    def get(self, rows: Iterable[int]) -> dict[int, RemoteDocument]:
         """Those of some documents that are remembered, by row."""
         with self._lock:
             remembered = {row: self._documents[row] for row in rows if row in self._documents}
@@ -62,7 +62,7 @@ class Memory:
                 self._documents.move_to_end(row)
             return remembered
 
-    def add(self, points: Sequence[StoredPoint], n_terms: int) -> dict[int, QdrantDocument]:
+    def add(self, points: Sequence[StoredPoint], n_terms: int) -> dict[int, RemoteDocument]:
         """Remember documents; gives them, by row, whether there is room for all or not."""
         added = {}
         with self._lock:
@@ -70,7 +70,7 @@ class Memory:
                 if point.row not in self._documents:
                     terms, values = point.vector()
                     n = int(np.searchsorted(terms, n_terms))  # words come first
-                    self._documents[point.row] = QdrantDocument(point.doc_id, terms[:n], values[:n])
+                    self._documents[point.row] = RemoteDocument(point.doc_id, terms[:n], values[:n])
                 added[point.row] = self._documents[point.row]
                 self._documents.move_to_end(point.row)
                 self._ids[point.row] = point.doc_id
@@ -88,7 +88,7 @@ class Memory:
 
 
 @dataclass(frozen=True, eq=False)
-class QdrantView:
+class RemoteView:
     """The documents of a collection; ``n_docs`` is how many there were when it was last looked at."""
 
     engine: Engine
@@ -148,11 +148,13 @@ class QdrantView:
     def has_column(self, _column: str) -> bool:
         return False
 
-    def only(self, where: Mapping[str, Collection[str]]) -> QdrantView:
+    def only(self, where: Mapping[str, Collection[str]]) -> RemoteView:
         columns = ", ".join(repr(column[:80]) for column in where)
-        raise InputError(f"documents that Qdrant keeps cannot be filtered by what they carry; asked for {columns}")
+        raise InputError(
+            f"documents that {self.engine.name} keeps cannot be filtered by what they carry; asked for {columns}"
+        )
 
-    def _contents(self, row: int) -> tuple[QdrantDocument, Mapping[str, Any]]:
+    def _contents(self, row: int) -> tuple[RemoteDocument, Mapping[str, Any]]:
         [document] = self._documents([row])
         if document.contents is None:
             contents = self.engine.contents(document.found_with or [row])
@@ -176,7 +178,7 @@ class QdrantView:
         matrix.has_canonical_format = True
         return matrix
 
-    def _documents(self, rows: Sequence[int]) -> list[QdrantDocument]:
+    def _documents(self, rows: Sequence[int]) -> list[RemoteDocument]:
         """Documents by number, in that order; those that are not remembered are read."""
         documents = self.memory.get(rows)
         missing = [row for row in dict.fromkeys(rows) if row not in documents]
@@ -209,7 +211,7 @@ class QdrantView:
         laid_out = 8 * max(1, len(self.scorer.plain)) * max(1, self.scorer.n_terms)
         at_once = max(1, min(_QUERIES_AT_ONCE, _LISTED_AT_ONCE // first, _LAID_OUT_BYTES // laid_out))
         for start in range(0, len(queries), at_once):
-            block = [QdrantQuery(self, queries.one(i)) for i in range(start, min(start + at_once, len(queries)))]
+            block = [RemoteQuery(self, queries.one(i)) for i in range(start, min(start + at_once, len(queries)))]
             ask_together(self.engine, block, first)
             yield from (certified_rerank(query, k, first) for query in block)
 
@@ -222,12 +224,12 @@ class QdrantView:
         return np.full(len(terms), self.marker.limits.value)
 
 
-class QdrantQuery:
-    """One query, a `BoundingEngine`. Qdrant scores in single precision and lists no document whose sum is zero."""
+class RemoteQuery:
+    """One query, a `BoundingEngine`. Engines score in single precision and list no document whose sum is zero."""
 
     unlisted = 0.0
 
-    def __init__(self, view: QdrantView, query: ExpandedQueries) -> None:
+    def __init__(self, view: RemoteView, query: ExpandedQueries) -> None:
         self._view, marker = view, view.marker
         self._exact = ExactScores(view.scorer, query)
         latent = np.concatenate([np.empty(0), *(vectors[0] for vectors in query.latent)])
@@ -235,7 +237,9 @@ class QdrantQuery:
         weights = np.concatenate([self._exact.totals, latent])
         length = float(np.linalg.norm(weights))
         if not (length * marker.limits.length < _LARGEST and length < _LARGEST):
-            raise InputError(f"the query has weights of {length:.3g}, too much for the single precision of Qdrant")
+            raise InputError(
+                f"the query has weights of {length:.3g}, too much for the single precision of {view.engine.name}"
+            )
         with np.errstate(under="ignore"):
             values = weights.astype(np.float32)
         self.query: Query = terms[values != 0].astype(np.int64), values[values != 0]
@@ -270,7 +274,7 @@ class QdrantQuery:
         return self._exact(self._view._matrix(rows.tolist()))
 
 
-def ask_together(engine: Engine, queries: Sequence[QdrantQuery], n: int) -> None:
+def ask_together(engine: Engine, queries: Sequence[RemoteQuery], n: int) -> None:
     """Have the n documents of largest bound of each query listed, by one request for all."""
     weighted = [query for query in queries if query.query[0].size]
     answers = iter(engine.nearest([query.query for query in weighted], n) if weighted else [])

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.qdrant.engine import CARRIED, DOC_ID, PAGE, TEXT, Engine, QdrantPoint
-from tercet.search.backends.qdrant.records import Marker, QdrantFolder, Upload
+from tercet.search.backends.engine import CARRIED, DOC_ID, PAGE, TEXT, Engine, Point
+from tercet.search.backends.records import Marker, RemoteFolder, Upload
 from tercet.search.documents import Docs, Progress, canonical, checked_documents, listed_one_by_one, next_documents
 from tercet.search.folder import UPLOAD
 from tercet.search.scorer import Scorer
@@ -95,15 +95,22 @@ def _digest_of(*parts: bytes) -> bytes:
 
 
 def points_of(
-    batch: Batch, D: sparse.csr_array, factors: NDArray[np.float32] | None, first_row: int, marker: Marker
-) -> list[QdrantPoint]:
+    batch: Batch,
+    D: sparse.csr_array,
+    factors: NDArray[np.float32] | None,
+    first_row: int,
+    marker: Marker,
+    engine: Engine,
+) -> list[Point]:
     """Documents as points: words, then latent dimensions, then the one that says that there is a known word.
 
     A document without a known word has no vector, so it is never found and only known by its id.
     """
     if D.nnz and D.data.min() < 0:
         i = int(np.searchsorted(D.indptr, np.flatnonzero(D.data < 0)[0], side="right")) - 1
-        raise InputError(f"document {batch.ids[i]!r} has negative values, which an index on Qdrant does not take")
+        raise InputError(
+            f"document {batch.ids[i]!r} has negative values, which an index in {engine.name} does not take"
+        )
     points = []
     for i, doc_id in enumerate(batch.ids):
         entries = slice(D.indptr[i], D.indptr[i + 1])
@@ -112,9 +119,14 @@ def points_of(
             components = np.flatnonzero(factors[i])
             terms = np.concatenate([terms, marker.n_terms + components, [marker.always]])
             values = np.concatenate([values, factors[i, components], np.ones(1, dtype=np.float32)])
+        if engine.most_dimensions is not None and terms.size > engine.most_dimensions:
+            raise InputError(
+                f"document {doc_id!r} has {terms.size:,} different words and latent dimensions; {engine.name} takes "
+                f"{engine.most_dimensions:,}"
+            )
         payload = {DOC_ID: doc_id} | ({TEXT: batch.texts[i]} if batch.texts is not None else {})
         payload |= {CARRIED: batch.carried[i]} if batch.carried[i] else {}
-        points.append(QdrantPoint(first_row + i, terms, values, payload))
+        points.append(Point(first_row + i, terms, values, payload))
     return points
 
 
@@ -128,7 +140,7 @@ class Uploader:
     """
 
     def __init__(
-        self, engine: Engine, folder: QdrantFolder, upload: Upload, marker: Marker, scorer: Scorer, batches: Batches
+        self, engine: Engine, folder: RemoteFolder, upload: Upload, marker: Marker, scorer: Scorer, batches: Batches
     ) -> None:
         self.engine, self.folder, self.upload, self.marker = engine, folder, upload, marker
         self.scorer, self.batches = scorer, batches
@@ -181,7 +193,7 @@ class Uploader:
         self._check_ids(batch.ids)
         D = batch.rows()
         factors = self.scorer.factors(D) if self.scorer.latent else None
-        points = points_of(batch, D, factors, first_row, self.marker)
+        points = points_of(batch, D, factors, first_row, self.marker, self.engine)
         limits = self.marker.limits.with_documents(D, factors)
         if limits != self.marker.limits:
             # Before the documents, so that no search takes them for smaller than they are.
@@ -222,7 +234,7 @@ class Uploader:
         self.folder.forget_upload()
 
 
-def _requests(points: Sequence[QdrantPoint]) -> Iterator[Sequence[QdrantPoint]]:
+def _requests(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
     """Points in requests that a server takes: long texts make a batch of many too large."""
     start, size = 0, 0
     for i, point in enumerate(points):
@@ -235,7 +247,7 @@ def _requests(points: Sequence[QdrantPoint]) -> Iterator[Sequence[QdrantPoint]]:
     yield points[start:]
 
 
-def _other_documents(folder: QdrantFolder, upload: Upload) -> BundleError:
+def _other_documents(folder: RemoteFolder, upload: Upload) -> BundleError:
     return BundleError(
         f"{folder.path} has an upload that has not ended, of other documents than these: the {upload.sent:,} that were "
         f"sent differ. Go on with the same ones, or remove {folder.path / UPLOAD} to give it up"

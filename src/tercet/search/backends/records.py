@@ -1,4 +1,4 @@
-"""What an index on Qdrant writes down about itself: a marker in its collection, and a folder here.
+"""What an index in another engine writes down about itself: a marker in its collection, and a folder here.
 
 The marker is the point that makes a collection ours: number 0, without a vector, so that no search ever finds it. The
 folder says which collection it is, keeps its model, and notes how far an upload has come::
@@ -24,7 +24,7 @@ from scipy import sparse
 
 from tercet.errors import BundleError, DamagedBundleError, EngineError, MissingBundleError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.qdrant.engine import MISSING, Engine, QdrantPoint
+from tercet.search.backends.engine import MISSING, Engine, Point
 from tercet.search.folder import MODELS, UPLOAD, Folder
 from tercet.store import (
     MANIFEST_NAME,
@@ -36,7 +36,6 @@ from tercet.store import (
     write_file_atomically,
 )
 from tercet.store.codec import decode, encode
-from tercet.store.kinds import QDRANT_INDEX
 from tercet.weights import Weights
 
 _BESIDE: Final = (MODELS, UPLOAD)
@@ -51,15 +50,15 @@ _FORMAT: Final = 1
 
 
 @dataclass(frozen=True)
-class QdrantLimits:
+class VectorLimits:
     """What no document exceeds: dimensions of its vector, the vector's length, and the value of a word."""
 
     dimensions: int = 0
     length: float = 0.0
     value: float = 0.0
 
-    def with_documents(self, D: sparse.csr_array, factors: NDArray[np.float32] | None) -> QdrantLimits:
-        """Limits that hold for more documents, too."""
+    def with_documents(self, D: sparse.csr_array, factors: NDArray[np.float32] | None) -> VectorLimits:
+        """VectorLimits that hold for more documents, too."""
         if not D.shape[0]:
             return self
         squares = np.add.reduceat(np.append(D.data.astype(np.float64) ** 2, 0.0), D.indptr[:-1])
@@ -69,7 +68,7 @@ class QdrantLimits:
             squares += np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
             n += factors.shape[1]
         length, value = float(np.sqrt(squares.max())), float(D.data.max(initial=0.0))
-        return QdrantLimits(
+        return VectorLimits(
             self.dimensions if n <= self.dimensions else n + n // 8,  # with room for more, so that they hardly change
             self.length if 1.01 * length <= self.length else 1.125 * length,
             self.value if value <= self.value else 1.125 * value,
@@ -100,7 +99,7 @@ class Marker:
     next_row: int
     complete: bool = False
     changes: int = 0
-    limits: QdrantLimits = QdrantLimits()
+    limits: VectorLimits = VectorLimits()
 
     @property
     def always(self) -> int:
@@ -118,9 +117,9 @@ class Marker:
     def changed(self, **fields: Any) -> Self:
         return replace(self, changes=self.changes + 1, **fields)
 
-    def point(self) -> QdrantPoint:
+    def point(self) -> Point:
         payload = {_KEY: encode(self)[0] | {"format": _FORMAT}}
-        return QdrantPoint(MARKER_ROW, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), payload)
+        return Point(MARKER_ROW, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), payload)
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any], where: str) -> Self:
@@ -183,7 +182,7 @@ def refuse_taken(engine: Engine) -> None:
 
 
 @dataclass(frozen=True)
-class QdrantPlace:
+class Place:
     """What the manifest says: where the documents are, which index it is (see `Marker`), and the model."""
 
     url: str
@@ -206,18 +205,18 @@ class Upload:
     texts : whether they are sent, too
     batch_docs : documents in a batch
     first_row : the number of its first document
-    sent : how many documents Qdrant has acknowledged
+    sent : how many documents the engine has acknowledged
     digest : SHA-256 of all that were sent
     """
 
     kind: str
-    place: QdrantPlace
+    place: Place
     texts: bool
     batch_docs: int
     first_row: int
     sent: int
     digest: str
-    limits: QdrantLimits
+    limits: VectorLimits
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:
@@ -228,30 +227,31 @@ class Upload:
         return decode(cls, meta, where=where)
 
 
-class QdrantFolder:
-    """The folder of an index on Qdrant."""
+class RemoteFolder:
+    """The folder of an index whose documents are elsewhere; ``kind`` says in which engine."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
         self._folder = Folder(path)  # knows how models are kept
+        self._kind = kind
         self.path = self._folder.path
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def place(self) -> QdrantPlace:
+    def place(self) -> Place:
         try:
-            bundle = read_bundle(self.path, kind=QDRANT_INDEX)
+            bundle = read_bundle(self.path, kind=self._kind)
         except MissingBundleError as error:
             if (self.path / UPLOAD).is_file():
                 raise MissingBundleError(
                     f"the upload of the index at {self.path} has not ended; give the same command again"
                 ) from error
             raise
-        return decode(QdrantPlace, bundle.meta, where=f"{self.path}: meta")
+        return decode(Place, bundle.meta, where=f"{self.path}: meta")
 
-    def place_or_none(self) -> QdrantPlace | None:
+    def place_or_none(self) -> Place | None:
         return self.place() if os.path.lexists(self.path / MANIFEST_NAME) else None
 
-    def read_model(self, place: QdrantPlace) -> TextModel | Weights:
+    def read_model(self, place: Place) -> TextModel | Weights:
         return self._folder.read_model(place.model, place.model_digest)
 
     def upload(self) -> Upload | None:
@@ -268,7 +268,7 @@ class QdrantFolder:
     def prepare(self) -> None:
         check_destination(self.path, beside=_BESIDE)
         if os.path.lexists(self.path / MANIFEST_NAME):
-            read_bundle(self.path, kind=QDRANT_INDEX)  # a model, or another index, is not to be overwritten
+            read_bundle(self.path, kind=self._kind)  # a model, or another index, is not to be overwritten
         try:
             (self.path / MODELS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -305,8 +305,8 @@ class QdrantFolder:
     def forget_upload(self) -> None:
         (self.path / UPLOAD).unlink(missing_ok=True)
 
-    def commit_place(self, place: QdrantPlace) -> None:
-        write_bundle(self.path, kind=QDRANT_INDEX, meta=encode(place)[0], arrays={}, beside=_BESIDE)
+    def commit_place(self, place: Place) -> None:
+        write_bundle(self.path, kind=self._kind, meta=encode(place)[0], arrays={}, beside=_BESIDE)
         self.forget_upload()
         for entry in os.listdir(self.path / MODELS):
             if entry != place.model:
