@@ -78,6 +78,7 @@ SHARED_STEMS = {
     "clicks": "read in data, learned from in fitting",
     "documents": "ids with texts, as they are read and as an index keeps them",
     "held_out": "queries that nothing was learned from",
+    "interleaving": "two rankings in one list, and who is clicked: the method, and the service that does it",
     "letor": "the format, where it is read and as it is measured",
     "page": "HTML for people",
     "path": "a solution for every penalty, and the picture of it",

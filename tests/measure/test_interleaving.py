@@ -44,7 +44,9 @@ def written_out(first, second, k, heads):
             team = "first" if next(coins) else "second"
         shown.append(best[team][0])
         members[team].append(best[team][0])
-    return tuple(shown), tuple("first" if d in members["first"] else "second" for d in shown)
+    alike = [len(shown)] + [rank for rank, (a, b) in enumerate(zip(first, second, strict=False)) if a != b]
+    teams = ["first" if d in members["first"] else "second" for d in shown]
+    return tuple(shown), tuple(None if rank < min(alike) else team for rank, team in enumerate(teams))
 
 
 @given(st.permutations(range(6)), st.permutations(range(6)), st.integers(0, 6), st.lists(st.booleans(), min_size=6))
@@ -67,10 +69,20 @@ def test_a_list_has_what_it_can_of_both_once(first, second, k, seed):
                     assert all(better in above for better in ranking[: ranking.index(doc)])
 
 
-def test_the_same_rankings_share_their_documents_fairly():
+def test_rankings_share_their_documents_fairly():
     rng = np.random.default_rng(0)
-    at_top = Counter(team_draft("abc", "abc", 3, rng).teams[0] for _ in range(2000))
+    at_top = Counter(team_draft("abc", "bac", 3, rng).teams[0] for _ in range(2000))
     assert abs(at_top["first"] - 1000) < 3 * np.sqrt(500)
+
+
+@given(rankings, rankings, st.integers(0, 12), st.integers(0, 100))
+def test_where_rankings_begin_alike_documents_are_nobodys(first, second, k, seed):
+    shown = team_draft(first, second, k, np.random.default_rng(seed))
+    n_alike = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
+    n_alike = min(len(first), len(second)) if n_alike is None else n_alike
+    assert [team is None for team in shown.teams] == [rank < n_alike for rank in range(len(shown.docs))]
+    assert shown.docs[:n_alike] == tuple(first[: min(n_alike, k)])
+    assert Interleaved(("a", "b"), (None, "first")).credit({"a"}) == 0
 
 
 def test_a_balanced_list_has_tops_of_both_rankings():
@@ -96,6 +108,18 @@ def test_clicks_of_a_balanced_list_count_in_the_tops_that_were_read():
     assert balanced_credit(first, second, shown, {"c", "e"}) == -1
     assert balanced_credit(first, second, shown, {"a", "c", "b"}) == 1  # two of them in the first's top two, one below
     assert balanced_credit(first, second, shown, set()) == 0
+
+
+@given(rankings, rankings, st.sets(st.integers(0, 9)), st.integers(0, 50))
+def test_balanced_credit_is_that_of_joachims(first, second, clicked, seed):
+    """The clicks among the first c of each ranking, c the shallowest top of either that has the lowest click."""
+    shown = balanced(first, second, 10, np.random.default_rng(seed))
+    seen = [doc for doc in shown if doc in clicked]
+    expected = 0
+    if seen:
+        c = next(c for c in range(1, 11) if seen[-1] in first[:c] or seen[-1] in second[:c])
+        expected = int(np.sign(len(set(first[:c]) & set(seen)) - len(set(second[:c]) & set(seen))))
+    assert balanced_credit(first, second, shown, clicked) == expected
 
 
 # -- the test ---------------------------------------------------------------------------------------------------------

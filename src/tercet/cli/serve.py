@@ -10,7 +10,9 @@ import click
 
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FILE, FOLDER, verify_option
+from tercet.data.ubi import CLICK_SECONDS
 from tercet.errors import MissingExtraError
+from tercet.measure.interleaving import METHODS, Method
 from tercet.serve.bounds import Limits
 
 
@@ -108,6 +110,26 @@ def _configured(context: click.Context, _: click.Parameter, path: Path | None) -
     help="Days that --log-impressions keeps.",
 )
 @click.option(
+    "--interleave",
+    metavar="CANDIDATE",
+    help="Share lists with a text model over the same words, or with `baseline`, and see who is clicked.",
+)
+@click.option(
+    "--interleave-by",
+    type=click.Choice(METHODS),
+    default="team-draft",
+    show_default=True,
+    help="How both are put into a list.",
+)
+@click.option(
+    "--settle-after",
+    type=click.FloatRange(min=0),
+    default=CLICK_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="When an interleaved list counts, with the clicks until then.",
+)
+@click.option(
     "--look-every",
     type=click.FloatRange(min=0),
     default=2.0,
@@ -134,6 +156,9 @@ def serve(
     write_burst: int,
     log_impressions: Path | None,
     keep_days: int,
+    interleave: str | None,
+    interleave_by: Method,
+    settle_after: float,
     look_every: float,
     access_log: str | None,
     unverified: bool,
@@ -143,12 +168,15 @@ def serve(
         from tercet.serve.access_log import AccessLog
         from tercet.serve.generations import IndexSource
         from tercet.serve.impressions import ImpressionLog
+        from tercet.serve.interleaving import BASELINE, CandidateSource, Interleaver
         from tercet.serve.run import access_for, run
         from tercet.serve.service import Service
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "tercet":
             raise
         raise MissingExtraError(str(error.name), "serve", "tercet serve") from error
+    if interleave is not None and log_impressions is None:
+        raise click.UsageError("--interleave needs --log-impressions FOLDER: who wins is told by the clicks in it")
     access = access_for(host, read_token, write_token, allow_host)
     limits = Limits(
         deadline_ms=deadline_ms,
@@ -161,6 +189,11 @@ def serve(
     opened = source.open()
     path = journal or journal_of(index)
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)
+    interleaver = None
+    if log is not None and interleave is not None:
+        folder = Path(interleave)
+        candidate = None if interleave == BASELINE else CandidateSource(folder, lambda: open_model(folder))
+        interleaver = Interleaver(log, candidate, interleave_by, settle_after)
     requests = None if access_log is None else AccessLog(access_log)
     service = Service(
         opened,
@@ -170,12 +203,15 @@ def serve(
         impressions=log,
         source=source,
         look_seconds=look_every,
+        interleaver=interleaver,
     )
     try:
         if log is not None:
             click.echo(
                 f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True
             )
+        if interleaver is not None:
+            click.echo(f"lists are shared: {interleaver.said}", err=True)
         if service.journal.torn_bytes:
             click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
         click.echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -30,6 +31,23 @@ class OddSession:
     reason: str
 
 
+def oddness(n_lists: int, n_shown: int, n_clicked: int, usual_lists: Callable[[], float]) -> str | None:
+    """Why no person made a session of so many lists, documents shown and clicks; None where one may have.
+
+    ``usual_lists`` gives the number of lists of the median session, and is asked only where that matters.
+
+    Examples
+    --------
+    >>> oddness(1, 10, 9, lambda: 1.0), oddness(500, 5000, 400, lambda: 2.0), oddness(500, 5000, 400, lambda: 30.0)
+    ('clicks everything', 'comes too often', None)
+    """
+    if n_shown >= FEWEST_SHOWN and n_clicked >= CLICKED_SHARE * n_shown:
+        return "clicks everything"
+    if n_lists > MOST_LISTS and n_lists > TIMES_THE_MEDIAN * usual_lists():
+        return "comes too often"
+    return None
+
+
 def odd_sessions(log: ClickLog) -> list[OddSession]:
     """The sessions that are left out, those with most lists first.
 
@@ -52,16 +70,12 @@ def odd_sessions(log: ClickLog) -> list[OddSession]:
     for session, impression in zip(sessions, log.impressions, strict=True):
         shown[session] += len(impression.shown)
         clicked[session] += len(impression.clicked)
-    usual = max(MOST_LISTS, TIMES_THE_MEDIAN * median(lists.values())) if lists else MOST_LISTS
+    usual = median(lists.values()) if lists else 0
     odd = []
     for session, n_lists in lists.items():
-        if shown[session] >= FEWEST_SHOWN and clicked[session] >= CLICKED_SHARE * shown[session]:
-            reason = "clicks everything"
-        elif n_lists > usual:
-            reason = "comes too often"
-        else:
-            continue
-        odd.append(OddSession(session, n_lists, shown[session], clicked[session], reason))
+        reason = oddness(n_lists, shown[session], clicked[session], lambda: usual)
+        if reason is not None:
+            odd.append(OddSession(session, n_lists, shown[session], clicked[session], reason))
     return sorted(odd, key=lambda one: (-one.n_lists, one.name))
 
 

@@ -11,7 +11,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +31,27 @@ CLICK_SECONDS = 600.0  # a click that comes later than this after its list is no
 _NUMBERED = re.compile(r"-(\d{4})(\d\d)(\d\d)-(\d{4})\.jsonl$")
 _MOST_FILES = 10_000  # of a day
 _MOST_BYTES = 1 << 32  # of a file, so that a place in a folder is one number
+
+
+@dataclass(frozen=True)
+class LoggedList:
+    """A list as the log of a service has it, with the clicks that came in time.
+
+    Attributes
+    ----------
+    shown_at : seconds since 1970
+    query_id, client : what clicks name the list by, and who saw it; empty where that is not said
+    query, shown, clicked : what was searched, the ids from top to bottom, and those clicked in the order of the clicks
+    attributes : whatever else the service says of it
+    """
+
+    shown_at: float
+    query_id: str
+    client: str
+    query: str
+    shown: tuple[str, ...]
+    clicked: tuple[str, ...]
+    attributes: dict[str, Any]
 
 
 def ubi_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -183,7 +206,7 @@ class _NumberedFiles:
 class GrowingUbi:
     """Reads a log of UBI that others append to: a line for each list, once it is so old that its clicks are there.
 
-    A list is handed out `CLICK_SECONDS` after it was shown, with the clicks that came until then, so what is read does
+    A list is handed out `click_seconds` after it was shown, with the clicks that came until then, so what is read does
     not depend on when. Lines are JSON as `read_clicks` takes them: query, shown, clicked.
 
     Parameters
@@ -191,6 +214,7 @@ class GrowingUbi:
     path : the folder
     position : where to begin
     clock : gives seconds since 1970
+    click_seconds : for how long clicks on a list count
 
     Attributes
     ----------
@@ -199,9 +223,15 @@ class GrowingUbi:
 
     is_packed = False
 
-    def __init__(self, path: Path, position: StreamPosition = START, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        position: StreamPosition = START,
+        clock: Callable[[], float] = time.time,
+        click_seconds: float = CLICK_SECONDS,
+    ) -> None:
         self.path, self.position = path, position
-        self._clock = clock
+        self._clock, self._click_seconds = clock, click_seconds
         number, offset = divmod(position.at, _MOST_BYTES)
         self._queries = _NumberedFiles(path, QUERIES, number, offset)
         self._events = _NumberedFiles(path, EVENTS, number)  # both are rotated together
@@ -215,30 +245,38 @@ class GrowingUbi:
 
     def read(self, limit: int) -> list[tuple[int, str]]:
         """At most so many lists, numbered, of those that are old enough now."""
-        lines: list[tuple[int, str]] = []
-        n_before, until = self.position.within, self._clock() - CLICK_SECONDS
+        n_before = self.position.within
+        lines = []
+        for number, one in enumerate(islice(self.lists(), limit), n_before + 1):
+            line = {"query": one.query, "shown": one.shown, "clicked": one.clicked}
+            lines.append((number, json.dumps(line, ensure_ascii=False) if one.shown and one.query else ""))
+        return lines
+
+    def lists(self) -> Iterator[LoggedList]:
+        """The same as they were logged, one by one; who goes on after a line that is wrong gets the next ones."""
+        until = self._clock() - self._click_seconds
         self._n_young = 0
-        while len(lines) < limit:
+        while True:
             offset, number = self._queries.offset, self._queries.number
             text = self._queries.next()
             if text is None:
                 break
             if not text.strip():
                 continue
-            shown_at, query_id, impression = self._list(text)
-            if shown_at > until:
+            one = self._list(text)
+            if one.shown_at > until:
                 self._queries.back(offset if self._queries.number == number else 0)
                 self._n_young = 1
                 break
-            clicks = self._clicks_of(query_id, shown_at)
-            impression["clicked"] = [doc_id for doc_id in clicks if doc_id in impression["shown"]]
-            line = json.dumps(impression, ensure_ascii=False) if impression["shown"] and impression["query"] else ""
-            lines.append((n_before + len(lines) + 1, line))
-        at = self._queries.number * _MOST_BYTES + self._queries.offset
-        self.position = StreamPosition(at, n_before + len(lines))
-        return lines
+            clicks = self._clicks_of(one.query_id, one.shown_at)
+            self._stand(self.position.within + 1)
+            yield replace(one, clicked=tuple(doc_id for doc_id in clicks if doc_id in one.shown))
+        self._stand(self.position.within)
 
-    def _list(self, text: str) -> tuple[float, str, dict[str, Any]]:
+    def _stand(self, n_lists: int) -> None:
+        self.position = StreamPosition(self._queries.number * _MOST_BYTES + self._queries.offset, n_lists)
+
+    def _list(self, text: str) -> LoggedList:
         record = self._record(text, self._queries)
         hits = record.get("query_response_hit_ids")
         if not isinstance(hits, list) or not all(isinstance(doc_id, str) for doc_id in hits):
@@ -246,8 +284,16 @@ class GrowingUbi:
         query, query_id = record.get("user_query"), record.get("query_id")
         if not isinstance(query, str) or not isinstance(query_id, str):
             raise self._queries.error('"user_query" and "query_id" must be strings')
-        shown = list(dict.fromkeys(hits))
-        return self._time(record, self._queries), query_id, {"query": query.strip(), "shown": shown}
+        client, attributes = record.get("client_id"), record.get("query_attributes")
+        return LoggedList(
+            self._time(record, self._queries),
+            query_id,
+            client if isinstance(client, str) else "",
+            query.strip(),
+            tuple(dict.fromkeys(hits)),
+            (),
+            attributes if isinstance(attributes, dict) else {},
+        )
 
     def _clicks_of(self, query_id: str, shown_at: float) -> list[str]:
         """What was clicked on a list in time, in the order of the clicks."""
@@ -256,7 +302,7 @@ class GrowingUbi:
                 break
             assert self._next_event is not None
             clicked_at, clicked_on, doc_id = self._next_event
-            if clicked_at > shown_at + CLICK_SECONDS:
+            if clicked_at > shown_at + self._click_seconds:
                 break
             self._clicks.setdefault(clicked_on, []).append((clicked_at, doc_id))
             self._next_event = None
@@ -266,7 +312,7 @@ class GrowingUbi:
             if self._clicks[oldest][-1][0] >= shown_at:
                 break
             del self._clicks[oldest]
-        return list(dict.fromkeys(doc_id for at, doc_id in clicks if at <= shown_at + CLICK_SECONDS))
+        return list(dict.fromkeys(doc_id for at, doc_id in clicks if at <= shown_at + self._click_seconds))
 
     def _read_event(self) -> bool:
         """Go on to the next click."""
@@ -306,7 +352,8 @@ class GrowingUbi:
     def waiting(self) -> str | None:
         if not self._n_young:
             return None
-        return f"the latest lists wait until {CLICK_SECONDS / 60:.0f} minutes have passed, in which clicks may come"
+        minutes = self._click_seconds / 60
+        return f"the latest lists wait until {minutes:.3g} minutes have passed, in which clicks may come"
 
     def is_replaced(self) -> bool:
         return False

@@ -21,6 +21,8 @@ from tercet.errors import InputError
 Doc = TypeVar("Doc", bound=Hashable)
 Team = Literal["first", "second"]
 TEAMS: Final[tuple[Team, Team]] = ("first", "second")
+Method = Literal["team-draft", "balanced"]
+METHODS: Final[tuple[Method, Method]] = ("team-draft", "balanced")
 # Parameters of the Beta distribution that coins are mixed by. Larger ones look for small differences, and decide later
 # on large ones; with 10 and 10 about two thirds of its coins are between .4 and .6.
 _MIXED_BY: Final = 10.0
@@ -36,11 +38,12 @@ class Interleaved(Generic[Doc]):
     Attributes
     ----------
     docs : what is shown, in order
-    teams : whose each of them is; the team of a document is who gets its click
+    teams : whose each of them is; the team of a document is who gets its click. None where both rankings begin alike:
+        who is clicked there says nothing
     """
 
     docs: tuple[Doc, ...]
-    teams: tuple[Team, ...]
+    teams: tuple[Team | None, ...]
 
     def credit(self, clicked: Collection[Doc]) -> int:
         """1 where the first ranking has more clicks, -1 where the second has, 0 where they have as many.
@@ -53,7 +56,7 @@ class Interleaved(Generic[Doc]):
         return credit(self.teams, [doc in clicked for doc in self.docs])
 
 
-def credit(teams: Sequence[Team], clicked: Sequence[bool]) -> int:
+def credit(teams: Sequence[Team | None], clicked: Sequence[bool]) -> int:
     """Who of two teams has more clicks: 1 the first, -1 the second, 0 neither."""
     clicks = [sum(click for team, click in zip(teams, clicked, strict=True) if team == one) for one in TEAMS]
     return int(np.sign(clicks[0] - clicks[1]))
@@ -64,23 +67,30 @@ def team_draft(
 ) -> Interleaved[Doc]:
     """Two rankings take turns to add their best document that is not in the list yet; a coin says who begins each turn.
 
-    A ranking that has nothing left to add leaves the rest to the other.
+    A ranking that has nothing left to add leaves the rest to the other. As long as both rankings are the same from the
+    top, a document is nobody's: it would be there whoever added it, and its clicks would be noise.
 
     Examples
     --------
     >>> shown = team_draft(["a", "b", "c"], ["b", "d", "a"], 4, np.random.default_rng(0))
     >>> shown.docs, shown.teams
     (('b', 'a', 'c', 'd'), ('second', 'first', 'first', 'second'))
+    >>> team_draft(["a", "b", "c"], ["a", "c", "b"], 3, np.random.default_rng(0)).teams
+    (None, 'first', 'second')
     """
     left = {"first": list(dict.fromkeys(first)), "second": list(dict.fromkeys(second))}
+    n_alike = next(
+        (rank for rank, (one, other) in enumerate(zip(*left.values(), strict=False)) if one != other),
+        min(map(len, left.values())),
+    )
     docs: list[Doc] = []
-    teams: list[Team] = []
+    teams: list[Team | None] = []
     while len(docs) < k and any(left.values()):
         for team in TEAMS if random_state.random() < 0.5 else TEAMS[::-1]:
             if left[team] and len(docs) < k:
                 chosen = left[team][0]
+                teams.append(None if len(docs) < n_alike else team)
                 docs.append(chosen)
-                teams.append(team)
                 for listed in left.values():
                     if chosen in listed:
                         listed.remove(chosen)
@@ -120,13 +130,22 @@ def balanced_credit(first: Sequence[Doc], second: Sequence[Doc], shown: Sequence
     >>> balanced_credit(["a", "b", "c"], ["b", "d", "a"], ["b", "a", "d"], {"a"})
     1
     """
-    seen = [doc for doc in shown if doc in clicked]
-    if not seen:
+    places = ({doc: rank for rank, doc in enumerate(ranking, 1)} for ranking in (first, second))
+    ranks = [tuple(place.get(doc) for doc in shown) for place in places]
+    return ranks_credit(ranks[0], ranks[1], [doc in clicked for doc in shown])
+
+
+def ranks_credit(first: Sequence[int | None], second: Sequence[int | None], clicked: Sequence[bool]) -> int:
+    """`balanced_credit` by the ranks that two rankings give to the documents shown; None where one has it nowhere."""
+    last = max((place for place, click in enumerate(clicked) if click), default=None)
+    if last is None:
         return 0
-    depths = [ranking.index(seen[-1]) + 1 for ranking in (first, second) if seen[-1] in ranking]
-    tops = (set(ranking[: min(depths)]) & set(seen) for ranking in (first, second))
-    n_first, n_second = map(len, tops)
-    return int(np.sign(n_first - n_second))
+    depth = min(rank for rank in (first[last], second[last]) if rank is not None)
+    tops = [
+        sum(click and rank is not None and rank <= depth for rank, click in zip(ranks, clicked, strict=True))
+        for ranks in (first, second)
+    ]
+    return int(np.sign(tops[0] - tops[1]))
 
 
 # -- the test ---------------------------------------------------------------------------------------------------------

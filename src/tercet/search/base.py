@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -152,6 +152,16 @@ class BaseIndex(ABC):
 
     def _among(self, where: Where | None) -> DocumentView:
         return self._view.only(checked_where(where)) if where else self._view
+
+    def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
+        """Documents as hits of a query that is a row of a matrix, with the scores that a search gives them."""
+        Q, view = checked_rows(q, "q", weights_of(self._model).shape[0]), self._view
+        model = self._model if isinstance(self._model, TextModel) else None
+        rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
+        [query] = view.scorer.expand(Q)
+        searched, scores = SearchedQuery(view, model, Q, ()), view.rescore(query, rows).tolist()
+        listed = zip(doc_ids, scores, rows.tolist(), strict=True)
+        return [Hit(doc_id, score, searched, row) for doc_id, score, row in listed]
 
     def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
         """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
+
+from scipy import sparse
 
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
@@ -17,6 +19,8 @@ from tercet.serve.snippets import passage_of, shown_title, shown_values
 from tercet.text.analyser import Analyser
 from tercet.weights import Identity, Weights
 from tercet.weights.value import unit_of
+
+Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
 
 _RANKS_KNOWN = 100  # how far down a list it is looked where the other list has a document
 _HASTY_TERMS = 8  # words by which candidates are looked for when the time is up before the search has begun
@@ -70,13 +74,15 @@ def search(
     deadline: Deadline,
     everything: bool = False,
     where: Where | None = None,
+    mixed: Mixed | None = None,
 ) -> dict[str, Any]:
     """Both lists, each down to its last match unless everything is wanted; one where nothing has been learned.
 
     With ``where`` they are the best of the documents that carry these values.
 
     When the deadline passes before the second, it is left out; before the first, that is looked for by a few words
-    only. Either makes the answer partial.
+    only. Either makes the answer partial. ``mixed`` may put others in the place of the ids of the learned list, as long
+    as there is time; scores stay those of the version.
     """
     depth = max(k, _RANKS_KNOWN)
     hurried = deadline.passed
@@ -84,13 +90,17 @@ def search(
     row = version.model.queries([query])
     compared = baseline.differs(version)
     learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None, not everything, where)
+    served_ids = [hit.doc_id for hit in learned[:k]]
+    mixture = None if mixed is None or deadline.passed else mixed(served_ids, k, everything, where)
+    shown_hits = learned[:k] if mixture is None else _hits_of(version, row, learned, mixture)
     late = deadline.passed and compared
     plain = Results() if late or not compared else baseline.index.search_row(row, depth, where=where)
     learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(hits, 1)} for hits in (learned, plain))
+    learned_ranks |= {hit.doc_id: rank for rank, hit in enumerate(shown_hits, 1)}
     stems = words_of(version, query)
     shown: dict[str, dict[str, Any]] = {}
     learned_list, plain_list = [], []
-    for rank, hit in enumerate(learned[:k], 1):
+    for rank, hit in enumerate(shown_hits, 1):
         before = plain_ranks.get(hit.doc_id)
         moved = None if before is None else before - rank
         learned_list.append(_shown(hit, rank, stems, shown) | {"baseline_rank": before, "moved": moved})
@@ -103,7 +113,8 @@ def search(
         "unknown": words.unknown_words(query),
         "stop_words": words.stop_words_in(query),
         "compared": compared,
-        "left_off": min(k, len(learned) + learned.left_off) - len(learned_list),
+        "left_off": max(0, min(k, len(learned) + learned.left_off) - len(learned_list)),
+        "interleaved": mixture is not None,
         "exact": learned.exact,
         "partial": late or not learned.exact,
         "took_ms": deadline.took_ms,
@@ -113,6 +124,14 @@ def search(
         "where": dict(where or {}),
         "facets": [] if deadline.passed else facets(version.index, row, learned, everything, where or {}),
     }
+
+
+def _hits_of(version: Version, row: sparse.csr_array, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
+    """Documents in this order as hits of a query, by the scores of a version; some are known already."""
+    hits = {hit.doc_id: hit for hit in known}
+    others = [doc_id for doc_id in doc_ids if doc_id not in hits]
+    hits |= {hit.doc_id: hit for hit in version.index.hits_of(row, others)} if others else {}
+    return [hits[doc_id] for doc_id in doc_ids]
 
 
 def effect(

@@ -84,7 +84,7 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
         Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths), access_log=access_log
     )
     _add_errors(app)
-    _add_reading(app, service)
+    _add_reading(app, service, access)
     _add_changing(app, service, access)
     _add_documents(app, service, access)
     _add_page(app, page)
@@ -134,15 +134,15 @@ def _client(request: Request, name: str | None) -> str:
     return address if name is None else f"{address}/{name}"
 
 
-def _add_reading(app: FastAPI, service: Service) -> None:
+def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     def deadline(request: Request) -> Deadline:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
 
     @app.get("/search", response_model=messages.SearchAnswer)
     async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
-        client = _client(request, params.client)
-        wanted = (params.q, params.k, deadline(request), params.all, client, params.filter)
+        client, is_vouched = _client(request, params.client), access.vouches(request.headers)
+        wanted = (params.q, params.k, deadline(request), params.all, client, params.filter, is_vouched)
         return JSONResponse(await service.search(*wanted))
 
     @app.get("/explain", response_model=messages.Reasons)
@@ -220,6 +220,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             "model": now.model_label,
             "loaded": now.loaded,
             "refused": service.refused,
+            "interleaving": None if service.interleaver is None else service.interleaver.to_meta(),
             "build": BUILD,
         }
         if service.learner.failure is not None:

@@ -111,7 +111,7 @@ class IndexSource:
 
     def marks(self) -> Marks:
         """What changes when a writer commits; costs a look at a file or two."""
-        return tuple(_mark(path) for path in self._manifests)
+        return marks_of(self._manifests)
 
     def open(self) -> BaseIndex:
         """Read the index as it is now."""
@@ -131,6 +131,11 @@ class IndexSource:
         if isinstance(current, Index) and (self.own_model or model_marks == self._model_marks):
             return current.latest(self.own_model)
         return self.open()
+
+
+def marks_of(paths: Sequence[Path]) -> Marks:
+    """What changes when any of some files is written again."""
+    return tuple(_mark(path) for path in paths)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

@@ -71,6 +71,11 @@ class Access:
             raise HttpProblem(403, "this token may read; changing what is learned needs the write token", "read-only")
         raise HttpProblem(401, "this token is not known", "token")
 
+    def vouches(self, headers: Headers) -> bool:
+        """Whether whoever sends these headers may name clients as it sees them, as the server of a site does."""
+        token = headers.get("authorization", "").partition(" ")[2].strip()
+        return self.write_token is not None and _is_one_of(token, (self.write_token,))
+
     def trust(self, client: str, headers: Headers) -> Trust:
         """Which allowance pays for the change of a client whom `check` let pass.
 

@@ -27,6 +27,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tercet.data.ubi import CLICK, EVENTS, QUERIES
 from tercet.errors import InputError, JournalError
 from tercet.store.atomic import sync_folder, try_lock
@@ -72,7 +74,7 @@ class ImpressionLog:
         self.folder = Path(folder).resolve()
         self.key_path = self.folder.with_name(f"{self.folder.name}.key")
         self.n_searches = self.n_clicks = self.n_lost = 0
-        self._keep_days, self._file_bytes, self._clock = keep_days, file_bytes, clock
+        self._keep_days, self._file_bytes, self.clock = keep_days, file_bytes, clock
         self._lock = threading.Lock()
         self._shown: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._n_remembered = 0
@@ -133,8 +135,18 @@ class ImpressionLog:
 
     def client_id(self, client: str) -> str:
         """What a client is called in the log."""
-        digest = hmac.new(self._key, client.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
-        return digest[:_ID_BYTES].hex()
+        return self._keyed(client)[:_ID_BYTES].hex()
+
+    def coins(self, client: str, *about: str) -> np.random.Generator:
+        """Coins that a client cannot know, and that are the same all day (UTC) for it and what they are about.
+
+        So a list that is asked for again, or for more of it, is the same list.
+        """
+        day = datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
+        return np.random.default_rng(int.from_bytes(self._keyed(json.dumps([day, client, *about]))))
+
+    def _keyed(self, text: str) -> bytes:
+        return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
 
     def renew_key(self) -> None:
         """Take the key that is there now; where somebody threw it away, a new one is made."""
@@ -148,7 +160,7 @@ class ImpressionLog:
         """Remove what is past its time, and take the key that is there, also where nobody searches."""
         self.renew_key()
         try:
-            self._remove_before(datetime.fromtimestamp(self._clock(), UTC).date().toordinal() - self._keep_days)
+            self._remove_before(datetime.fromtimestamp(self.clock(), UTC).date().toordinal() - self._keep_days)
         except OSError as error:
             _log.warning("%s: what is past its time cannot be removed: %s", self.folder, error)
 
@@ -168,7 +180,7 @@ class ImpressionLog:
     # -- files --------------------------------------------------------------------------------------------------
 
     def _append(self, kind: str, record: dict[str, Any]) -> bool:
-        now = self._clock()
+        now = self.clock()
         moment = datetime.fromtimestamp(now, UTC)
         record["timestamp"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         # In ASCII: a query may hold half a surrogate pair, which UTF-8 has no bytes for.
@@ -197,7 +209,7 @@ class ImpressionLog:
 
     def _begin(self) -> None:
         """Go on in the last pair of today, or begin one; what is past its time is removed."""
-        today = datetime.fromtimestamp(self._clock(), UTC).date()
+        today = datetime.fromtimestamp(self.clock(), UTC).date()
         self._end()
         self._remove_before(today.toordinal() - self._keep_days)
         counts = [count for day, count, _ in self._pairs() if day == today]

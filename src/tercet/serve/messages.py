@@ -205,6 +205,7 @@ class SearchAnswer(BaseModel):
         stop_words=[],
         compared=True,
         left_off=0,
+        interleaved=False,
         exact=True,
         partial=False,
         took_ms=1.2,
@@ -244,6 +245,7 @@ class SearchAnswer(BaseModel):
     stop_words: list[str] = Field(description="Words of the query that are too frequent to be searched.")
     compared: bool = Field(description="False where nothing is learned: then there is one list, and no baseline.")
     left_off: int = Field(description="Learned hits among the first k that are no matches; all=true gives them.")
+    interleaved: bool = Field(description="True where the learned list is shared with another model's.")
     exact: bool = Field(description="False when the learned list was looked for by a few words only.")
     partial: bool = Field(description="True when the deadline passed: the list is not exact, or the baseline left out.")
     took_ms: float
@@ -460,6 +462,25 @@ class LearnedOnline(BaseModel):
     entries: list[HistoryEntry]
 
 
+class Interleaving(BaseModel):
+    """Who is compared by lists made of both, and how it stands."""
+
+    method: Literal["team-draft", "balanced"]
+    served: str | None = Field(description="The model that is served; null while nobody is compared.")
+    challenger: str | None = Field(description="The model of the candidate, or baseline.")
+    refused: str | None = Field(description="Why the candidate is not compared as it is now, where that is so.")
+    wins: int = Field(description="Lists that what is served won.")
+    losses: int
+    ties: int
+    share: float | None = Field(description="Of the lists that somebody won, those that what is served won.")
+    low: float = Field(description="The share is between low and high, with the confidence 1 - level at all times.")
+    high: float
+    p_value: float
+    level: float
+    winner: Literal["first", "second"] | None = Field(description="What is served is the first; null: not decided.")
+    to_go: int | None = Field(description="About how many more lists a decision takes; null where nobody leads.")
+
+
 class Health(BaseModel):
     """The service is well. Where it no longer learns, the answer is a problem."""
 
@@ -471,6 +492,22 @@ class Health(BaseModel):
         model="ba9876543210",
         loaded=_TIME,
         refused="DamagedBundleError; the service's log says more",
+        interleaving={
+            "method": "team-draft",
+            "served": "ba9876543210",
+            "challenger": "baseline",
+            "refused": "InputError; the service's log says more",
+            "wins": 160,
+            "losses": 90,
+            "ties": 500,
+            "share": 0.64,
+            "low": 0.54,
+            "high": 0.73,
+            "p_value": 0.0004,
+            "level": 0.05,
+            "winner": "first",
+            "to_go": 0,
+        },
         build="0.1.0",
     )
     status: Literal["ok"]
@@ -480,6 +517,7 @@ class Health(BaseModel):
     model: str = Field(description="Known by it: the same words and weights have the same.")
     loaded: str = Field(description="When this index and model were taken up.")
     refused: str | None = Field(description="Why what is new on disk is not served, where something is.")
+    interleaving: Interleaving | None = Field(description="Null where lists are not shared.")
     build: str = Field(description="The version of Tercet.")
 
 

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from os import PathLike
 from typing import Any, Literal, TypeVar
@@ -16,6 +16,7 @@ from tercet.data.clicks import Impression, impression_problem
 from tercet.data.values import timestamp
 from tercet.errors import BundleError, EngineError, InputError, JournalError, TercetError
 from tercet.fitting.text_model import TextModel
+from tercet.measure.duels import ATTRIBUTE, Assignment
 from tercet.search import BaseIndex, Index
 from tercet.search.filtering import where_of
 from tercet.search.folder import model_name
@@ -27,52 +28,22 @@ from tercet.serve.bounds import QUERY_TERMS, LearningBounds, Limits
 from tercet.serve.collection import collection
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
+from tercet.serve.interleaving import Interleaver
 from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Renewed, Trust, Withdrawn
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
 from tercet.serve.problems import HttpProblem, limit_problem
+from tercet.serve.queues import Queue
 from tercet.serve.replay import text_model
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_CANNOT_SERVE = (TercetError, OSError, ValueError, MemoryError, TimeoutError)  # what a bad index or model raises
 _TIDY_SECONDS = 3600.0  # between looks for impressions that are past their time
 _CHANGES_WAITING = 16  # changes of documents that may wait for another
 _APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
-
-
-class Queue:
-    """Threads, and so many jobs at most that wait for one."""
-
-    def __init__(self, name: str, workers: int, waiting: int) -> None:
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix=f"tercet-{name}")
-        self._workers, self._most = workers, workers + waiting
-        self._jobs = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._jobs >= self._most
-
-    @property
-    def length(self) -> int:
-        """Jobs that wait."""
-        return max(0, self._jobs - self._workers)
-
-    async def run(self, job: Callable[[], T]) -> T:
-        """Have a job done by a thread; raises a 503 problem where too many wait. Call it from one event loop only."""
-        if self._jobs >= self._most:
-            raise HttpProblem(503, f"{self._most} requests are being worked on or wait; try again soon", "busy", 1.0)
-        self._jobs += 1
-        done = asyncio.get_running_loop().run_in_executor(self._pool, job)
-        done.add_done_callback(self._less)
-        return await done
-
-    def _less(self, _: object) -> None:
-        self._jobs -= 1
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Service:
@@ -86,6 +57,7 @@ class Service:
     impressions : where lists and clicks are logged, or None; closed with the service
     source : where the index came from; it is looked at, and what is new there is served without a restart
     look_seconds : between these looks; 0 looks only when `look_soon` asks for it
+    interleaver : has lists shared with another model, or None; closed with the service
     """
 
     def __init__(
@@ -98,9 +70,10 @@ class Service:
         impressions: ImpressionLog | None = None,
         source: IndexSource | None = None,
         look_seconds: float = 2.0,
+        interleaver: Interleaver | None = None,
     ) -> None:
         self.limits, self.name = limits or Limits(), name
-        self.impressions = impressions
+        self.impressions, self.interleaver = impressions, interleaver
         self.refused: str | None = None
         self._bounds, self._source, self._look_seconds = bounds, source, look_seconds
         self._seen = None if source is None else source.opened_at
@@ -114,6 +87,10 @@ class Service:
         with ExitStack() as begun:
             begun.callback(self.journal.close)
             self.serving = Generation.of(index, self.journal.entries, bounds)
+            begun.callback(lambda: self.learner.close())
+            if interleaver is not None:
+                candidate = interleaver.read_candidate()
+                interleaver.take(interleaver.rival_of(self.serving, self.journal.entries, bounds, candidate))
             begun.pop_all()  # all went well: from here on `close` ends them
         self.reads = Queue("reader", self.limits.workers, self.limits.waiting)
         self.writes = Queue("writer", 1, self.limits.waiting)
@@ -138,6 +115,8 @@ class Service:
         self.writes.close()
         self.changes.close()
         self.learner.close()
+        if self.interleaver is not None:
+            self.interleaver.close()
         self.journal.close()
         if self.impressions is not None:
             self.impressions.close()
@@ -188,7 +167,7 @@ class Service:
                     return False
                 self._serve(index)
                 self._renew_promoted()
-            except (TercetError, OSError, ValueError, MemoryError, TimeoutError) as error:
+            except _CANNOT_SERVE as error:
                 self.refused = f"{type(error).__name__}; the service's log says more"  # anybody may ask for this
                 _log.warning("what is new at %s is refused, and the old goes on: %s", self._source.folder, error)
                 return False
@@ -204,18 +183,61 @@ class Service:
         try:
             made.catch_up(self.journal.entries[len(entries) : self._n_told])
             with self._telling:
-                n_learned = made.version.number
-                made.catch_up(self.journal.entries[n_learned : self._n_told])
+                self._catch_up(made)
                 self.serving, self.refused = made, None  # the swap: one reference
         except BaseException:
             made.learner.close()
             raise
         before.learner.close()
+        self._share(None)
+
+    def _catch_up(self, generation: Generation) -> None:
+        """Have a generation learn what was told since it was made; held by `_telling`, so that nothing more comes."""
+        generation.catch_up(self.journal.entries[generation.version.number : self._n_told])
+
+    def look_at_candidate(self, anew: bool = False) -> bool:
+        """Share lists with the candidate that is in its folder now; whether that is another than before."""
+        if self.interleaver is None or not (anew or self.interleaver.has_news):
+            return False
+        with self._renewing:
+            try:
+                model = self.interleaver.read_candidate()
+            except _CANNOT_SERVE as error:
+                self.interleaver.refuse(error)
+                return False
+            return self._share(model)
+
+    def _share(self, model: TextModel | None) -> bool:
+        """Share lists of what is served now with a model, or with the one of before; whether others are compared now.
+
+        One that does not fit is refused, and the rival of before goes on where it can.
+        """
+        if self.interleaver is None:
+            return False
+        contest = self.interleaver.contest
+        with self._telling:
+            entries = self.journal.entries[: self._n_told]
+        try:
+            rival = self.interleaver.rival_of(self.serving, entries, self._bounds, model)
+            with self._telling:
+                if rival is not None and rival.generation is not None:
+                    self._catch_up(rival.generation)
+                before = self.interleaver.take(rival)
+        except _CANNOT_SERVE as error:
+            self.interleaver.refuse(error, self.serving)
+            return False
+        if before is not None:
+            before.close()
+        if self.interleaver.contest == contest:
+            return False
+        _log.warning("%s", self.interleaver.said)
+        return True
 
     def _watch(self) -> None:
         tidied = time.monotonic()
         while not self._closing:
-            self._look.wait(self._look_seconds if self._look_seconds and self._source is not None else _TIDY_SECONDS)
+            looks = self._look_seconds and (self._source is not None or self.interleaver is not None)
+            self._look.wait(self._look_seconds if looks else _TIDY_SECONDS)
             asked = self._look.is_set()
             self._look.clear()
             if self._closing:
@@ -226,6 +248,9 @@ class Service:
             try:
                 if asked or self._look_seconds:
                     self.look(anew=asked)
+                    self.look_at_candidate(anew=asked)
+                if self.interleaver is not None:
+                    self.interleaver.count()
             except Exception:
                 # A defect, or an index that breaks what reads it. The old one goes on.
                 _log.exception("the source could not be looked at")
@@ -252,24 +277,33 @@ class Service:
         everything: bool = False,
         client: str = "local",
         filters: Sequence[str] = (),
+        is_vouched: bool = False,
     ) -> dict[str, Any]:
+        """Both lists for a query; ``is_vouched`` where somebody we trust says that this is the client's name."""
         self.check_query(query)
+        address = None if is_vouched else client.partition("/")[0]
 
         def find(version: Version, generation: Generation) -> dict[str, Any]:
             where = where_of(filters, generation.index.has_column)
-            answer = answers.search(version, generation.baseline, query, k, deadline, everything, where)
+            shared = self.interleaver
+            draft = None if shared is None else shared.draft(generation, client, query, address)
+            mixed = None if draft is None else draft.mixed
+            answer = answers.search(version, generation.baseline, query, k, deadline, everything, where, mixed)
             answer["index"] = generation.index_label
-            return answer | {"query_id": self._log_list(client, answer)}
+            assignment = None if draft is None else draft.assignment
+            return answer | {"query_id": self._log_list(client, answer, assignment)}
 
         return await self.read(deadline, find, always=True)
 
-    def _log_list(self, client: str, answer: dict[str, Any]) -> str | None:
+    def _log_list(self, client: str, answer: dict[str, Any], assignment: Assignment | None) -> str | None:
         """Log what is shown; None where nothing is logged, or nothing was found."""
         if self.impressions is None or not answer["learned"]:
             return None
         attributes = {name: answer[name] for name in ("version", "index", "k", "partial")}
         if answer["where"]:
             attributes["where"] = answer["where"]
+        if assignment is not None:
+            attributes[ATTRIBUTE] = assignment.to_meta()
         return self.impressions.search(client, answer["query"], [hit["id"] for hit in answer["learned"]], attributes)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
@@ -333,18 +367,29 @@ class Service:
                 "tercet_impressions_lost": ("Lists and clicks that could not be logged.", log.n_lost),
             }
         )
-        return logged | {
-            "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
-            "tercet_version": ("Number of the version that is served.", version.number),
-            "tercet_learner_up": ("1, or 0 when it stopped.", float(self.learner.failure is None)),
-            "tercet_learner_backlog": ("Entries that the learner has not applied.", len(self.journal) - version.number),
-            "tercet_journal_entries": ("Entries of the journal.", len(self.journal)),
-            "tercet_journal_bytes": ("Size of the journal.", self.journal.n_bytes),
-            "tercet_overlay_pairs": ("Pairs of words learned online.", version.overlay.nnz),
-            "tercet_documents": ("Documents of the index.", len(self.index)),
-            "tercet_refused": ("1 where what is new on disk is not served, else 0.", float(self.refused is not None)),
-            "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
-        }
+        shared = {} if self.interleaver is None else self.interleaver.gauges()
+        return (
+            logged
+            | shared
+            | {
+                "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
+                "tercet_version": ("Number of the version that is served.", version.number),
+                "tercet_learner_up": ("1, or 0 when it stopped.", float(self.learner.failure is None)),
+                "tercet_learner_backlog": (
+                    "Entries that the learner has not applied.",
+                    len(self.journal) - version.number,
+                ),
+                "tercet_journal_entries": ("Entries of the journal.", len(self.journal)),
+                "tercet_journal_bytes": ("Size of the journal.", self.journal.n_bytes),
+                "tercet_overlay_pairs": ("Pairs of words learned online.", version.overlay.nnz),
+                "tercet_documents": ("Documents of the index.", len(self.index)),
+                "tercet_refused": (
+                    "1 where what is new on disk is not served, else 0.",
+                    float(self.refused is not None),
+                ),
+                "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
+            }
+        )
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -542,6 +587,8 @@ class Service:
             with self._telling:
                 self._n_told = entry.number
                 applied.append(self.learner.tell(entry))
+                if self.interleaver is not None:
+                    self.interleaver.tell(entry)
 
         return self.journal.append(make, then), applied[0]
 

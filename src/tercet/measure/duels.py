@@ -1,0 +1,271 @@
+"""Duels of contenders in an impressions log: which list was whose, which lists count, and who is ahead.
+
+A list counts once, when its clicks are settled, and whether it does is known by then from what came before and from how
+much was clicked, never from whose documents these were. So under no difference each list that counts is a fair coin
+flip, also given all before it, which is what the test of `Duel` takes for granted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from tercet.data.click_sessions import oddness
+from tercet.data.ubi import LoggedList
+from tercet.errors import InputError
+from tercet.measure.interleaving import METHODS, TEAMS, Duel, Method, Team, credit, ranks_credit
+
+ATTRIBUTE: Final = "interleaved"  # of a list's query_attributes
+CLIENT_LISTS, ADDRESS_LISTS = 20, 200  # that count on a day
+
+LeftOut = Literal["repeated", "client", "address", "odd", "broken"]
+
+
+class Contest(NamedTuple):
+    """Who is compared, and how: what has the same is one duel.
+
+    Attributes
+    ----------
+    first, second : labels: what was served, and what it was compared with
+    method : how lists were made
+    promotion : number of the promotion that what was served came by, 0 where there was none. A duel begins anew with it
+    """
+
+    first: str
+    second: str
+    method: Method = "team-draft"
+    promotion: int = 0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Whose the documents of a list were, as the log keeps it.
+
+    Attributes
+    ----------
+    contest : who is compared
+    teams : of a team draft, whose each document shown is; None is nobody's
+    ranks : of a balanced list, the ranks of what was shown in the first and in the second ranking; None is not there
+    address : what an address is called where nobody vouches for the names that come from it
+    """
+
+    contest: Contest
+    teams: tuple[Team | None, ...] = ()
+    ranks: tuple[tuple[int | None, ...], tuple[int | None, ...]] = ((), ())
+    address: str | None = None
+
+    def credit(self, clicked: list[bool]) -> int:
+        """Who wins by these clicks: 1 the first, -1 the second, 0 neither."""
+        if self.contest.method == "balanced":
+            return ranks_credit(*self.ranks, clicked)
+        return credit(self.teams, clicked)
+
+    def to_meta(self) -> dict[str, Any]:
+        """As JSON has it.
+
+        Examples
+        --------
+        >>> Assignment(Contest("a1", "baseline"), (None, "second")).to_meta()
+        {'contenders': ['a1', 'baseline'], 'method': 'team-draft', 'promotion': 0, 'teams': [0, 2]}
+        """
+        contest = self.contest
+        told: dict[str, Any] = {"contenders": [contest.first, contest.second], "method": contest.method}
+        told["promotion"] = contest.promotion
+        if contest.method == "balanced":
+            told["ranks"] = [list(ranks) for ranks in self.ranks]
+        else:
+            told["teams"] = [0 if team is None else TEAMS.index(team) + 1 for team in self.teams]
+        return told if self.address is None else told | {"address_id": self.address}
+
+    @classmethod
+    def from_meta(cls, meta: Any, n_shown: int) -> Assignment:
+        """What a log says of a list of so many documents; raises an InputError where that is no assignment."""
+        try:
+            first, second = meta["contenders"]
+            method, promotion, address = meta["method"], meta.get("promotion", 0), meta.get("address_id")
+            valid = all(isinstance(name, str) for name in (first, second)) and method in METHODS
+            valid = valid and isinstance(promotion, int) and isinstance(address, str | None)
+            teams: tuple[Team | None, ...] = ()
+            ranks: tuple[tuple[int | None, ...], ...] = ((), ())
+            if method == "balanced":
+                ranks = tuple(tuple(one) for one in meta["ranks"])
+                valid = valid and len(ranks) == 2 and all(len(one) == n_shown for one in ranks)
+                valid = valid and all(isinstance(rank, int | None) for one in ranks for rank in one)
+                valid = valid and all(pair != (None, None) for pair in zip(*ranks, strict=True))
+            else:
+                teams = tuple((None, *TEAMS)[int(team)] for team in meta["teams"])
+                valid = valid and len(teams) == n_shown
+        except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
+            raise InputError(f"{ATTRIBUTE!r} of a list is {meta!r:.200}, which does not say whose it is") from error
+        if not valid:
+            raise InputError(f"{ATTRIBUTE!r} of a list is {meta!r:.200}, which does not say whose it is")
+        return cls(Contest(first, second, method, promotion), teams, (ranks[0], ranks[1]), address)
+
+
+@dataclass
+class Standing:
+    """Where a duel stands.
+
+    Attributes
+    ----------
+    wins, losses, ties : lists that the first won, lost, and those that nobody won
+    by_client : wins less losses, of each client
+    level : the chance of a wrong winner, whenever one looks
+    """
+
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+    by_client: dict[str, list[int]] = field(default_factory=dict)
+    level: float = 0.05
+
+    def take(self, client: str, outcome: int) -> None:
+        """Count a list."""
+        self.wins += outcome > 0
+        self.losses += outcome < 0
+        self.ties += outcome == 0
+        if outcome:
+            counts = self.by_client.setdefault(client, [0, 0])
+            counts[outcome < 0] += 1
+
+    @property
+    def duel(self) -> Duel:
+        """All that counts."""
+        return Duel(self.wins, self.losses, self.ties, self.level)
+
+    @property
+    def without_one(self) -> Duel:
+        """The same without the client that did most for whoever is ahead."""
+        side = 1 if self.wins >= self.losses else -1
+        wins, losses = max(
+            self.by_client.values(), key=lambda own: (side * (own[0] - own[1]), -sum(own)), default=(0, 0)
+        )
+        return Duel(self.wins - wins, self.losses - losses, self.ties, self.level)
+
+    @property
+    def winner(self) -> Team | None:
+        """Who is better, where that is decided, and would be without any one client; None where it is open."""
+        winner = self.duel.winner
+        return winner if winner is not None and self.without_one.winner == winner else None
+
+    @property
+    def n_to_go(self) -> int | None:
+        """How many more lists a decision takes if they go on as so far; None where nobody leads."""
+        if self.winner is not None:
+            return 0
+        to_go = self.without_one.n_to_go
+        return to_go if to_go is None else max(1, to_go)
+
+    def to_meta(self) -> dict[str, Any]:
+        """As JSON has it."""
+        duel = self.duel
+        low, high = duel.interval
+        return {
+            "wins": duel.wins,
+            "losses": duel.losses,
+            "ties": duel.ties,
+            "share": duel.share,
+            "low": low,
+            "high": high,
+            "p_value": duel.p_value,
+            "level": duel.level,
+            "winner": self.winner,
+            "to_go": self.n_to_go,
+        }
+
+
+@dataclass
+class _Day:
+    """What was shown to whom on a day."""
+
+    day: date
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    by_client: Counter[str] = field(default_factory=Counter)
+    by_address: Counter[str] = field(default_factory=Counter)
+    seen: dict[str, list[int]] = field(default_factory=dict)  # lists, documents and clicks of each client
+    sizes: Counter[int] = field(default_factory=Counter)  # how many clients have so many lists
+
+    def note(self, client: str, n_shown: int, n_clicked: int) -> str | None:
+        """Take in a list of a client; why no person made what this client has done, or None."""
+        seen = self.seen.setdefault(client, [0, 0, 0])
+        self.sizes[seen[0]] -= 1
+        seen[0], seen[1], seen[2] = seen[0] + 1, seen[1] + n_shown, seen[2] + n_clicked
+        self.sizes[seen[0]] += 1
+        return oddness(seen[0], seen[1], seen[2], self._median)
+
+    def _median(self) -> float:
+        half, n_clients = 0, len(self.seen)
+        for size in sorted(self.sizes):
+            half += max(0, self.sizes[size])
+            if 2 * half >= n_clients:
+                return float(size)
+        return 0.0
+
+
+class Tally:
+    """Takes settled lists in the order in which they were shown, and counts those that count.
+
+    Of the lists of one client (whose name somebody else may have made up) and query on a day, the first counts. Of a
+    client count 20 lists a day, of an address 200 where nobody vouches for the names it sends. None counts from where
+    on a client is odd by `oddness`: clicks everything, or comes too often, on that day.
+
+    Attributes
+    ----------
+    standings : of each contest
+    left_out : why lists were left out, and how many
+    """
+
+    def __init__(self, level: float = 0.05) -> None:
+        self.level = level
+        self.standings: defaultdict[Contest, Standing] = defaultdict(lambda: Standing(level=level))
+        self.left_out: Counter[LeftOut] = Counter()
+        self._days: list[_Day] = []
+
+    def take(self, shown: LoggedList) -> tuple[Contest, int] | None:
+        """Count a list: its contest and who won, or None where it does not count."""
+        day = self._day(shown.shown_at)
+        odd = day.note(shown.client, len(shown.shown), len(shown.clicked))
+        meta = shown.attributes.get(ATTRIBUTE)
+        if meta is None:
+            return None
+        try:
+            assignment = Assignment.from_meta(meta, len(shown.shown))
+        except InputError:
+            self.left_out["broken"] += 1
+            return None
+        why = self._left_out(day, shown, assignment, odd)
+        if why is not None:
+            self.left_out[why] += 1
+            return None
+        clicked = set(shown.clicked)
+        outcome = assignment.credit([doc_id in clicked for doc_id in shown.shown])
+        self.standings[assignment.contest].take(shown.client, outcome)
+        return assignment.contest, outcome
+
+    def _left_out(self, day: _Day, shown: LoggedList, assignment: Assignment, odd: str | None) -> LeftOut | None:
+        asked = shown.client, shown.query
+        if asked in day.asked:
+            return "repeated"
+        day.asked.add(asked)
+        if odd is not None:
+            return "odd"
+        if day.by_client[shown.client] >= CLIENT_LISTS:
+            return "client"
+        address = assignment.address
+        if address is not None and day.by_address[address] >= ADDRESS_LISTS:
+            return "address"
+        day.by_client[shown.client] += 1
+        if address is not None:
+            day.by_address[address] += 1
+        return None
+
+    def _day(self, shown_at: float) -> _Day:
+        """The day of a list; the one before is kept, since lines of two threads may come in either order."""
+        wanted = datetime.fromtimestamp(shown_at, UTC).date()
+        for day in self._days:
+            if day.day == wanted:
+                return day
+        self._days = [*self._days[-1:], _Day(wanted)]
+        return self._days[-1]

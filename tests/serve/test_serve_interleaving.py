@@ -1,0 +1,383 @@
+"""Two models at once: lists made of both, who is whose in the log, and who wins by the clicks in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+from starlette.testclient import TestClient
+
+import tercet as tc
+from support.serving import made_docs, made_index, refused
+from tercet.cli.main import cli
+from tercet.data import read_click_log
+from tercet.data.ubi import CLICK_SECONDS
+from tercet.errors import BundleError, InputError
+from tercet.measure.duels import Assignment
+from tercet.search import Index
+from tercet.serve import Limits, messages
+from tercet.serve.app import create_app
+from tercet.serve.generations import IndexSource
+from tercet.serve.guard import Access
+from tercet.serve.impressions import ImpressionLog
+from tercet.serve.interleaving import CandidateSource, Interleaver
+from tercet.serve.service import Service
+from tercet.weights import Identity, Sparse, Weights
+
+QUERY = "green avocado"
+QUERIES = ("green avocado", "blue eyes", "pale toast", "dark river", "red stone", "green leaf", "oil", "sky garden")
+NOON = 1_772_366_400.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def candidate_of(model: tc.TextModel, seed: int = 5) -> tc.TextModel:
+    """Another model over the same words."""
+    n, rng = model.weights.shape[0], np.random.default_rng(seed)
+    pairs = rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.1) / 3
+    parts = [Identity(n_terms=n), Sparse(weights=sparse.csr_array(pairs.astype(np.float32)))]
+    return replace(model, weights=Weights(parts))
+
+
+@contextmanager
+def sharing(tmp_path: Path, *, baseline: bool = False, access: Access | None = None, **options: Any):
+    """A service of an index on disk that shares its lists with a candidate on disk; it looks when it is told to."""
+    if not (tmp_path / "index").exists():
+        index = made_index(tmp_path / "index")
+        candidate_of(index.model).save(tmp_path / "candidate")
+    clock = options.pop("clock", None) or Clock()
+    log = ImpressionLog(tmp_path / "impressions", clock=clock)
+    folder = tmp_path / "candidate"
+    interleaver = Interleaver(log, None if baseline else CandidateSource(folder, lambda: tc.load(folder)), **options)
+    source = IndexSource(tmp_path / "index")
+    limits = Limits(write_burst=10_000)
+    try:
+        service = Service(
+            source.open(),
+            tmp_path / "journal.jsonl",
+            limits,
+            impressions=log,
+            source=source,
+            look_seconds=0,
+            interleaver=interleaver,
+        )
+    except BaseException:
+        log.close()
+        raise
+    try:
+        with TestClient(create_app(service, access), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api:
+            yield api, service, clock
+    finally:
+        service.close()
+
+
+def search(api: TestClient, query: str = QUERY, **params: Any) -> dict[str, Any]:
+    answer = api.get("/search", params={"q": query, "client": "reader-1"} | params)
+    assert answer.status_code == 200, answer.text
+    messages.SearchAnswer.model_validate(answer.json())
+    return answer.json()
+
+
+def ids(answer: dict[str, Any]) -> list[str]:
+    return [hit["id"] for hit in answer["learned"]]
+
+
+def logged(tmp_path: Path) -> list[dict[str, Any]]:
+    files = sorted((tmp_path / "impressions").glob("ubi_queries-*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def lists_of(service: Service, query: str, k: int) -> tuple[list[str], list[str]]:
+    """What is served alone, and what the candidate would serve."""
+    served = [hit.doc_id for hit in service.version.index.search(query, k)]
+    rival = service.interleaver._rival.generation
+    return served, [hit.doc_id for hit in rival.version.index.search(query, k)]
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["team-draft", "balanced"])
+def test_a_list_is_made_of_both_and_only_the_log_says_whose(tmp_path, method):
+    with sharing(tmp_path, method=method) as (api, service, _):
+        orders = set()
+        for number in range(30):
+            answer = search(api, client=f"reader-{number}", k=6)
+            assert answer["interleaved"]
+            orders.add(tuple(ids(answer)))
+            served, other = lists_of(service, QUERY, 6)
+            assert set(ids(answer)) <= set(served) | set(other)
+            for hit in answer["learned"]:
+                assert hit["score"] == pytest.approx(service.version.index.explain(QUERY, hit["id"]).score, rel=1e-5)
+            [record] = [one for one in logged(tmp_path) if one["query_id"] == answer["query_id"]]
+            assignment = Assignment.from_meta(record["query_attributes"]["interleaved"], 6)
+            assert assignment.contest[:3] == (service.serving.model_label, service.interleaver.contest.second, method)
+            assert record["query_response_hit_ids"] == ids(answer)
+            if method == "team-draft":
+                for team, ranking in (("first", served), ("second", other)):
+                    own = [doc for doc, one in zip(ids(answer), assignment.teams, strict=True) if one == team]
+                    assert own == sorted(own, key=ranking.index)
+            else:
+                assert assignment.ranks == tuple(
+                    tuple(ranking.index(doc) + 1 if doc in ranking else None for doc in ids(answer))
+                    for ranking in (served, other)
+                )
+            assert "teams" not in json.dumps(answer)
+        assert len(orders) > 1
+        assert served != other
+
+
+def test_the_same_list_all_day_for_one_client_and_more_of_it_begins_alike(tmp_path):
+    with sharing(tmp_path) as (api, _, clock):
+        first = ids(search(api, k=5))
+        assert ids(search(api, k=5)) == first
+        assert ids(search(api, k=12))[:5] == first
+        assert ids(search(api, k=12, all=True))[:5] == first
+        days = set()
+        for _ in range(20):
+            clock.now += 86_400
+            days.add(tuple(ids(search(api, k=5))))
+        assert len(days) > 1
+
+
+def test_without_time_or_matches_there_is_the_served_list_alone(tmp_path):
+    with sharing(tmp_path) as (api, service, _):
+        assert not search(api, "zebra")["interleaved"] or not ids(search(api, "zebra"))
+        assert search(api, "zebra")["query_id"] is None
+        service.limits = replace(service.limits, deadline_ms=0)
+        answer = search(api)
+        assert answer["partial"]
+        assert not answer["interleaved"]
+        [record] = logged(tmp_path)
+        assert "interleaved" not in record["query_attributes"]
+
+
+def test_all_goes_below_the_last_match_in_both(tmp_path):
+    with sharing(tmp_path) as (api, _, _):
+        few, everything = search(api, "oil", k=60), search(api, "oil", k=60, all=True)
+        assert len(everything["learned"]) >= len(few["learned"])
+        assert everything["left_off"] == 0
+        assert few["left_off"] >= 0
+        assert len(set(ids(everything))) == len(ids(everything))
+        assert everything["interleaved"]
+
+
+def test_the_baseline_may_be_the_rival_and_is_none_before_anything_is_learned(tmp_path):
+    with sharing(tmp_path, baseline=True) as (api, _, _):
+        assert search(api)["interleaved"]
+        assert api.get("/health").json()["interleaving"]["challenger"] == "baseline"
+    shutil.rmtree(tmp_path / "index")
+    Index.build(made_docs(), path=tmp_path / "index")  # BM25, as the baseline is
+    with sharing(tmp_path, baseline=True) as (api, _, _):
+        assert not search(api)["interleaved"]
+        api.post("/prefer", json={"query": QUERY, "better": ids(search(api))[3], "worse": ids(search(api))[0]})
+        assert search(api)["interleaved"]
+
+
+def test_the_log_is_read_by_others_as_it_is(tmp_path):
+    with sharing(tmp_path) as (api, _, _):
+        answer = search(api)
+        api.post("/events", json={"query_id": answer["query_id"], "doc": ids(answer)[2]})
+    [impression] = read_click_log(tmp_path / "impressions").impressions
+    assert (list(impression.shown), impression.clicked) == (ids(answer), (ids(answer)[2],))
+
+
+# -- teaching and changes ---------------------------------------------------------------------------------------------
+
+
+def test_both_learn_what_is_taught_and_forget_what_is_taken_back(tmp_path):
+    with sharing(tmp_path) as (api, service, _):
+        rival = service.interleaver._rival.generation
+        before = lists_of(service, QUERY, 10)
+        worst = before[1][-1]
+        taught = api.post("/prefer", json={"query": QUERY, "better": worst, "worse": before[1][0]}).json()
+        rival.catch_up([])
+        service.learner.close()  # all that was told is applied
+        rival.learner.close()
+        after = lists_of(service, QUERY, 20)
+        for ranking in after:
+            assert ranking.index(worst) < ranking.index(before[1][0])
+        assert taught["applied"]
+        assert rival.version.number == service.version.number == 1
+
+
+def test_documents_come_and_go_for_both(tmp_path):
+    access = Access(write_token="w", hosts=None)
+    with sharing(tmp_path, access=access) as (api, service, _):
+        headers = {"Authorization": "Bearer w"}
+        new = {"documents": [{"id": "new", "text": "green avocado " * 3}]}
+        assert api.post("/documents", json=new, headers=headers).status_code == 200
+        answer = search(api)
+        assert answer["interleaved"]
+        assert answer["index"] == service.serving.index_label
+        assert "new" in ids(answer)
+        assert all("new" in ranking for ranking in lists_of(service, QUERY, 10))
+        assert api.delete("/documents/new", headers=headers).status_code == 200
+        answer = search(api, k=60)
+        assert answer["interleaved"]
+        assert "new" not in ids(answer)
+
+
+def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
+    with sharing(tmp_path) as (api, service, _):
+        model = service.index.model
+        before = service.interleaver.contest
+        assert not service.look_at_candidate()
+        candidate_of(model, 7).save(tmp_path / "candidate")
+        assert service.look_at_candidate()
+        second = service.interleaver.contest
+        assert second != before
+        tc.TextModel.bm25(["other words"]).save(tmp_path / "candidate")
+        assert not service.look_at_candidate()
+        health = api.get("/health").json()
+        messages.Health.model_validate(health)
+        assert health["interleaving"]["refused"].startswith("InputError")
+        assert health["refused"] is None
+        assert search(api)["interleaved"]  # with the one before
+        Index.open(tmp_path / "index").add({"more": "green avocado"})
+        assert service.look()
+        assert search(api)["interleaved"]
+        assert service.interleaver.contest == second
+        shutil.rmtree(tmp_path / "candidate")
+        assert not service.look_at_candidate()
+        assert api.get("/health").json()["interleaving"]["refused"] is not None
+        assert search(api)["interleaved"]
+        candidate_of(model).save(tmp_path / "candidate")
+        assert service.look_at_candidate()
+        assert (service.interleaver.contest, service.interleaver.refused) == (before, None)
+
+
+def test_an_index_of_other_words_is_served_without_the_candidate(tmp_path):
+    with sharing(tmp_path) as (api, service, _):
+        Index.build({"a": "zebra crossing", "b": "zebra"}, path=tmp_path / "index")
+        assert service.look()
+        answer = search(api, "zebra")
+        assert ids(answer) == ["b", "a"]
+        assert not answer["interleaved"]
+        told = api.get("/health").json()["interleaving"]
+        assert told["refused"] is not None
+        assert told["challenger"] is None
+        assert "tercet_interleaving 0.0\n" in api.get("/metrics").text
+
+
+def test_the_model_that_is_served_is_no_rival(tmp_path):
+    index = made_index(tmp_path / "index")
+    index.model.save(tmp_path / "candidate")
+    with sharing(tmp_path) as (api, service, _):
+        assert not search(api)["interleaved"]
+        assert api.get("/health").json()["interleaving"]["challenger"] is None
+        candidate_of(index.model).save(tmp_path / "candidate")
+        assert service.look_at_candidate()
+        assert search(api)["interleaved"]
+
+
+def test_a_bad_candidate_stops_the_start(tmp_path):
+    made_index(tmp_path / "index")
+    with pytest.raises(BundleError, match="candidate"), sharing(tmp_path):
+        pass
+    tc.TextModel.bm25(["other words"]).save(tmp_path / "candidate")
+    with pytest.raises(InputError, match="cannot be compared with what is served"), sharing(tmp_path):
+        pass
+    options = ["serve", str(tmp_path / "index"), "--interleave", "baseline"]
+    result = CliRunner().invoke(cli, options)
+    assert result.exit_code == 2
+    assert "--log-impressions" in result.output
+
+
+# -- the standing -----------------------------------------------------------------------------------------------------
+
+
+def visit(tmp_path: Path, api: TestClient, n: int, team: int, start: int = 0) -> None:
+    """Visitors of one list each, who click what one side added."""
+    for number in range(start, start + n):
+        answer = search(api, QUERIES[number % len(QUERIES)], client=f"visitor-{number}")
+        record = logged(tmp_path)[-1]
+        teams = record["query_attributes"]["interleaved"]["teams"]
+        if team in teams:
+            click = {"query_id": answer["query_id"], "doc": ids(answer)[teams.index(team)]}
+            assert api.post("/events", json=click | {"client": f"visitor-{number}"}).status_code == 202
+
+
+def test_clicks_settle_and_tell_who_wins_also_after_a_restart(tmp_path):
+    clock = Clock()
+    with sharing(tmp_path, clock=clock) as (api, service, _):
+        visit(tmp_path, api, 40, 2)
+        service.interleaver.count()
+        told = api.get("/health").json()["interleaving"]
+        assert (told["wins"], told["losses"], told["ties"]) == (0, 0, 0)  # not settled yet
+        clock.now += CLICK_SECONDS + 1
+        service.interleaver.count()
+        told = api.get("/health").json()["interleaving"]
+        messages.Interleaving.model_validate(told)
+        assert told["losses"] > 30
+        assert told["wins"] == 0
+        assert told["wins"] + told["losses"] + told["ties"] == 40
+        assert (told["winner"], told["to_go"], told["share"]) == ("second", 0, 0.0)
+        assert told["high"] < 0.5
+        metrics = api.get("/metrics").text
+        assert f"tercet_interleaved_losses {told['losses']}.0\n" in metrics
+        assert "tercet_interleaved_winner -1.0\n" in metrics
+        service.interleaver.count()
+        assert api.get("/health").json()["interleaving"] == told  # a list counts once
+    with sharing(tmp_path, clock=clock) as (api, service, _):
+        service.interleaver.count()
+        assert api.get("/health").json()["interleaving"] == told
+
+
+def test_a_broken_line_of_the_log_is_passed_over(tmp_path, caplog):
+    clock = Clock()
+    with sharing(tmp_path, clock=clock) as (api, service, _):
+        visit(tmp_path, api, 5, 1)
+        [file] = (tmp_path / "impressions").glob("ubi_queries-*")
+        with open(file, "a") as stream:
+            stream.write('{"query_id": 7}\n')
+        visit(tmp_path, api, 5, 1, start=5)
+        clock.now += CLICK_SECONDS + 1
+        service.interleaver.count()
+        service.interleaver.count()
+        told = api.get("/health").json()["interleaving"]
+        assert told["wins"] + told["ties"] == 10
+        assert "not counted" in caplog.text
+
+
+def test_names_that_nobody_vouches_for_have_an_address(tmp_path):
+    access = Access(read_token="r", write_token="w", hosts=None)
+    with sharing(tmp_path, access=access) as (api, _, _):
+        for token in ("r", "w"):
+            api.get("/search", params={"q": QUERY, "client": token}, headers={"Authorization": f"Bearer {token}"})
+    mine, vouched = (one["query_attributes"]["interleaved"] for one in logged(tmp_path))
+    assert len(mine["address_id"]) == 32
+    assert "address_id" not in vouched
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "impressions").iterdir())
+    assert b"10.0.0.1" not in everything
+
+
+def test_a_candidate_that_breaks_does_not_break_what_is_served(tmp_path, monkeypatch, caplog):
+    with sharing(tmp_path) as (api, service, _):
+        rival = service.interleaver._rival.generation
+
+        def broken(*_: object, **__: object) -> None:
+            raise RuntimeError("no")
+
+        monkeypatch.setattr(type(rival.version.index), "search_row", broken, raising=True)
+        assert service.interleaver.draft(service.serving, "me", QUERY, None).mixed(["d1"], 5, False) is None
+        monkeypatch.undo()
+        answer = search(api)
+        assert not answer["interleaved"]
+        assert ids(answer)
+        assert api.get("/health").json()["interleaving"]["refused"].startswith("RuntimeError")
+        assert refused(api.get("/search", params={"k": 3}), 422, "q")
