@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tercet.data.ubi import LoggedList
 from tercet.errors import InputError
 from tercet.measure import duels
-from tercet.measure.duels import Assignment, Contest, Standing, Tally
+from tercet.measure.duels import Assignment, Contest, RunningDuel, Tally
 from tercet.measure.interleaving import Duel
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
@@ -162,7 +162,7 @@ def test_an_assignment_comes_back_from_the_log(teams, address, promotion):
 
 @given(st.lists(st.tuples(st.sampled_from("uvwxyz"), st.sampled_from([-1, 0, 1])), max_size=80))
 def test_no_client_decides_alone(outcomes):
-    standing = Standing()
+    standing = RunningDuel()
     for client, outcome in outcomes:
         standing.take(client, outcome)
     alone = []

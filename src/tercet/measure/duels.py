@@ -105,7 +105,7 @@ class Assignment:
 
 
 @dataclass
-class Standing:
+class RunningDuel:
     """Where a duel stands.
 
     Attributes
@@ -219,7 +219,7 @@ class Tally:
 
     def __init__(self, level: float = 0.05) -> None:
         self.level = level
-        self.standings: defaultdict[Contest, Standing] = defaultdict(lambda: Standing(level=level))
+        self.standings: defaultdict[Contest, RunningDuel] = defaultdict(lambda: RunningDuel(level=level))
         self.left_out: Counter[LeftOut] = Counter()
         self._days: list[_Day] = []
 

@@ -13,7 +13,7 @@ from tercet.data.preference_files import START
 from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
 from tercet.errors import EngineError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
-from tercet.measure.duels import Assignment, Contest, Standing, Tally
+from tercet.measure.duels import Assignment, Contest, RunningDuel, Tally
 from tercet.measure.interleaving import Method, balanced, team_draft
 from tercet.search import Results
 from tercet.search.filtering import Where
@@ -270,7 +270,7 @@ class Interleaver:
         contest = self.contest
         with self._counting:
             standing = None if contest is None else self._tally.standings.get(contest)
-            return (standing or Standing()).to_meta()
+            return (standing or RunningDuel()).to_meta()
 
     def gauges(self) -> dict[str, tuple[str, float]]:
         """The standing for metrics."""
