@@ -14,6 +14,7 @@ from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_ses
 from tercet.data.clicks import ClickLog, examination_guess
 from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
+from tercet.fitting.trust import estimate_trust
 from tercet.pictures.drawing import checked_picture, save_figure
 
 RANKS, SESSIONS = 20, 5  # that are printed
@@ -49,6 +50,9 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
     _print_facts(kept, odd)
     shown, clicked = _by_rank(kept)
     _print_curves(curves, shown, clicked)
+    trust = estimate_trust(kept)
+    if trust is not None:
+        click.echo(f"trust: {trust}")
     click.echo(f"learning weighs clicks by {chosen.source}")
     if any(impression.clicked for impression in kept.impressions):
         held_out = held_out_by_time(kept, chosen.chances)

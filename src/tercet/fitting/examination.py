@@ -33,7 +33,7 @@ N_RESAMPLES = 200
 WIDEST = 0.2  # mean width of the intervals up to which a curve is learned from
 FEWEST_CLICKS = 100
 LEAST_CHANCE = 0.01
-_ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each two: none is never clicked
+ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each two: none is never clicked
 _EM_STEPS, _EM_RESAMPLES, _EM_STEPS_OF_RESAMPLE, _EM_TOLERANCE = 100, 20, 10, 1e-3
 LEVELS: Final = np.geomspace(0.005, 0.95, 8)  # of how good a document is for a query, in expectation maximisation
 _NEWTON_STEPS = 50
@@ -204,7 +204,7 @@ class ShownDocuments:
         if not rows.clicked.any():
             return None
         n_ranks = int(self.rank.max()) + 1
-        cells = _Cells(rows, n_ranks)
+        cells = Cells(rows, n_ranks)
         fit = {"randomised": cells.by_rates, "harvested": cells.by_moves, "em": cells.by_em}[method]
         values = fit(np.ones(rows.rank.size))
         if not np.isfinite(values[0]):
@@ -222,7 +222,8 @@ class ShownDocuments:
         return ExaminationCurve(method, curve, lowest, highest, int(rows.clicked.sum()), self.units)
 
 
-def _sums(where: Rows, weights: Array, size: int) -> Array:
+def sums_by(where: Rows, weights: Array, size: int) -> Array:
+    """The sum of weights at each of so many places."""
     return np.asarray(np.bincount(where, weights, size), dtype=np.float64)
 
 
@@ -233,7 +234,7 @@ class Mixture(NamedTuple):
     shares: Array
 
 
-class _Cells:
+class Cells:
     """Counts by pair and rank, for any weights of the rows."""
 
     def __init__(self, rows: ShownDocuments, n_ranks: int) -> None:
@@ -253,31 +254,35 @@ class _Cells:
     def counts(self, weights: Array) -> tuple[Array, Array]:
         """How often each cell was shown, and clicked."""
         size = self.rank.size
-        return _sums(self.cell, weights, size), _sums(self.cell, weights * self.rows.clicked, size)
+        return sums_by(self.cell, weights, size), sums_by(self.cell, weights * self.rows.clicked, size)
 
     def by_rates(self, weights: Array) -> Array:
         """Click rates by rank, relative to the first."""
-        shown, clicks = (_sums(self.rank, column, self.n_ranks) for column in self.counts(weights))
+        shown, clicks = (sums_by(self.rank, column, self.n_ranks) for column in self.counts(weights))
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = np.where(shown > 0, clicks / shown, np.nan)
             return np.asarray(rates / rates[0] if rates[0] > 0 else np.full(self.n_ranks, np.nan))
 
     def by_moves(self, weights: Array) -> Array:
         """AllPairs, of all comparisons between two ranks."""
-        shown, clicks = self.counts(weights)
+        return all_pairs(*self.compared(*self.counts(weights)))
+
+    def compared(self, shown: Array, clicks: Array, chosen: NDArray[np.bool_] | None = None) -> tuple[Array, ...]:
+        """What pairs, or chosen ones of them, say of each two ranks they were seen at, as `all_pairs` takes it."""
         total = shown[self.upper] + shown[self.lower]
         share = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        if chosen is not None:
+            share *= chosen[self.pair[self.upper]]
         size = self.n_ranks**2
         two = self.rank[self.upper] * self.n_ranks + self.rank[self.lower]
-        both, above, below = (
-            _sums(two, column * share, size).reshape(self.n_ranks, self.n_ranks)
+        return tuple(
+            sums_by(two, column * share, size).reshape(self.n_ranks, self.n_ranks)
             for column in (
                 shown[self.upper] * shown[self.lower],
                 clicks[self.upper] * shown[self.lower],
                 clicks[self.lower] * shown[self.upper],
             )
         )
-        return all_pairs(both, above, below)
 
     def by_em(self, weights: Array) -> Array:
         """Expectation maximisation of the position-based model; from where it ended before, it starts."""
@@ -309,8 +314,8 @@ def all_pairs(both: Array, above: Array, below: Array) -> Array:
     k, j = k[kept], j[kept]
     if not k.size:
         return values
-    n = both[k, j] + 2 * _ADDED
-    c = np.stack([above[k, j], below[k, j]]) + _ADDED  # (2, n_comparisons)
+    n = both[k, j] + 2 * ADDED
+    c = np.stack([above[k, j], below[k, j]]) + ADDED  # (2, n_comparisons)
     log_p = np.zeros(n_ranks)
     log_r = np.log(np.minimum(c.sum(axis=0) / (2 * n), 0.4))
 
@@ -381,7 +386,7 @@ def position_based_em(
     n_pairs = int(pair.max()) + 1
     guess = np.array([examination_guess(number) for number in range(1, n_ranks + 1)])
     p, shares = start if start is not None else Mixture(0.9 * guess, np.full(LEVELS.size, 1 / LEVELS.size))
-    by_rank = np.maximum(_sums(rank, shown, n_ranks), 1e-12)
+    by_rank = np.maximum(sums_by(rank, shown, n_ranks), 1e-12)
     passed = shown - clicks
     counted = sparse.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))), shape=(n_pairs, pair.size))
     times = (counted @ shown > 0).astype(np.float64)  # a resample leaves pairs out
@@ -393,7 +398,7 @@ def position_based_em(
         of_pair /= of_pair.sum(axis=1, keepdims=True)
         unclicked = (of_pair[pair] * (p[rank, None] - chance) / (1 - chance)).sum(axis=1)
         before = p
-        p = np.minimum(_sums(rank, clicks + passed * unclicked, n_ranks) / by_rank, 1 - 1e-6)
+        p = np.minimum(sums_by(rank, clicks + passed * unclicked, n_ranks) / by_rank, 1 - 1e-6)
         shares = times @ of_pair / times.sum()
         if np.abs(p - before).max() < _EM_TOLERANCE:
             break
