@@ -24,6 +24,7 @@ from tercet.errors import BundleError, InputError
 from tercet.measure.duels import Assignment
 from tercet.search import Index
 from tercet.serve import Limits, messages
+from tercet.serve import service as serving
 from tercet.serve.app import create_app
 from tercet.serve.generations import IndexSource
 from tercet.serve.guard import Access
@@ -43,6 +44,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_counts(monkeypatch):
+    monkeypatch.setattr(serving, "_COUNT_SECONDS", 3600.0)
 
 
 def candidate_of(model: tc.TextModel, seed: int = 5) -> tc.TextModel:
@@ -381,3 +387,128 @@ def test_a_candidate_that_breaks_does_not_break_what_is_served(tmp_path, monkeyp
         assert ids(answer)
         assert api.get("/health").json()["interleaving"]["refused"].startswith("RuntimeError")
         assert refused(api.get("/search", params={"k": 3}), 422, "q")
+
+
+# -- promotion by rule ------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one_before(tmp_path):
+    clock = Clock()
+    with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
+        served, candidate = service.interleaver.contest[:2]
+        visit(tmp_path, api, 25, 2)
+        assert service.judge() is None  # nothing is settled
+        clock.now += CLICK_SECONDS + 1
+        entry = service.judge()
+        assert (entry.number, entry.by, entry.undoes) == (1, "rule", None)
+        assert entry.before.startswith(served)
+        assert entry.after.startswith(candidate)
+        assert entry.evidence.wins > 20
+        assert entry.evidence.losses == 0
+        assert service.serving.model_label == candidate
+        told = api.get("/health").json()["interleaving"]
+        assert (told["served"], told["challenger"], told["promotion"]) == (candidate, served, 1)
+        assert (told["wins"], told["losses"], told["ties"]) == (0, 0, 0)  # counts begin anew
+        assert service.judge() is None
+    with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):  # the same after a restart
+        assert service.interleaver.contest == (candidate, served, "team-draft", 1)
+        visit(tmp_path, api, 25, 2, start=100)
+        clock.now += CLICK_SECONDS + 1
+        entry = service.judge()
+        assert (entry.number, entry.after[:12]) == (2, served)
+        assert service.interleaver.contest == (served, candidate, "team-draft", 2)
+        assert service.judge() is None  # the lists of the first duel do not count for the third
+        assert [one.number for one in service.index.promotions] == [1, 2]
+        assert [hit.doc_id for hit in service.version.index.search(QUERY)]
+    assert [one.by for one in Index.open(tmp_path / "index").promotions] == ["rule", "rule"]
+
+
+def test_what_wins_stays_and_nothing_is_promoted_unless_asked_for(tmp_path):
+    clock = Clock()
+    with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
+        visit(tmp_path, api, 25, 1)
+        clock.now += CLICK_SECONDS + 1
+        assert service.judge() is None
+        assert api.get("/health").json()["interleaving"]["winner"] == "first"
+        assert service.index.promotions == ()
+    shutil.rmtree(tmp_path / "impressions")
+    with sharing(tmp_path, clock=clock) as (api, service, _):
+        visit(tmp_path, api, 25, 2)
+        clock.now += CLICK_SECONDS + 1
+        assert service.judge() is None
+        assert api.get("/health").json()["interleaving"]["winner"] == "second"
+        assert service.index.promotions == ()
+
+
+def test_one_client_promotes_nothing(tmp_path):
+    clock = Clock()
+    with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
+        for day in range(4):
+            for query in QUERIES:
+                answer = search(api, query, client="me")
+                teams = logged(tmp_path)[-1]["query_attributes"]["interleaved"]["teams"]
+                if 2 in teams:
+                    click = {"query_id": answer["query_id"], "doc": ids(answer)[teams.index(2)], "client": "me"}
+                    api.post("/events", json=click)
+            clock.now += 86_400
+            assert service.judge() is None, day
+        told = api.get("/health").json()["interleaving"]
+        assert told["p_value"] < 0.05
+        assert told["winner"] is None
+
+
+def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
+    with sharing(tmp_path) as (_, service, _):
+        served, candidate = service.interleaver.contest[:2]
+        Index.open(tmp_path / "index").promote(tc.load(tmp_path / "candidate"))
+        assert service.look()
+        assert service.interleaver.contest == (candidate, served, "team-draft", 1)
+        candidate_of(service.index.model, 9).save(tmp_path / "candidate")
+        assert service.look_at_candidate()
+        assert service.interleaver.contest.first == candidate
+        assert service.interleaver.contest.second not in (served, candidate)
+        Index.open(tmp_path / "index").take_back()
+        assert service.look()
+        assert service.interleaver.contest.first == served
+        assert service.interleaver.contest.promotion == 2
+
+
+def test_a_promotion_that_cannot_be_written_is_refused_and_told(tmp_path, monkeypatch, caplog):
+    clock = Clock()
+    with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
+        visit(tmp_path, api, 25, 2)
+        clock.now += CLICK_SECONDS + 1
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError("no space left on device")
+
+        monkeypatch.setattr(Index, "promote", full)
+        assert service.judge() is None
+        monkeypatch.undo()
+        assert api.get("/health").json()["interleaving"]["refused"].startswith("OSError")
+        assert search(api)["interleaved"]
+        assert service.judge() is None  # a minute later
+        service._promote_at = 0.0
+        assert service.judge().number == 1
+        assert api.get("/health").json()["interleaving"]["refused"] is None
+
+
+def test_what_cannot_be_promoted_is_refused_at_the_start(tmp_path):
+    with pytest.raises(InputError, match="baseline is no model"), sharing(tmp_path, baseline=True, promotes=True):
+        pass
+    options = ["serve", str(tmp_path / "index"), "--log-impressions", str(tmp_path / "log"), "--promote"]
+    for more in ((), ("--interleave", "baseline"), ("--interleave", "c", "--model", str(tmp_path / "candidate"))):
+        result = CliRunner().invoke(cli, [*options, *more])
+        assert result.exit_code == 2, result.output
+        assert "--promote needs" in result.output
+
+
+def test_filters_hold_for_both(tmp_path):
+    docs = [(name, text, {"kind": "odd" if len(text) % 2 else "even"}) for name, text in made_docs().items()]
+    index = made_index(tmp_path / "index", docs=docs)
+    candidate_of(index.model).save(tmp_path / "candidate")
+    with sharing(tmp_path) as (api, _, _):
+        answer = search(api, filter="kind:odd", k=20)
+        assert answer["interleaved"]
+        assert ids(answer)
+        assert {hit["carried"]["kind"] for hit in answer["learned"]} == {"odd"}

@@ -122,6 +122,11 @@ def _configured(context: click.Context, _: click.Parameter, path: Path | None) -
     help="How both are put into a list.",
 )
 @click.option(
+    "--promote/--no-promote",
+    default=False,
+    help="Promote the candidate when it wins, and the one before again should that win then.",
+)
+@click.option(
     "--settle-after",
     type=click.FloatRange(min=0),
     default=CLICK_SECONDS,
@@ -158,6 +163,7 @@ def serve(
     keep_days: int,
     interleave: str | None,
     interleave_by: Method,
+    promote: bool,
     settle_after: float,
     look_every: float,
     access_log: str | None,
@@ -177,6 +183,11 @@ def serve(
         raise MissingExtraError(str(error.name), "serve", "tercet serve") from error
     if interleave is not None and log_impressions is None:
         raise click.UsageError("--interleave needs --log-impressions FOLDER: who wins is told by the clicks in it")
+    if promote and (interleave in (None, BASELINE) or model is not None):
+        raise click.UsageError(
+            "--promote needs --interleave CANDIDATE, the folder of a model, and the index's own model in its place: "
+            "no --model"
+        )
     access = access_for(host, read_token, write_token, allow_host)
     limits = Limits(
         deadline_ms=deadline_ms,
@@ -193,7 +204,7 @@ def serve(
     if log is not None and interleave is not None:
         folder = Path(interleave)
         candidate = None if interleave == BASELINE else CandidateSource(folder, lambda: open_model(folder))
-        interleaver = Interleaver(log, candidate, interleave_by, settle_after)
+        interleaver = Interleaver(log, candidate, interleave_by, settle_after, promote)
     requests = None if access_log is None else AccessLog(access_log)
     service = Service(
         opened,

@@ -76,6 +76,10 @@ class BaseIndex(ABC):
         """How the index came to its model, the first entry first; empty where it never had another."""
         return ()
 
+    def former_model(self) -> TextModel | Weights | None:
+        """The model that the last promotion put another one in the place of; None where there is none that is kept."""
+        return None
+
     @property
     def model(self) -> TextModel | Weights:
         """What it scores with."""

@@ -344,6 +344,16 @@ class Index(BaseIndex):
                 )
             return self._promoted(folder.read_model(name, digest), name, digest, "hand", undone.number, None)
 
+    def former_model(self) -> TextModel | Weights | None:
+        """The model that the last promotion put another one in the place of; None where there is none that is kept."""
+        committed = self._committed
+        if self._folder is None or not committed.promotions:
+            return None
+        last = committed.promotions[-1]
+        if last.before not in kept_models(committed.promotions, committed.model):
+            return None
+        return self._folder.read_model(last.before, last.before_digest)
+
     def _own_folder(self) -> Folder:
         if self._folder is None:
             raise InputError("the index is in memory, where models are not kept; save it, or use with_model")

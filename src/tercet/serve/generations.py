@@ -133,6 +133,11 @@ class IndexSource:
         return self.open()
 
 
+def is_same_model(model: TextModel, served: Generation) -> bool:
+    """Whether a generation has this very model, or one that scores as it does."""
+    return served.index.model is model or model_fingerprint(model)[:_LABEL_CHARS] == served.model_label
+
+
 def marks_of(paths: Sequence[Path]) -> Marks:
     """What changes when any of some files is written again."""
     return tuple(_mark(path) for path in paths)

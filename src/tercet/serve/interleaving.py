@@ -17,10 +17,12 @@ from tercet.measure.duels import Assignment, Contest, RunningDuel, Tally
 from tercet.measure.interleaving import Method, balanced, team_draft
 from tercet.search import Results
 from tercet.search.filtering import Where
+from tercet.search.promotions import Evidence
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.generations import Generation, Marks, marks_of
+from tercet.serve.generations import Generation, Marks, is_same_model, marks_of
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Entry
+from tercet.serve.replay import text_model
 from tercet.store import MANIFEST_NAME
 
 _log = logging.getLogger(__name__)
@@ -118,6 +120,7 @@ class Interleaver:
     source : of the candidate, or None for the baseline
     method : how lists are made
     settle_seconds : after which a list counts, with the clicks that came until then
+    promotes : whether a challenger that wins is to be promoted; only a model can be
 
     Attributes
     ----------
@@ -130,18 +133,23 @@ class Interleaver:
         source: CandidateSource | None = None,
         method: Method = "team-draft",
         settle_seconds: float = CLICK_SECONDS,
+        promotes: bool = False,
     ) -> None:
         if settle_seconds < 0:
             raise InputError(f"settle_seconds must be at least 0; got {settle_seconds}")
-        self.log, self.method = log, method
+        if promotes and source is None:
+            raise InputError("the baseline is no model that could be promoted; compare with a candidate")
+        self.log, self.method, self.promotes = log, method, promotes
         self.refused: str | None = None
         self._source, self._settle_seconds = source, settle_seconds
         self._rival: Rival | None = None
         self._is_broken = False
         self._model: TextModel | None = None  # the last that could be compared
+        self._former: tuple[str, TextModel] | None = None  # the last promotion, and the model before it
         self._seen: Marks = ()
         self._tally = Tally()
         self._counting = threading.Lock()  # held while a list is counted, and while the standing is told
+        self._reading = threading.Lock()
         self._reader: GrowingUbi | None = None
 
     # -- the rival ----------------------------------------------------------------------------------------------
@@ -165,25 +173,39 @@ class Interleaver:
         bounds: LearningBounds | None,
         model: TextModel | None = None,
     ) -> Rival | None:
-        """Make ready who is compared with what is served, by another model or by the one there was.
+        """Make ready who is compared with what is served: a candidate, or the one there was.
 
-        None where that is the same as what is served. What is wrong with it is raised.
+        Where that is served already, as after its promotion, it is the model that was served before it; None without
+        one. What is wrong with the candidate is raised.
         """
+        promotions = served.index.promotions
+        epoch = promotions[-1].number if promotions else 0
         if self._source is None:
-            return Rival(served, None, Contest(served.model_label, BASELINE, self.method))
-        model = model or self._model
-        assert model is not None
+            return Rival(served, None, Contest(served.model_label, BASELINE, self.method, epoch))
+        candidate = model or self._model
+        assert candidate is not None
         try:
-            index = served.index.with_model(model)
+            index = served.index.with_model(candidate)
         except InputError as error:
             raise InputError(f"{self._source.folder} cannot be compared with what is served: {error}") from error
+        self._model = candidate
+        if is_same_model(candidate, served):
+            former = self._former_of(served)
+            if former is None or is_same_model(former, served):
+                return None
+            index = served.index.with_model(former)
         before = None if self._rival is None else self._rival.generation
         generation = Generation.of(index, entries, bounds, before)
-        self._model = model
-        if generation.model_label == served.model_label:
-            generation.learner.close()
+        return Rival(served, generation, Contest(served.model_label, generation.model_label, self.method, epoch))
+
+    def _former_of(self, served: Generation) -> TextModel | None:
+        promotions = served.index.promotions
+        if not promotions:
             return None
-        return Rival(served, generation, Contest(served.model_label, generation.model_label, self.method))
+        if self._former is None or self._former[0] != promotions[-1].name:
+            model = served.index.former_model()
+            self._former = (promotions[-1].name, model) if isinstance(model, TextModel) else None
+        return None if self._former is None else self._former[1]
 
     def take(self, rival: Rival | None) -> Rival | None:
         """Have lists shared with this one from now on; gives the one before, to be closed."""
@@ -231,15 +253,28 @@ class Interleaver:
     # -- the standing -------------------------------------------------------------------------------------------
 
     def count(self) -> None:
-        """Take in the lists of the log that are settled by now, those of before a restart as well; for one thread."""
-        try:
-            if self._reader is None:
-                self._reader = GrowingUbi(self.log.folder, START, self.log.clock, self._settle_seconds)
-            for one in self._reader.lists():
-                with self._counting:
-                    self._tally.take(one)
-        except (TercetError, OSError) as error:
-            _log.warning("lists of the log are not counted: %s", error)
+        """Take in the lists of the log that are settled by now, those of before a restart as well."""
+        with self._reading:
+            try:
+                if self._reader is None:
+                    self._reader = GrowingUbi(self.log.folder, START, self.log.clock, self._settle_seconds)
+                for one in self._reader.lists():
+                    with self._counting:
+                        self._tally.take(one)
+            except (TercetError, OSError) as error:
+                _log.warning("lists of the log are not counted: %s", error)
+
+    def won(self) -> tuple[TextModel, Evidence] | None:
+        """The challenger's model and by what it won, where it is to be promoted."""
+        rival = self._rival
+        if not self.promotes or rival is None or rival.generation is None:
+            return None
+        with self._counting:
+            duel = self._tally.standings.get(rival.contest)
+            if duel is None or duel.winner != "second":
+                return None
+            evidence = Evidence(wins=duel.losses, losses=duel.wins, ties=duel.ties)
+        return text_model(rival.generation.index), evidence
 
     @property
     def contest(self) -> Contest | None:
@@ -262,6 +297,8 @@ class Interleaver:
             "served": None if contest is None else contest.first,
             "challenger": None if contest is None else contest.second,
             "refused": self.refused,
+            "promotes": self.promotes,
+            "promotion": None if contest is None or not contest.promotion else contest.promotion,
         }
         return told | self._standing()
 

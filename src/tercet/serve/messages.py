@@ -469,6 +469,8 @@ class Interleaving(BaseModel):
     served: str | None = Field(description="The model that is served; null while nobody is compared.")
     challenger: str | None = Field(description="The model of the candidate, or baseline.")
     refused: str | None = Field(description="Why the candidate is not compared as it is now, where that is so.")
+    promotes: bool = Field(description="Whether a challenger that wins is promoted.")
+    promotion: int | None = Field(description="The last promotion of the index; the duel began with it.")
     wins: int = Field(description="Lists that what is served won.")
     losses: int
     ties: int
@@ -497,6 +499,8 @@ class Health(BaseModel):
             "served": "ba9876543210",
             "challenger": "baseline",
             "refused": "InputError; the service's log says more",
+            "promotes": False,
+            "promotion": 3,
             "wins": 160,
             "losses": 90,
             "ties": 500,

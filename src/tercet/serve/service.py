@@ -41,6 +41,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _CANNOT_SERVE = (TercetError, OSError, ValueError, MemoryError, TimeoutError)  # what a bad index or model raises
+_COUNT_SECONDS = 2.0  # between looks at what of the log is settled
+_PROMOTE_AGAIN_SECONDS = 60.0  # after which a promotion that failed is tried again
 _TIDY_SECONDS = 3600.0  # between looks for impressions that are past their time
 _CHANGES_WAITING = 16  # changes of documents that may wait for another
 _APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
@@ -77,6 +79,11 @@ class Service:
         self.refused: str | None = None
         self._bounds, self._source, self._look_seconds = bounds, source, look_seconds
         self._seen = None if source is None else source.opened_at
+        if interleaver is not None and interleaver.promotes:
+            if not isinstance(index, Index):
+                raise InputError("another engine keeps the documents, and has no promotions; leave out promotes")
+            if source is not None and not source.own_model:
+                raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
         self.journal = Journal(journal, self.limits.journal_bytes)
         self._withdrawn: set[int] = set()
         self._renewed: set[str] = set()  # promotions that made allowances whole
@@ -100,7 +107,7 @@ class Service:
         self._n_told = len(self.journal)
         self._telling = threading.Lock()  # held while an entry is told to the learner, and while that is replaced
         self._renewing = threading.Lock()  # held by a thread that makes the next generation
-        self._look, self._closing = threading.Event(), False
+        self._look, self._closing, self._promote_at = threading.Event(), False, 0.0
         self._watcher = threading.Thread(target=self._watch, name="tercet-watcher", daemon=True)
         self._watcher.start()
         self._clicks_by_client = Buckets(per_minute, burst)
@@ -233,11 +240,28 @@ class Service:
         _log.warning("%s", self.interleaver.said)
         return True
 
+    def judge(self) -> Promotion | None:
+        """Count what is settled in the log, and promote the challenger where it won and that is the rule."""
+        if self.interleaver is None:
+            return None
+        self.interleaver.count()
+        won = self.interleaver.won()
+        if won is None or time.monotonic() < self._promote_at:
+            return None
+        try:
+            entry = self.promote(*won)
+        except _CANNOT_SERVE as error:
+            self._promote_at = time.monotonic() + _PROMOTE_AGAIN_SECONDS
+            self.interleaver.refuse(error)
+            return None
+        _log.warning("promotion %s", entry)
+        return entry
+
     def _watch(self) -> None:
         tidied = time.monotonic()
         while not self._closing:
-            looks = self._look_seconds and (self._source is not None or self.interleaver is not None)
-            self._look.wait(self._look_seconds if looks else _TIDY_SECONDS)
+            looks = self._look_seconds if self._source is not None else 0
+            self._look.wait(looks or (_TIDY_SECONDS if self.interleaver is None else _COUNT_SECONDS))
             asked = self._look.is_set()
             self._look.clear()
             if self._closing:
@@ -249,8 +273,7 @@ class Service:
                 if asked or self._look_seconds:
                     self.look(anew=asked)
                     self.look_at_candidate(anew=asked)
-                if self.interleaver is not None:
-                    self.interleaver.count()
+                self.judge()
             except Exception:
                 # A defect, or an index that breaks what reads it. The old one goes on.
                 _log.exception("the source could not be looked at")
