@@ -14,6 +14,8 @@ from support.commands import run
 from support.documents import DOCUMENTS, PROJECT, SHELL, Block, blocks_of, names, write_data
 from tercet.cli.main import cli
 from tercet.errors import BundleError, InputError
+from tercet.serve import Journal
+from tercet.serve.journal import Preferred
 
 BLOCKS = {path.relative_to(PROJECT).as_posix(): blocks_of(path) for path in DOCUMENTS}
 ALL = [block for blocks in BLOCKS.values() for block in blocks]
@@ -52,6 +54,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert result.exit_code == 0, result.output
     for name in ("old", "new"):
         shutil.copytree(folder / "model", folder / name)
+    with Journal(folder / "index.journal" / "journal.jsonl") as journal:
+        journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "127.0.0.1", "acne and milk", "MED-10", "MED-14"))
     shutil.copytree(folder / "index", folder / "out" / "demo" / "index")
     return folder
 

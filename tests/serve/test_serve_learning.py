@@ -17,7 +17,7 @@ from support.serving import made_docs, made_index, preferred
 from tercet.data.clicks import MOST_PREFERENCES
 from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve import Journal, Learner, LearningBounds, read_journal, replay
-from tercet.serve import journal as journal_room
+from tercet.serve import journal_file as journal_room
 from tercet.serve.allowances import Allowances, Moment, Voter
 from tercet.serve.journal import Clicked, Entry, Renewed, Trust, Withdrawn, entry_of
 from tercet.serve.replay import Replay

@@ -21,6 +21,7 @@ VERBS = {
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
     "promote": ("tercet.cli.promote:promote", "Make a model the index's own, take that back, or list such entries."),
+    "bake": ("tercet.cli.bake:bake", "Fold what a service was taught into a model."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
     "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
@@ -41,7 +42,7 @@ VERBS = {
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "warm"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "promote"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "promote"),
     "What was learned": ("report", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "vectorise", "export"),

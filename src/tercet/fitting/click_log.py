@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -355,7 +355,7 @@ class ClickCheckpoint:
             )
         self._base = stored.n_parts, stored.base
         return LogProgress(
-            TextModel(model.query_vectoriser, model.doc_vectoriser, base, model.report, model.words),
+            replace(model, weights=base),
             StreamPosition(stored.offset, stored.line),
             stored.log,
             stored.tally,

@@ -21,7 +21,7 @@ from tercet.report.table import Cell, Table
 from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
-from tercet.store.schema import OMIT_DEFAULT, SameAs
+from tercet.store.schema import OMIT_DEFAULT, Bounds, SameAs
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.text.fielded import ANY_QUERY, FieldedVectoriser, docs_for
 from tercet.weights import Explanation, Identity, Sparse, Weights
@@ -79,13 +79,28 @@ def pair_name(query_word: str, doc_word: str) -> str:
     return doc_word if own else f"{query_word} → {doc_word}"
 
 
+@dataclass(frozen=True)
+class Baked:
+    """What was taught to a service and is part of a model since: entries 1 to ``entry`` of a journal.
+
+    ``sum`` is the journal's checksum of these entries, by which it is known to be that very journal.
+    """
+
+    entry: Annotated[int, Bounds(1)]
+    sum: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.entry}:{self.sum}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
     """Scores texts: query and document vectorisers around a weights value.
 
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
-    reads it.
+    reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it.
     """
 
     query_vectoriser: Vectoriser
@@ -93,6 +108,7 @@ class TextModel:
     weights: Weights
     report: Report | None = None
     words: CorrelatedWords | None = None
+    baked: tuple[Baked, ...] = ()
 
     def __repr__(self) -> str:
         n_queries, n_docs = (len(one.words_) for one in (self.query_vectoriser, self.doc_vectoriser))
@@ -268,8 +284,8 @@ class TextModel:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
-        saved = _SavedTextModel(self.query_vectoriser, self.doc_vectoriser, self.weights, self.report, self.words)
-        meta, arrays = encode(saved)
+        sides = (self.query_vectoriser, self.doc_vectoriser)
+        meta, arrays = encode(_SavedTextModel(*sides, self.weights, self.report, self.words, self.baked))
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
@@ -277,7 +293,7 @@ class TextModel:
         """The model a bundle holds."""
         saved = decode(_SavedTextModel, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
         try:
-            return cls(saved.queries, saved.docs, saved.weights, saved.report, saved.words)
+            return cls(saved.queries, saved.docs, saved.weights, saved.report, saved.words, saved.baked)
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error
 
@@ -289,3 +305,4 @@ class _SavedTextModel:
     weights: Weights
     report: Report | None
     words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none
+    baked: Annotated[tuple[Baked, ...], OMIT_DEFAULT] = ()

@@ -5,7 +5,8 @@ and `tercet.serve.run`, and needs the extra ``serve``.
 """
 
 from tercet.serve.bounds import LearningBounds, Limits
-from tercet.serve.journal import Journal, read_journal
-from tercet.serve.learner import Learner, Version, replay
+from tercet.serve.journal import read_journal
+from tercet.serve.journal_file import Journal
+from tercet.serve.learner import Learner, Version, bake, replay
 
-__all__ = ["Journal", "Learner", "LearningBounds", "Limits", "Version", "read_journal", "replay"]
+__all__ = ["Journal", "Learner", "LearningBounds", "Limits", "Version", "bake", "read_journal", "replay"]

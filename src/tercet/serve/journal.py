@@ -4,26 +4,27 @@ A line is ``{"sum": S, "entry": {…}}``. S is a SHA-256 of the entry and of the
 changed, moved or taken out is found. An entry is acknowledged when its line is synced. A kill may leave the beginning
 of a line at the end of the file: nobody was told that it is kept, and it is cut off when the journal is opened again.
 Any other damage is an error that names the line, since what follows depends on it.
+
+Entries that were baked into a model move to archives beside the journal, ``journal-000000250.jsonl`` for those up to
+entry 250. The journal then begins with that number and the sum there, and an archive is a journal itself: of the first
+entries, or of those after another archive. Archives are read only where a model without these entries is served.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import os
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, overload
 
 from tercet.errors import FormatError, InputError, JournalError
-from tercet.store.atomic import sync_folder, try_lock
 from tercet.store.codec import decode, encode
-from tercet.store.schema import OMIT_DEFAULT
+from tercet.store.schema import OMIT_DEFAULT, Bounds
 
 Trust = Literal["visitor", "vouched", "teacher"]
 
@@ -129,25 +130,140 @@ def entry_of(meta: Any) -> Entry:
     return decode(Entry, meta, where="entry", error=InputError, kinds={Entry: _KINDS})
 
 
-E = TypeVar("E", bound=Entry)
-
 HEADER = '{"tercet-journal": 1}\n'
 
-_log = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class CompactedHeader:
+    """The first line of a journal whose first entries are in archives: how many, and the sum after them."""
+
+    version: Literal[2]
+    archived: Annotated[int, Bounds(1)]
+    sum: str
+
+    def spelled(self) -> str:
+        return f'{{"tercet-journal": 2, "archived": {self.archived}, "sum": "{self.sum}"}}\n'
+
+
+@dataclass(eq=False)
+class Chain:
+    """Entries after the ``n_archived`` first ones, and the sums after each; ``sums[0]`` is the one before them."""
+
+    path: Path
+    n_archived: int
+    sums: list[str]
+    entries: list[Entry] = field(default_factory=list)
+    _archive: Chain | None = None
+
+    @property
+    def n_entries(self) -> int:
+        return self.n_archived + len(self.entries)
+
+    def append(self, entry: Entry, own_sum: str) -> None:
+        self.sums.append(own_sum)
+        self.entries.append(entry)  # last, since it is what counts for those who read meanwhile
+
+    def archive(self) -> Chain:
+        """All that is archived, as one chain; read once."""
+        if self._archive is None:
+            chain = self
+            before: list[Chain] = []
+            while chain.n_archived:
+                path = archive_path(self.path, chain.n_archived)
+                try:
+                    piece = read_chain(path)[0]
+                except FileNotFoundError as error:
+                    raise JournalError(
+                        f"{path} is missing: it has entries of {self.path} that the model which is served does not have"
+                    ) from error
+                if (piece.n_entries, piece.sums[-1]) != (chain.n_archived, chain.sums[0]):
+                    raise JournalError(f"{path} is not the archive that {chain.path} follows; its checksum differs")
+                before.append(piece)
+                chain = piece
+            whole = Chain(self.path, 0, [""])
+            for piece in reversed(before):
+                whole.entries += piece.entries
+                whole.sums += piece.sums[1:]
+            self._archive = whole
+        return self._archive
+
+    def sum_after(self, number: int) -> str | None:
+        """The sum after an entry; None where there is no such entry."""
+        if not 0 <= number <= self.n_entries:
+            return None
+        return self.sums[number - self.n_archived] if number >= self.n_archived else self.archive().sums[number]
+
+    def between(self, first: int, stop: int) -> list[Entry]:
+        """Entries ``first + 1`` to ``stop``."""
+        archived = self.archive().entries[first:stop] if first < min(stop, self.n_archived) else []
+        return archived + self.entries[max(0, first - self.n_archived) : max(0, stop - self.n_archived)]
+
+
+class Entries(Sequence[Entry]):
+    """Entries of a journal, ``entries[0]`` being the first; slices look at the same journal, and are cheap.
+
+    Those in archives are read from disk only when somebody asks for one of them.
+    """
+
+    def __init__(self, chain: Chain, first: int = 0, stop: int | None = None) -> None:
+        self._chain, self._first = chain, first
+        self._stop = chain.n_entries if stop is None else stop
+
+    def __len__(self) -> int:
+        return max(0, self._stop - self._first)
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+    @overload
+    def __getitem__(self, at: slice) -> Entries: ...
+    def __getitem__(self, at: int | slice) -> Entry | Entries:
+        if isinstance(at, slice):
+            start, stop, step = at.indices(len(self))
+            if step != 1:
+                raise ValueError("entries come in their order")
+            return Entries(self._chain, self._first + start, self._first + stop)
+        number = self._first + range(len(self))[at]
+        return self._chain.between(number, number + 1)[0]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._chain.between(self._first, self._stop))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Entries({self._first + 1} to {self._stop} of {self._chain.path})"
+
+    def sum_after(self, number: int) -> str | None:
+        """The checksum of entries 1 to ``number`` of the journal; None where it has fewer."""
+        return self._chain.sum_after(number)
 
 
 @dataclass(frozen=True)
 class ReadJournal:
     """A journal as it is on disk: its entries, the last sum, and how many of its bytes are whole lines."""
 
-    entries: tuple[Entry, ...]
+    entries: Entries
     last_sum: str
     n_bytes: int
     torn_bytes: int
 
 
+def archive_path(path: Path, number: int) -> Path:
+    """Where entries of a journal are when they were archived; the last of them has this number."""
+    return path.with_name(f"{path.stem}-{number:09d}{path.suffix}")
+
+
 def read_journal(path: str | PathLike[str]) -> ReadJournal:
     """Read a journal. The beginning of a line at the end is left out; other damage raises `FormatError`."""
+    chain, n_bytes, torn = read_chain(Path(path))
+    return ReadJournal(Entries(chain), chain.sums[-1], n_bytes, torn)
+
+
+def read_chain(path: Path) -> tuple[Chain, int, int]:
+    """Its entries, and how many bytes are whole lines and how many are not."""
     with open(path, "rb") as file:
         data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
@@ -155,21 +271,32 @@ def read_journal(path: str | PathLike[str]) -> ReadJournal:
     if not whole:
         if data and not HEADER.encode().startswith(data):
             raise FormatError(path, 1, f"found {data[:60]!r}; a journal begins with {HEADER.strip()}")
-        return ReadJournal((), "", 0, torn)
-    lines = whole[:-1].split(b"\n")
-    if lines[0] != HEADER.strip().encode():
-        raise FormatError(path, 1, f"found {lines[0][:60]!r}; a journal begins with {HEADER.strip()}")
-    entries: list[Entry] = []
-    last_sum = ""
-    for number, line in enumerate(lines[1:], start=2):
-        entry, last_sum = _parsed(line, last_sum, path, number)
-        if entry.number != len(entries) + 1:
-            raise FormatError(path, number, f"found entry {entry.number}; expected entry {len(entries) + 1}")
-        entries.append(entry)
-    return ReadJournal(tuple(entries), last_sum, len(whole), torn)
+        return Chain(path, 0, [""]), 0, torn
+    first, *lines = whole[:-1].split(b"\n")
+    chain = Chain(path, *_parsed_header(first, path))
+    for number, line in enumerate(lines, start=2):
+        entry, own_sum = _parsed(line, chain.sums[-1], path, number)
+        if entry.number != chain.n_entries + 1:
+            raise FormatError(path, number, f"found entry {entry.number}; expected entry {chain.n_entries + 1}")
+        chain.append(entry, own_sum)
+    return chain, len(whole), torn
 
 
-def _spelled(entry: Entry, last_sum: str) -> tuple[bytes, str]:
+def _parsed_header(line: bytes, path: Path) -> tuple[int, list[str]]:
+    """How many entries are archived, and the sum after them."""
+    if line == HEADER.strip().encode():
+        return 0, [""]
+    with suppress(ValueError, RecursionError, InputError):
+        content = json.loads(line)
+        if isinstance(content, dict):
+            content["version"] = content.pop("tercet-journal", None)
+            header = decode(CompactedHeader, content, where="header", error=InputError)
+            if header.spelled().strip().encode() == line:
+                return header.archived, [header.sum]
+    raise FormatError(path, 1, f"found {line[:60]!r}; a journal begins with {HEADER.strip()}")
+
+
+def spelled_entry(entry: Entry, last_sum: str) -> tuple[bytes, str]:
     body = json.dumps(entry.to_meta(), separators=(",", ":"), allow_nan=False)
     own_sum = hashlib.sha256(f"{last_sum}{body}".encode()).hexdigest()[:32]
     return f'{{"sum":"{own_sum}","entry":{body}}}\n'.encode(), own_sum
@@ -183,144 +310,9 @@ def _parsed(line: bytes, last_sum: str, path: str | PathLike[str], number: int) 
         raise FormatError(path, number, str(error)) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(path, number, f"the line is damaged: {error}; found {line[:60]!r}") from error
-    spelled, own_sum = _spelled(entry, last_sum)
+    spelled, own_sum = spelled_entry(entry, last_sum)
     if spelled[:-1] != line:
         raise FormatError(
             path, number, "the checksum does not fit: this line or the one before it is not as it was written"
         )
     return entry, own_sum
-
-
-class Journal:
-    """A journal that one process has open for writing.
-
-    Parameters
-    ----------
-    path : the file; it and its folder are made where they are missing
-    most_bytes : size at which it takes no more
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from tercet.serve.journal import Preferred
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Journal(Path(folder, "journal.jsonl")) as journal:
-    ...         _ = journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "me", "eyes", "a", "b"))
-    ...     [entry.number for entry in read_journal(Path(folder, "journal.jsonl")).entries]
-    [1]
-    """
-
-    def __init__(self, path: str | PathLike[str], most_bytes: int = 2**30) -> None:
-        self.path = Path(path)
-        self._most_bytes = most_bytes
-        self._lock = threading.Lock()
-        self._broken: str | None = None
-        _make_folder(self.path.parent)
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-        try:
-            if not try_lock(self._file):
-                raise JournalError(f"{self.path} is in use by another service; this one needs a journal of its own")
-            kept = read_journal(self.path)
-            self.torn_bytes = kept.torn_bytes
-            if kept.torn_bytes:
-                _log.warning(
-                    "%s: the last line was cut short by a kill and never acknowledged; its %d bytes are dropped",
-                    self.path,
-                    kept.torn_bytes,
-                )
-            os.ftruncate(self._file, kept.n_bytes)
-            os.lseek(self._file, kept.n_bytes, os.SEEK_SET)
-            self._n_bytes, self._last_sum = kept.n_bytes, kept.last_sum
-            self.entries: list[Entry] = list(kept.entries)
-            if not self._n_bytes:
-                self._write(HEADER.encode())
-            os.fsync(self._file)
-            sync_folder(self.path.parent)
-        except BaseException:
-            os.close(self._file)
-            raise
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def n_bytes(self) -> int:
-        return self._n_bytes
-
-    def append(self, make: Callable[[int], E], then: Callable[[E], None] | None = None) -> E:
-        """Write the entry that ``make`` gives for the next number; returns when it is synced.
-
-        ``then`` is called before the next entry can be written. Raises `JournalError` where the disk refuses, and
-        where the file is no longer the one at its path, since a restart would not find what is written to it.
-        """
-        with self._lock:
-            if self._broken is not None:
-                raise JournalError(self._broken)
-            self._check_file()
-            entry = make(len(self.entries) + 1)
-            line, own_sum = _spelled(entry, self._last_sum)
-            if self._n_bytes + len(line) > self._most_bytes:
-                raise JournalError(f"the journal has {self._n_bytes:,} bytes; {self._most_bytes:,} are the most")
-            before = self._n_bytes
-            try:
-                self._write(line)
-                os.fsync(self._file)
-            except OSError as error:
-                self._take_back(before, error)
-                raise JournalError(f"the journal cannot be written: {error.strerror}") from error
-            self._last_sum = own_sum
-            self.entries.append(entry)
-            if then is not None:
-                then(entry)
-            return entry
-
-    def _check_file(self) -> None:
-        try:
-            open_file, file_there = os.fstat(self._file), os.stat(self.path)
-        except OSError as error:
-            raise JournalError(f"the journal is not at its place any more: {error.strerror}") from error
-        if not os.path.samestat(open_file, file_there):
-            raise JournalError("another file is at the place of the journal; restart the service to use that one")
-        if open_file.st_size != self._n_bytes:
-            raise JournalError(
-                f"somebody else changed the journal: it has {open_file.st_size:,} bytes and was left with "
-                f"{self._n_bytes:,}"
-            )
-
-    def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
-        self._n_bytes += len(data)
-
-    def _take_back(self, n_bytes: int, error: OSError) -> None:
-        """Leave the file as it was; where even that fails, take nothing more, since what is on disk is not known."""
-        self._n_bytes = n_bytes
-        try:
-            os.ftruncate(self._file, n_bytes)
-            os.lseek(self._file, n_bytes, os.SEEK_SET)
-            os.fsync(self._file)
-        except OSError as second:
-            self._broken = f"the journal takes no more until a restart: {error.strerror}, then {second.strerror}"
-            _log.error("%s: %s", self.path, self._broken)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._file >= 0:
-                self._broken = "the journal is closed"
-                os.close(self._file)
-                self._file = -1
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each synced in the one that holds it: a power cut must not take it."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_folder(made.parent)

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import EngineError
-from tercet.fitting.text_model import TextModel
+from tercet.errors import EngineError, InputError
+from tercet.fitting.text_model import Baked, TextModel
 from tercet.search import BaseIndex
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.journal import Entry
+from tercet.serve.journal import Entries, Entry
 from tercet.serve.replay import Replay, TakenStep, VoteOutcome, text_model
 from tercet.store.digest import digest_of
 from tercet.weights import Sparse, Weights
@@ -32,6 +32,7 @@ _ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that ke
 class Version:
     """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``.
 
+    The first ``n_baked`` entries are part of the base, and not of the overlay.
     ``outcomes`` has, by their numbers, what came of the entries that it was the first to have.
     """
 
@@ -40,6 +41,7 @@ class Version:
     overlay: sparse.csr_array
     steps: tuple[TakenStep, ...]
     inactive: frozenset[int]
+    n_baked: int = 0
     outcomes: Mapping[int, tuple[VoteOutcome, ...]] = field(default_factory=dict)
 
     @property
@@ -90,20 +92,68 @@ def replay(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | 
     >>> [hit.doc_id for hit in learned.index.search("green")]
     ['b', 'a']
     """
+    return _begun(index, entries, bounds)[1]
+
+
+def bake(index: BaseIndex, entries: Entries, bounds: LearningBounds | None = None) -> TextModel:
+    """The model of an index with what a journal teaches as a part of it: its answers are those of the service.
+
+    They are the same to the bit. The model notes how many entries of which journal it has, so that `replay`, and the
+    service with it, does not apply them again. What was baked before stays one part with what is baked now.
+
+    Parameters
+    ----------
+    index : the documents that the entries are about, and the model that learns from them
+    entries : of a journal, see `read_journal`
+    bounds : as the service has them
+    """
+    state, version = _begun(index, entries, bounds)
+    sum_there = entries.sum_after(version.number)
+    assert sum_there is not None
+    if version.number == version.n_baked:
+        raise InputError("the journal has no entry that the model does not have, so there is nothing to bake")
+    # Of the same journal, what was baked before is among what is baked now.
+    others = tuple(baked for baked in state.model.baked if entries.sum_after(baked.entry) != baked.sum)
+    return replace(version.model, baked=(*others, Baked(version.number, sum_there)))
+
+
+def n_baked(model: TextModel, entries: Iterable[Entry]) -> int:
+    """How many entries of a journal, from the first on, are part of a model; 0 where it is another journal."""
+    if not isinstance(entries, Entries):
+        return 0
+    there = (
+        baked.entry
+        for baked in sorted(model.baked, key=lambda baked: -baked.entry)
+        if entries.sum_after(baked.entry) == baked.sum
+    )
+    return next(there, 0)
+
+
+def _begun(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None) -> tuple[Replay, Version]:
+    """Entries replayed from nothing, those that the model has left out."""
     state = Replay(index, bounds or LearningBounds())
-    listed = list(entries)
+    n_left_out = n_baked(state.model, entries)
+    listed = list(entries[n_left_out:] if isinstance(entries, Entries) else entries)
     state.apply(listed)
-    return _version(state, index, listed[-1].number if listed else 0)
+    return state, _version(state, index, listed[-1].number if listed else n_left_out, n_left_out)
 
 
-def _version(state: Replay, base: BaseIndex, number: int) -> Version:
+def _version(state: Replay, base: BaseIndex, number: int, n_baked: int) -> Version:
     matrix = state.overlay.matrix()
-    index = base
-    if matrix.nnz:
-        weights = state.model.weights + Weights([Sparse(weights=matrix)])
-        index = base.with_model(replace(state.model, weights=weights))
+    index = base.with_model(_with_overlay(state.model, matrix)) if matrix.nnz else base
     inactive = frozenset(number for number, active in state.active.items() if not active)
-    return Version(number, index, matrix, tuple(state.steps), inactive)
+    return Version(number, index, matrix, tuple(state.steps), inactive, n_baked)
+
+
+def _with_overlay(model: TextModel, matrix: sparse.csr_array) -> TextModel:
+    """A model with an overlay as its last part; what was baked into it before is one part with that.
+
+    Thus a model that is baked again and again has one overlay, and its answers are those of the service to the bit.
+    """
+    *parts, last = model.weights.parts
+    if model.baked and isinstance(last, Sparse) and last.scale == 1.0:
+        return replace(model, weights=Weights([*parts, Sparse(weights=last.weights + matrix)]))
+    return replace(model, weights=model.weights + Weights([Sparse(weights=matrix)]))
 
 
 class Learner:
@@ -117,11 +167,8 @@ class Learner:
 
     def __init__(self, index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> None:
         self._base = index
-        self._state = Replay(index, bounds or LearningBounds())
+        self._state, self.current = _begun(index, entries, bounds)
         self._state.overlay.compile()  # so that the first to teach does not wait for it
-        listed = list(entries)
-        self._state.apply(listed)
-        self.current = _version(self._state, index, listed[-1].number if listed else 0)
         self.query_row = self._state.query_row
         self.failure: str | None = None
         self._todo: deque[Entry] = deque()
@@ -169,7 +216,7 @@ class Learner:
                 continue
             try:
                 self._state.apply(entries)
-                version = _version(self._state, self._base, entries[-1].number)
+                version = _version(self._state, self._base, entries[-1].number, self.current.n_baked)
                 outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
                 self.current = replace(version, outcomes=outcomes)  # the swap: one reference
             except Exception as error:

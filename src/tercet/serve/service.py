@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
 from tercet.data.clicks import Impression, impression_problem
 from tercet.data.values import timestamp
-from tercet.errors import BundleError, EngineError, InputError, JournalError, TercetError
+from tercet.errors import BundleError, EngineError, FormatError, InputError, JournalError, TercetError
 from tercet.fitting.text_model import TextModel
 from tercet.measure.duels import ATTRIBUTE, Assignment
 from tercet.search import BaseIndex, Index
@@ -29,7 +30,8 @@ from tercet.serve.collection import collection
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver
-from tercet.serve.journal import Clicked, Entry, Journal, Preferred, Renewed, Trust, Withdrawn
+from tercet.serve.journal import Clicked, Entry, Preferred, Renewed, Trust, Withdrawn
+from tercet.serve.journal_file import Journal
 from tercet.serve.learner import Learner, Version
 from tercet.serve.metrics import Metrics, resident_bytes
 from tercet.serve.problems import HttpProblem, limit_problem
@@ -44,6 +46,10 @@ _CANNOT_SERVE = (TercetError, OSError, ValueError, MemoryError, TimeoutError)  #
 _COUNT_SECONDS = 2.0  # between looks at what of the log is settled
 _PROMOTE_AGAIN_SECONDS = 60.0  # after which a promotion that failed is tried again
 _TIDY_SECONDS = 3600.0  # between looks for impressions that are past their time
+_BAKED = (
+    "what came before is part of the model. Prefer the other way round; or take the promotion of that model back, and "
+    "the entry after that"
+)
 _CHANGES_WAITING = 16  # changes of documents that may wait for another
 _APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
 
@@ -86,9 +92,9 @@ class Service:
                 raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
         self.journal = Journal(journal, self.limits.journal_bytes)
         self._withdrawn: set[int] = set()
-        self._renewed: set[str] = set()  # promotions that made allowances whole
+        self._renewed: set[str] = set()  # promotions and bakes that made allowances whole
         self._collection: tuple[Generation, dict[str, Any]] | None = None
-        for entry in self.journal.entries:
+        for entry in self.journal.entries[self.journal.n_archived :]:
             self._note(entry)
         self.metrics = Metrics()
         with ExitStack() as begun:
@@ -112,7 +118,7 @@ class Service:
         self._watcher.start()
         self._clicks_by_client = Buckets(per_minute, burst)
         self._clicks_by_address = Buckets(10 * per_minute, 10 * burst)
-        self._renew_promoted()  # also where it was promoted while nothing was served
+        self._settle()  # also what was promoted or baked while nothing was served
 
     def close(self) -> None:
         self._closing = True
@@ -173,7 +179,7 @@ class Service:
                     self.refused = None
                     return False
                 self._serve(index)
-                self._renew_promoted()
+                self._settle()
             except _CANNOT_SERVE as error:
                 self.refused = f"{type(error).__name__}; the service's log says more"  # anybody may ask for this
                 _log.warning("what is new at %s is refused, and the old goes on: %s", self._source.folder, error)
@@ -368,7 +374,7 @@ class Service:
         """Entries of the journal, latest first."""
         history: list[dict[str, Any]] = []
         entries = self.journal.entries  # which grows meanwhile, at its end
-        for i in range(len(entries) - 1, -1, -1):
+        for i in range(len(entries) - 1, self.journal.n_archived - 1, -1):
             entry = entries[i]
             active = entry.number not in self._withdrawn
             if active_only and not self._can_go(entry):
@@ -479,7 +485,7 @@ class Service:
             index = self.index.latest(own_model=False) if isinstance(self.index, Index) else self.index
             entry = index.promote(model, "rule", evidence, over=model_name(served))
             self._serve(index)
-            self._renew_promoted()
+            self._settle()
             return entry
 
     async def prefer(
@@ -520,17 +526,30 @@ class Service:
 
     async def renew(self, reason: Literal["bake", "promote"]) -> dict[str, Any]:
         """Make every allowance whole again, since what was taught has become part of a model."""
-        return (await self._append(lambda number: Renewed(number, timestamp(), "local", reason)))[0]
+        return (await self._append(partial(_renewal, reason=reason)))[0]
 
-    def _renew_promoted(self) -> None:
-        """Make every allowance whole again, once, where the model that is served was promoted."""
-        promotions = self.index.promotions if self._source is None or self._source.own_model else ()
-        if promotions and promotions[-1].name not in self._renewed:
-            name = promotions[-1].name
-            try:
-                self._journal(lambda number: Renewed(number, timestamp(), "local", "promote", name))
-            except JournalError as error:
-                _log.warning("allowances stay as they are after promotion %s: %s", name, error)
+    def _settle(self) -> None:
+        """What is due once when a model is taken up: whole allowances where it was promoted or has entries baked in,
+        and a journal without these entries."""
+        is_own = self._source is None or self._source.own_model
+        due: list[tuple[Literal["bake", "promote"], str]] = []
+        if is_own:
+            due += [("promote", promotion.name) for promotion in self.index.promotions[-1:]]
+        n_baked = self.version.n_baked
+        due += [("bake", baked.name) for baked in self.version.model.baked if baked.entry == n_baked]
+        try:
+            for reason, name in due:
+                if not self._has_renewed(name):
+                    self._journal(partial(_renewal, reason=reason, of=name))
+            self.journal.compact(n_baked)
+        except (JournalError, FormatError) as error:
+            _log.warning("allowances and the journal stay as they are until the next start: %s", error)
+
+    def _has_renewed(self, name: str) -> bool:
+        if name not in self._renewed and self.journal.n_archived:
+            archived = self.journal.entries[: self.journal.n_archived]
+            self._renewed.update(entry.of for entry in archived if isinstance(entry, Renewed))
+        return name in self._renewed
 
     def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:
         self.check_query(query)
@@ -543,10 +562,13 @@ class Service:
         return await self._withdraw(client, "undo", lambda: self._own(client, numbers))
 
     def _own(self, client: str, numbers: Sequence[int] | None) -> list[int]:
-        mine = [e.number for e in self.journal.entries if e.client == client and self._can_go(e)]
+        n_baked = self.version.n_baked
+        mine = [e.number for e in self.journal.entries[n_baked:] if e.client == client and self._can_go(e)]
         if numbers is None:
             if not mine:
-                raise HttpProblem(409, "there is no entry of this client to take back", "nothing-to-undo")
+                detail = "there is no entry of this client to take back"
+                detail += f" after entry {n_baked}; {_BAKED}" if n_baked else ""
+                raise HttpProblem(409, detail, "nothing-to-undo")
             return mine[-1:]
         for number in numbers:
             self._known(number)
@@ -560,7 +582,8 @@ class Service:
 
         def targets() -> list[int]:
             if numbers is None:
-                return [e.number for e in self.journal.entries if e.client == whose and self._can_go(e)]
+                taught = self.journal.entries[self.version.n_baked :]
+                return [e.number for e in taught if e.client == whose and self._can_go(e)]
             return [number for number in sorted(set(numbers)) if self._can_go(self._known(number))]
 
         return await self._withdraw(client, "revoke", targets)
@@ -568,10 +591,13 @@ class Service:
     def _known(self, number: int) -> Entry:
         if not 1 <= number <= len(self.journal):
             raise HttpProblem(404, f"there is no entry {number}; the last one is {len(self.journal)}", "unknown-entry")
+        if number <= self.version.n_baked:
+            raise HttpProblem(409, f"entry {number} cannot be taken back; {_BAKED}", "baked")
         return self.journal.entries[number - 1]
 
     def _can_go(self, entry: Entry) -> bool:
-        return isinstance(entry, (Preferred, Clicked)) and entry.number not in self._withdrawn
+        is_gone = entry.number in self._withdrawn or entry.number in self.version.inactive
+        return isinstance(entry, (Preferred, Clicked)) and entry.number > self.version.n_baked and not is_gone
 
     async def _withdraw(self, client: str, reason: str, targets: Callable[[], list[int]]) -> dict[str, Any]:
         gone: list[int] = []
@@ -620,6 +646,10 @@ class Service:
             self._withdrawn.update(entry.entries)
         elif isinstance(entry, Renewed):
             self._renewed.add(entry.of)
+
+
+def _renewal(number: int, reason: Literal["bake", "promote"], of: str = "") -> Renewed:
+    return Renewed(number, timestamp(), "local", reason, of)
 
 
 def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:

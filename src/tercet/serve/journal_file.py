@@ -1,0 +1,222 @@
+"""The journal as one process has it open: entries are added at its end, and moved to archives at its beginning."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import TypeVar
+
+from tercet.errors import JournalError
+from tercet.serve.journal import HEADER, Chain, CompactedHeader, Entries, Entry, archive_path, read_chain, spelled_entry
+from tercet.store.atomic import sync_folder, try_lock
+
+E = TypeVar("E", bound=Entry)
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """A journal that one process has open for writing.
+
+    Parameters
+    ----------
+    path : the file; it and its folder are made where they are missing
+    most_bytes : size at which it takes no more
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.serve.journal import Preferred, read_journal
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Journal(Path(folder, "journal.jsonl")) as journal:
+    ...         _ = journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "me", "eyes", "a", "b"))
+    ...     [entry.number for entry in read_journal(Path(folder, "journal.jsonl")).entries]
+    [1]
+    """
+
+    def __init__(self, path: str | PathLike[str], most_bytes: int = 2**30) -> None:
+        self.path = Path(path)
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._broken: str | None = None
+        _make_folder(self.path.parent)
+        self._file = self._locked()
+        try:
+            self._chain, self._n_bytes, self.torn_bytes = read_chain(self.path)
+            if self.torn_bytes:
+                _log.warning(
+                    "%s: the last line was cut short by a kill and never acknowledged; its %d bytes are dropped",
+                    self.path,
+                    self.torn_bytes,
+                )
+            os.ftruncate(self._file, self._n_bytes)
+            os.lseek(self._file, self._n_bytes, os.SEEK_SET)
+            if not self._n_bytes:
+                self._write(HEADER.encode())
+            os.fsync(self._file)
+            sync_folder(self.path.parent)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _locked(self) -> int:
+        """The file, open and locked: the one that is at its path, since another service may just have compacted it."""
+        while True:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+            try:
+                if not try_lock(file):
+                    raise JournalError(f"{self.path} is in use by another service; this one needs a journal of its own")
+                if os.path.samestat(os.fstat(file), os.stat(self.path)):
+                    return file
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self._chain.n_entries
+
+    @property
+    def entries(self) -> Entries:
+        """All that it has until now; what is archived is read when it is asked for."""
+        return Entries(self._chain)
+
+    @property
+    def n_archived(self) -> int:
+        return self._chain.n_archived
+
+    @property
+    def n_bytes(self) -> int:
+        return self._n_bytes
+
+    def append(self, make: Callable[[int], E], then: Callable[[E], None] | None = None) -> E:
+        """Write the entry that ``make`` gives for the next number; returns when it is synced.
+
+        ``then`` is called before the next entry can be written. Raises `JournalError` where the disk refuses, and
+        where the file is no longer the one at its path, since a restart would not find what is written to it.
+        """
+        with self._lock:
+            if self._broken is not None:
+                raise JournalError(self._broken)
+            self._check_file()
+            entry = make(self._chain.n_entries + 1)
+            line, own_sum = spelled_entry(entry, self._chain.sums[-1])
+            if self._n_bytes + len(line) > self._most_bytes:
+                raise JournalError(f"the journal has {self._n_bytes:,} bytes; {self._most_bytes:,} are the most")
+            before = self._n_bytes
+            try:
+                self._write(line)
+                os.fsync(self._file)
+            except OSError as error:
+                self._take_back(before, error)
+                raise JournalError(f"the journal cannot be written: {error.strerror}") from error
+            self._chain.append(entry, own_sum)
+            if then is not None:
+                then(entry)
+            return entry
+
+    def compact(self, number: int) -> bool:
+        """Move the entries up to ``number`` to an archive beside the journal; whether there were any.
+
+        The archive is written first, then the journal without them takes the place of the one with them, in one
+        rename. A kill leaves the one or the other, and an archive that nobody asks for does no harm.
+
+        Raises `JournalError` where the disk refuses; the journal is then what it was.
+        """
+        with self._lock:
+            if self._broken is not None:
+                raise JournalError(self._broken)
+            self._check_file()
+            chain = self._chain
+            n_moved = number - chain.n_archived
+            if not 0 < n_moved <= len(chain.entries):
+                return False
+            lines = self.path.read_bytes().splitlines(keepends=True)
+            header = CompactedHeader(2, number, chain.sums[n_moved]).spelled().encode()
+            after = Chain(self.path, number, chain.sums[n_moved:], chain.entries[n_moved:])
+            try:
+                os.close(self._written(archive_path(self.path, number), lines[: n_moved + 1]))
+                file = self._written(self.path, [header, *lines[n_moved + 1 :]])
+            except OSError as error:
+                raise JournalError(f"the journal cannot be compacted: {error.strerror}") from error
+            os.close(self._file)
+            self._file, self._n_bytes, self._chain = file, os.lseek(file, 0, os.SEEK_END), after
+            return True
+
+    def _written(self, path: Path, lines: Sequence[bytes]) -> int:
+        """Put a whole file at a path, as private as the journal is; returns it, open and locked."""
+        # Only who holds the journal's lock comes here, so one name is enough, and what a kill leaves is written over.
+        temporary = self.path.with_name(f"{self.path.name}.tmp")
+        file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            rest = memoryview(b"".join(lines))
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+            try_lock(file)  # before others can find it
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+        except BaseException:
+            os.close(file)
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        return file
+
+    def _check_file(self) -> None:
+        try:
+            open_file, file_there = os.fstat(self._file), os.stat(self.path)
+        except OSError as error:
+            raise JournalError(f"the journal is not at its place any more: {error.strerror}") from error
+        if not os.path.samestat(open_file, file_there):
+            raise JournalError("another file is at the place of the journal; restart the service to use that one")
+        if open_file.st_size != self._n_bytes:
+            raise JournalError(
+                f"somebody else changed the journal: it has {open_file.st_size:,} bytes and was left with "
+                f"{self._n_bytes:,}"
+            )
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._n_bytes += len(data)
+
+    def _take_back(self, n_bytes: int, error: OSError) -> None:
+        """Leave the file as it was; where even that fails, take nothing more, since what is on disk is not known."""
+        self._n_bytes = n_bytes
+        try:
+            os.ftruncate(self._file, n_bytes)
+            os.lseek(self._file, n_bytes, os.SEEK_SET)
+            os.fsync(self._file)
+        except OSError as second:
+            self._broken = f"the journal takes no more until a restart: {error.strerror}, then {second.strerror}"
+            _log.error("%s: %s", self.path, self._broken)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                self._broken = "the journal is closed"
+                os.close(self._file)
+                self._file = -1
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each synced in the one that holds it: a power cut must not take it."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
