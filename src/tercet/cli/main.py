@@ -23,6 +23,7 @@ VERBS = {
     "promote": ("tercet.cli.promote:promote", "Make a model the index's own, take that back, or list such entries."),
     "bake": ("tercet.cli.bake:bake", "Fold what a service was taught into a model."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
+    "interleave": ("tercet.cli.interleave:interleave", "Say who wins by the clicks in a log of interleaved lists."),
     "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
@@ -42,7 +43,7 @@ VERBS = {
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "warm"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "promote"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "interleave", "promote"),
     "What was learned": ("report", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "vectorise", "export"),

@@ -7,13 +7,21 @@ flip, also given all before it, which is what the test of `Duel` takes for grant
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tercet.data.click_sessions import oddness
-from tercet.data.ubi import LoggedList
+from tercet.data.preference_files import START
+from tercet.data.ubi import CLICK_SECONDS, GrowingUbi, LoggedList
 from tercet.errors import InputError
 from tercet.measure.interleaving import METHODS, TEAMS, Duel, Method, Team, credit, ranks_credit
 
@@ -181,7 +189,7 @@ class _Day:
     """What was shown to whom on a day."""
 
     day: date
-    asked: set[tuple[str, str]] = field(default_factory=set)
+    asked: set[tuple[Contest, str, str]] = field(default_factory=set)
     by_client: Counter[str] = field(default_factory=Counter)
     by_address: Counter[str] = field(default_factory=Counter)
     seen: dict[str, list[int]] = field(default_factory=dict)  # lists, documents and clicks of each client
@@ -207,9 +215,9 @@ class _Day:
 class Tally:
     """Takes settled lists in the order in which they were shown, and counts those that count.
 
-    Of the lists of one client (whose name somebody else may have made up) and query on a day, the first counts. Of a
-    client count 20 lists a day, of an address 200 where nobody vouches for the names it sends. None counts from where
-    on a client is odd by `oddness`: clicks everything, or comes too often, on that day.
+    Of the lists of one client and query on a day, the first of a contest counts. Of a client count 20 lists a day, of
+    an address 200 where nobody vouches for the names it sends. None counts from where on a client is odd by `oddness`:
+    clicks everything, or comes too often, on that day.
 
     Attributes
     ----------
@@ -245,7 +253,7 @@ class Tally:
         return assignment.contest, outcome
 
     def _left_out(self, day: _Day, shown: LoggedList, assignment: Assignment, odd: str | None) -> LeftOut | None:
-        asked = shown.client, shown.query
+        asked = assignment.contest, shown.client, shown.query
         if asked in day.asked:
             return "repeated"
         day.asked.add(asked)
@@ -269,3 +277,83 @@ class Tally:
                 return day
         self._days = [*self._days[-1:], _Day(wanted)]
         return self._days[-1]
+
+
+@dataclass(frozen=True)
+class DuelCourse:
+    """A duel from its first list to its last.
+
+    Attributes
+    ----------
+    duel : where it stands
+    outcomes : of the lists that count, in order: 1 the first won, -1 the second, 0 nobody
+    began, ended : when the first and the last of them were shown, in seconds since 1970
+    """
+
+    duel: RunningDuel
+    outcomes: NDArray[np.int8]
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class DuelReport:
+    """What a log says of those who were compared in it.
+
+    Attributes
+    ----------
+    n_lists, n_shared : lists that are settled, and those of them that were made of two rankings
+    left_out : why some of these do not count, and how many
+    waits : whether there are lists that wait for their clicks
+    courses : duels by contest, in the order in which they began
+    """
+
+    n_lists: int
+    n_shared: int
+    left_out: Mapping[LeftOut, int]
+    waits: bool
+    courses: Mapping[Contest, DuelCourse]
+
+
+def read_duels(
+    folder: str | PathLike[str],
+    since: float = 0.0,
+    settle_seconds: float = CLICK_SECONDS,
+    level: float = 0.05,
+    clock: Callable[[], float] = time.time,
+) -> DuelReport:
+    """The duels of an impressions log; only reads it, also while it is written.
+
+    Parameters
+    ----------
+    folder : as ``tercet serve --log-impressions`` writes it
+    since : seconds since 1970; lists shown before do not count
+    settle_seconds : after which a list counts, with the clicks that came until then
+    level : the chance of a wrong winner, whenever one looks
+    clock : gives seconds since 1970
+
+    Notes
+    -----
+    O(lists of the log); in memory are the clients of two days, the outcomes, and who won how often for each client.
+    """
+    tally = Tally(level)
+    n_lists = n_shared = 0
+    outcomes: dict[Contest, bytearray] = {}
+    times: dict[Contest, tuple[float, float]] = {}
+    with GrowingUbi(Path(folder), START, clock, settle_seconds) as log:
+        for shown in log.lists():
+            if shown.shown_at < since:
+                continue
+            n_lists += 1
+            n_shared += ATTRIBUTE in shown.attributes
+            counted = tally.take(shown)
+            if counted is not None:
+                contest, outcome = counted
+                outcomes.setdefault(contest, bytearray()).append(outcome % 256)
+                times[contest] = times.get(contest, (shown.shown_at, 0.0))[0], shown.shown_at
+        waits = log.n_waiting > 0
+    courses = {
+        contest: DuelCourse(tally.standings[contest], np.frombuffer(course, np.int8), *times[contest])
+        for contest, course in outcomes.items()
+    }
+    return DuelReport(n_lists, n_shared, dict(tally.left_out), waits, courses)

@@ -1,0 +1,125 @@
+"""``tercet interleave``"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tercet.cli.options import FOLDER, json_option, output_options
+from tercet.data.ubi import CLICK_SECONDS
+from tercet.data.values import moment_in
+from tercet.measure.duels import ADDRESS_LISTS, CLIENT_LISTS, Contest, DuelCourse, DuelReport, LeftOut, read_duels
+from tercet.pictures.drawing import checked_picture, save_figure
+
+_WHY: dict[LeftOut, str] = {
+    "repeated": "asked for again by the same client on the same day",
+    "odd": "of clients that clicked everything or came too often on that day",
+    "client": f"beyond {CLIENT_LISTS} of a client on a day",
+    "address": f"beyond {ADDRESS_LISTS} of an address on a day",
+    "broken": "whose documents are not said to be anybody's",
+}
+
+
+def _moment(_: click.Context, __: click.Parameter, text: str | None) -> float:
+    if text is None:
+        return 0.0
+    moment = moment_in(text)
+    if moment is None:
+        raise click.BadParameter(f"{text!r} is no time; expected ISO 8601, as 2026-11-16 or 2026-11-16T12:00Z")
+    return moment.timestamp()
+
+
+@click.command()
+@click.argument("log", type=FOLDER)
+@click.option("--since", callback=_moment, metavar="TIME", help="Count lists shown from then on: 2026-11-16, in UTC.")
+@click.option(
+    "--settle-after",
+    type=click.FloatRange(min=0),
+    default=CLICK_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="When a list counts, with the clicks until then.",
+)
+@output_options("Picture of the duels to write: .png, .svg or .pdf.")
+@json_option
+def interleave(log: Path, since: float, settle_after: float, output: Path | None, as_json: bool) -> None:
+    """Say who wins by the clicks in a LOG of interleaved lists, and with which confidence.
+
+    LOG is the folder that tercet serve --log-impressions writes while --interleave compares two models. It is only
+    read. The test holds whenever one looks: stopping when there is a winner is no cheating.
+    """
+    if output is not None:
+        checked_picture(output)
+    report = read_duels(log, since, settle_after)
+    if as_json:
+        click.echo(json.dumps(_meta(report), indent=2))
+    else:
+        _print_report(log, report)
+    if output is not None:
+        from tercet.pictures.duel_course import draw_duels
+
+        save_figure(draw_duels(report), output)
+        click.echo(f"{output}: written", err=as_json)
+
+
+def _meta(report: DuelReport) -> dict[str, Any]:
+    duels = [
+        dict(contest._asdict(), began=_time(course.began), ended=_time(course.ended), **course.duel.to_meta())
+        for contest, course in report.courses.items()
+    ]
+    counts = {"lists": report.n_lists, "interleaved": report.n_shared, "left_out": dict(report.left_out)}
+    return counts | {"waits": report.waits, "duels": duels}
+
+
+def _print_report(log: Path, report: DuelReport) -> None:
+    n_counted = sum(len(course.outcomes) for course in report.courses.values())
+    click.echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
+    for why, count in report.left_out.items():
+        click.echo(f"left out: {count:,} {_WHY[why]}")
+    if report.waits:
+        click.echo("the latest lists wait for their clicks")
+    for contest, course in report.courses.items():
+        click.echo()
+        for line in _sentences(contest, course):
+            click.echo(line)
+
+
+def _sentences(contest: Contest, course: DuelCourse) -> list[str]:
+    duel, first, second = course.duel.duel, contest.first, contest.second
+    since = f", since promotion {contest.promotion}" if contest.promotion else ""
+    lines = [
+        f"{first}, which was served, against {second}: {contest.method} lists{since}",
+        f"{_time(course.began)} to {_time(course.ended)}: {duel.wins + duel.losses + duel.ties:,} lists; "
+        f"{first} won {duel.wins:,}, {second} won {duel.losses:,}, and {duel.ties:,} nobody",
+    ]
+    if not duel.n_decided:
+        return [*lines, "nobody won a list yet, so nothing can be said"]
+    mirrored = replace(duel, wins=duel.losses, losses=duel.wins)
+    ahead, leading = (first, duel) if duel.wins >= duel.losses else (second, mirrored)
+    low, high = leading.interval
+    share = f"{leading.share:.1%} of the lists that somebody won"
+    interval = f"{1 - duel.level:.0%} interval {low:.1%} to {high:.1%}, whenever one looks; p = {duel.p_value:.2g}"
+    if course.duel.winner is not None:
+        net = 100 * (leading.wins - leading.losses) / len(course.outcomes)
+        lines.append(f"{ahead} is better: it won {share} ({interval}); in 100 lists, {net:.1f} more than it lost")
+        return lines
+    if duel.wins == duel.losses:
+        return [*lines, f"not decided: nobody leads ({interval})"]
+    lines.append(f"not decided: {ahead} leads with {share} ({interval})")
+    if duel.winner is not None:
+        lines.append("it would be decided, but for one client who did much of it: without that one it is open")
+    to_go = course.duel.n_to_go
+    if to_go is not None:
+        lines.append(f"about {to_go:,} more lists would decide it, if they go on so")
+    elif duel.winner is None:
+        lines.append("it is so close that a billion more lists like these would not decide it")
+    return lines
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")

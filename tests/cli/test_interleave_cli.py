@@ -1,0 +1,131 @@
+"""tercet interleave: who wins by the clicks in a log, in words, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from support.commands import ok, run
+from tercet.measure.duels import Assignment, Contest, read_duels
+from tercet.measure.interleaving import Duel
+from tercet.pictures.duel_course import course_points
+from tercet.serve.impressions import ImpressionLog
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
+DOCS = ["a", "b", "c", "d"]
+TEAMS = ("first", "second", "second", "first")
+
+
+class Clock:
+    now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def write_log(folder, contest, n_lists, chance, *, rng, clock, who="visitor", clicks=0.6):
+    """Visitors of a list each; those who click choose the second side with a chance."""
+    with ImpressionLog(folder, keep_days=10_000, clock=clock) as log:
+        for number in range(n_lists):
+            meta = {"interleaved": Assignment(contest, TEAMS).to_meta()}
+            client = who if who == "me" else f"{who}-{number}"
+            query_id = log.search(client, f"tea {number}", DOCS, meta)
+            if rng.random() < clicks:
+                log.click(client, query_id, "b" if rng.random() < chance else "a")
+            clock.now += 30
+    return folder
+
+
+@pytest.fixture
+def log(tmp_path):
+    rng, clock = np.random.default_rng(3), Clock()
+    write_log(tmp_path / "log", Contest("served", "better"), 500, 0.7, rng=rng, clock=clock)
+    write_log(tmp_path / "log", Contest("better", "served", promotion=1), 100, 0.45, rng=rng, clock=clock)
+    return tmp_path / "log"
+
+
+def counts(folder, contest):
+    duel = read_duels(folder).courses[contest].duel
+    return duel.wins, duel.losses, duel.ties
+
+
+def test_who_wins_is_said_in_words(log):
+    before = {path: path.read_bytes() for path in log.iterdir()}
+    output = ok("interleave", log)
+    wins, losses, ties = counts(log, Contest("served", "better"))
+    duel = Duel(losses, wins, ties)
+    assert f"{log}: 600 lists, 600 of them interleaved, 600 count" in output
+    assert "served, which was served, against better: team-draft lists\n" in output
+    assert f"500 lists; served won {wins:,}, better won {losses:,}, and {ties:,} nobody" in output
+    assert f"better is better: it won {duel.share:.1%} of the lists that somebody won (95% interval" in output
+    assert f"{duel.interval[0]:.1%} to {duel.interval[1]:.1%}, whenever one looks" in output
+    second = output[output.index("since promotion 1") :]
+    assert "not decided: better leads with" in second
+    to_go = read_duels(log).courses["better", "served", "team-draft", 1].duel.n_to_go
+    assert f"about {to_go:,} more lists would decide it, if they go on so" in second
+    assert {path: path.read_bytes() for path in log.iterdir()} == before  # only read
+
+
+def test_the_same_as_json(log):
+    told = json.loads(ok("interleave", log, "--json"))
+    assert (told["lists"], told["interleaved"], told["waits"]) == (600, 600, False)
+    first, second = told["duels"]
+    assert (first["first"], first["second"], first["method"], first["promotion"]) == (
+        "served",
+        "better",
+        "team-draft",
+        0,
+    )
+    assert (first["wins"], first["losses"], first["ties"]) == counts(log, Contest("served", "better"))
+    assert (first["winner"], second["winner"], second["promotion"]) == ("second", None, 1)
+
+
+def test_lists_count_from_a_time_on(log):
+    since = datetime.fromtimestamp(NOON + 500 * 30, UTC).isoformat()
+    told = json.loads(ok("interleave", log, "--json", "--since", since))
+    assert [duel["promotion"] for duel in told["duels"]] == [1]
+    result = run("interleave", log, "--since", "yesterday")
+    assert result.exit_code == 2
+    assert "'yesterday' is no time" in result.output
+
+
+def test_the_picture_is_the_share_with_its_interval(log, tmp_path):
+    output = ok("interleave", log, "-o", tmp_path / "duels.png")
+    assert "duels.png: written" in output
+    assert (tmp_path / "duels.png").read_bytes().startswith(b"\x89PNG")
+    course = read_duels(log).courses[Contest("served", "better")]
+    lists, shares, low, high = course_points(course)
+    assert lists[-1] == 500
+    wins, losses, _ = counts(log, Contest("served", "better"))
+    assert (low[-1], high[-1]) == Duel(losses, wins).interval
+    assert shares[-1] == losses / (wins + losses)
+    halfway = course.outcomes[: lists[len(lists) // 2]]
+    assert shares[len(lists) // 2] == np.mean(halfway[halfway != 0] < 0)
+
+
+def test_what_is_left_out_and_what_waits_is_said(tmp_path):
+    rng, clock = np.random.default_rng(0), Clock()
+    contest = Contest("served", "candidate")
+    folder = write_log(tmp_path / "log", contest, 40, 1.0, rng=rng, clock=clock, who="me", clicks=1.0)
+    output = ok("interleave", folder)
+    assert "left out: 20 beyond 20 of a client on a day" in output
+    assert "it would be decided, but for one client who did much of it: without that one it is open" in output
+    clock.now = datetime.now(UTC).timestamp() - 5
+    write_log(folder, contest, 1, 1.0, rng=rng, clock=clock)
+    assert "the latest lists wait for their clicks" in ok("interleave", folder)
+    assert "wait" not in ok("interleave", folder, "--settle-after", "1")
+
+
+def test_a_log_without_interleaved_lists_and_none_at_all(tmp_path):
+    clock = Clock()
+    with ImpressionLog(tmp_path / "log", keep_days=10_000, clock=clock) as log:
+        log.search("me", "tea", DOCS, {})
+    assert "1 lists, 0 of them interleaved, 0 count" in ok("interleave", tmp_path / "log")
+    ok("interleave", tmp_path / "log", "-o", tmp_path / "none.svg")
+    (tmp_path / "empty").mkdir()
+    result = run("interleave", tmp_path / "empty")
+    assert result.exit_code == 1
+    assert "no ubi_queries" in result.output
