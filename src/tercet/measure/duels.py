@@ -326,7 +326,7 @@ def read_duels(
 
     Parameters
     ----------
-    folder : as ``tercet serve --log-impressions`` writes it
+    folder : of the impressions log, as the service writes it
     since : seconds since 1970; lists shown before do not count
     settle_seconds : after which a list counts, with the clicks that came until then
     level : the chance of a wrong winner, whenever one looks
