@@ -282,3 +282,32 @@ def test_frames_are_logs():
     lists = {"query": ["green tea"], "shown": [list(TEA.shown)], "clicked": [list(TEA.clicked)]}
     for frame in (pandas.DataFrame(lists), polars.DataFrame(lists)):
         assert as_click_log(frame).impressions == (TEA,)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_lists_that_a_service_made_by_chance_are_marked(tmp_path, form):
+    teams = {"interleaved": {"contenders": ["a1", "baseline"], "method": "team-draft", "teams": [1, 2]}}
+    queries = [
+        {
+            "query_id": f"q{number}",
+            "client_id": "c",
+            "timestamp": f"2026-11-16T10:00:0{number}Z",
+            "user_query": "tea",
+            "query_response_hit_ids": ["a", "b"],
+            "query_attributes": attributes,
+        }
+        for number, attributes in enumerate([{"version": "v1"}, {"version": "v1", **teams}, {"randomised": True}])
+    ]
+    event = {"action_name": "click", "query_id": "q1", "event_attributes": {"object": {"object_id": "b"}}}
+    for name, records in (("ubi_queries", queries), ("ubi_events", [event])):
+        file = tmp_path / f"{name}.{form}"
+        if form == "jsonl":
+            file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        else:
+            rows = [[json.dumps(v) if isinstance(v, dict | list) else v for v in r.values()] for r in records]
+            with file.open("w", newline="") as stream:
+                csv.writer(stream).writerows([list(records[0]), *rows])
+    log = read_click_log(tmp_path)
+    assert log.interleaved == (False, True, False)
+    assert log.randomised == (False, False, True)
+    assert log.some([1]).interleaved == (True,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -160,3 +162,19 @@ def test_a_log_of_nothing_else_is_kept():
     log = ClickLog((Impression("q", docs, docs),))
     assert len(odd_sessions(log)) == 1
     assert without_odd_sessions(log) is log
+
+
+def test_lists_made_of_two_rankings_have_a_curve_of_their_own():
+    log = made(4000)
+    marked = replace(log, interleaved=tuple(number % 2 == 0 for number in range(4000)))
+    curves = {curve.method: curve for curve in estimate_examination(marked, with_em=False, n_resamples=2)}
+    assert set(curves) == {"interleaved", "harvested"}
+    alone = estimate_examination(log.some(range(0, 4000, 2)), with_em=False, n_resamples=2)
+    np.testing.assert_allclose(curves["interleaved"].values, alone[0].values)
+    assert "lists made of two rankings" in choose_examination(marked, [curves["interleaved"]]).source
+
+
+def test_the_guess_has_a_reason():
+    assert "no documents that were seen at several ranks" in choose_examination(made(300, n_rankers=1)).source
+    assert "100 are needed" in choose_examination(made(80)).source
+    assert "wide in the mean" in choose_examination(made(200)).source

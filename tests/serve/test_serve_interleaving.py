@@ -198,7 +198,9 @@ def test_the_log_is_read_by_others_as_it_is(tmp_path):
     with sharing(tmp_path) as (api, _, _):
         answer = search(api)
         api.post("/events", json={"query_id": answer["query_id"], "doc": ids(answer)[2]})
-    [impression] = read_click_log(tmp_path / "impressions").impressions
+    log = read_click_log(tmp_path / "impressions")
+    [impression] = log.impressions
+    assert log.interleaved == (True,)
     assert (list(impression.shown), impression.clicked) == (ids(answer), (ids(answer)[2],))
 
 

@@ -86,6 +86,8 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
     click.echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click and without one on all")
     if log.randomised:
         click.echo(f"{sum(log.randomised):,} lists were shown in random order")
+    if log.interleaved:
+        click.echo(f"{sum(log.interleaved):,} lists were made of two rankings (tercet serve --interleave)")
     for one in odd[:SESSIONS]:
         rate = f"{one.n_clicked:,} clicks on {one.n_shown:,} documents"
         click.echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")

@@ -85,6 +85,7 @@ def learn(
     A clicked document is better than those shown above it and skipped. Called again, it goes on where it was, after a
     kill, too; so the log may grow between calls, or under --follow meanwhile. MODEL may be an index: then its model is
     learned on, and -o names where to. CLICKS is a click file, or the folder that tercet serve --log-impressions writes.
+    Sessions that click everything or come too often are left out, as by tercet clicks.
     """
     if not follow and not clicks.exists():
         raise click.UsageError(f"there is no {clicks}; with --follow it is waited for")
@@ -205,6 +206,9 @@ class _Progress:
         assert self._last is not None
         tally = self._last.tally
         click.echo(self._progress_line(self._last))
+        if tally.n_left_out:
+            lists = _number(tally.n_left_out, "list")
+            click.echo(f"note: {lists} of sessions that click everything or come too often: left out", err=True)
         if tally.n_unknown:
             click.echo(
                 f"note: {tally.n_unknown:,} of {tally.n_shown:,} documents shown are unknown: passed over", err=True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -46,6 +46,41 @@ def oddness(n_lists: int, n_shown: int, n_clicked: int, usual_lists: Callable[[]
     if n_lists > MOST_LISTS and n_lists > TIMES_THE_MEDIAN * usual_lists():
         return "comes too often"
     return None
+
+
+class SessionCounts:
+    """What sessions did so far, as lists come.
+
+    Attributes
+    ----------
+    seen : lists, documents shown and clicks of each session
+
+    Examples
+    --------
+    >>> counts = SessionCounts()
+    >>> counts.note("s1", 10, 2), counts.note("s2", 10, 9)
+    (None, 'clicks everything')
+    """
+
+    def __init__(self, seen: Mapping[str, Sequence[int]] | None = None) -> None:
+        self.seen: dict[str, list[int]] = {session: list(counts) for session, counts in (seen or {}).items()}
+        self._sizes = Counter(n_lists for n_lists, _, _ in self.seen.values())  # sessions that have so many lists
+
+    def note(self, session: str, n_shown: int, n_clicked: int) -> str | None:
+        """Take in a list of a session; why no person made what it has done, or None."""
+        seen = self.seen.setdefault(session, [0, 0, 0])
+        self._sizes[seen[0]] -= 1
+        seen[0], seen[1], seen[2] = seen[0] + 1, seen[1] + n_shown, seen[2] + n_clicked
+        self._sizes[seen[0]] += 1
+        return oddness(seen[0], seen[1], seen[2], self._median)
+
+    def _median(self) -> float:
+        half, n_sessions = 0, len(self.seen)
+        for size in sorted(self._sizes):
+            half += max(0, self._sizes[size])
+            if 2 * half >= n_sessions:
+                return float(size)
+        return 0.0
 
 
 def odd_sessions(log: ClickLog) -> list[OddSession]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tercet.data.clicks import CLICK_HEADER, ClickLog, Impression, impression_problem, impressions_of
+from tercet.data.clicks import CLICK_HEADER, SESSIONS, ClickLog, Impression, impression_problem, impressions_of
 from tercet.data.documents import id_in, ids_in
 from tercet.data.frames import as_table, key_id
 from tercet.data.judgements import Columns, query_in
@@ -26,7 +26,6 @@ from tercet.data.roles import (
     POSITIONS,
     QUERIES,
     RANDOMISED,
-    SESSIONS,
     SHOWN,
     column_error,
     find_column,
@@ -44,7 +43,7 @@ from tercet.data.shown_lists import (
     session_in,
 )
 from tercet.data.tables import DataTable, first_line, open_table
-from tercet.data.ubi import ubi_tables
+from tercet.data.ubi import ATTRIBUTES, INTERLEAVED, ubi_tables
 from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError
 
@@ -383,12 +382,15 @@ class _Events:
                 shown = () if hits is None else ids_in(row.get(hits), table, number, hits)
                 time = times.of(row, number)
                 who = None if client is None else session_in(row.get(client))
+                is_interleaved = _attribute(row, (ATTRIBUTES, INTERLEAVED, "method")) is not None
+                is_random = _attribute(row, (ATTRIBUTES, "randomised")) is True
             except FormatError as problem:
                 refuse(problem, self.refused)
                 continue
             searches[key] = query
             for place, doc_id in enumerate(dict.fromkeys(shown)):
-                lists.show(key, query, doc_id, place, time).session = who
+                one = lists.show(key, query, doc_id, place, time)
+                one.session, one.is_interleaved, one.is_random = who, is_interleaved, is_random
         self.notes += times.notes
         return searches
 

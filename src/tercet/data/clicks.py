@@ -23,6 +23,8 @@ from tercet.errors import FormatError, InputError
 
 CLICK_HEADER = "query-id\tshown-ids\tclicked-ids"
 KEYS = ("query", "shown", "clicked")
+# What says who saw a list is called so, the surer names first.
+SESSIONS = (("session", "session_id", "visit_id", "visit", "sid"), ("user_id", "client_id", "visitor_id", "user"))
 NO_IMPRESSIONS = "the file holds no impressions"
 MOST_PREFERENCES = 64  # that one list gives
 _COLUMNS = "query, shown documents, clicked documents"
@@ -58,6 +60,7 @@ class ClickLog:
     form : what was read, for people
     sessions : who saw each list, where that is known; else empty
     randomised : whether each list was shown in random order, where some were; else empty
+    interleaved : whether each list was made of two rankings by chance, where some were; else empty
     examination : the chance that each rank was looked at, where that is known; None to estimate it
     """
 
@@ -68,9 +71,11 @@ class ClickLog:
     sessions: tuple[str, ...] = ()
     randomised: tuple[bool, ...] = ()
     examination: tuple[float, ...] | None = None
+    interleaved: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, column in (("sessions", self.sessions), ("randomised", self.randomised)):
+        columns = {"sessions": self.sessions, "randomised": self.randomised, "interleaved": self.interleaved}
+        for name, column in columns.items():
             if column and len(column) != len(self.impressions):
                 raise InputError(f"{name} are of {len(column):,} lists, and there are {len(self.impressions):,}")
 
@@ -81,6 +86,7 @@ class ClickLog:
             impressions=tuple(self.impressions[row] for row in kept),
             sessions=tuple(self.sessions[row] for row in kept) if self.sessions else (),
             randomised=tuple(self.randomised[row] for row in kept) if self.randomised else (),
+            interleaved=tuple(self.interleaved[row] for row in kept) if self.interleaved else (),
         )
 
     def __repr__(self) -> str:
@@ -199,11 +205,17 @@ def impressions_of(path: FilePath, refused: Refused | None = None) -> Iterator[t
 
 
 class ImpressionParser:
-    """Makes an impression of each line of a file; the first line it gets, which may be the header, tells the format."""
+    """Makes an impression of each line of a file; the first line it gets, which may be the header, tells the format.
+
+    Attributes
+    ----------
+    session : who saw the list of the last line, where JSON says so
+    """
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
         self.is_json: bool | None = None
+        self.session: str | None = None
 
     def __call__(self, text: str, line: int) -> Impression | None:
         """The impression on a line; None for the header."""
@@ -218,7 +230,11 @@ class ImpressionParser:
                     "are read by read_click_log)"
                 )
                 raise FormatError(path, line, message)
-        impression = _json_impression(text, path, line) if self.is_json else _tsv_impression(text, path, line)
+        if self.is_json:
+            record = parse_json_object(text, path, line)
+            impression, self.session = _json_impression(record, path, line), _json_session(record)
+        else:
+            impression = _tsv_impression(text, path, line)
         problem = impression_problem(impression)
         if problem is not None:
             raise FormatError(path, line, problem)
@@ -258,8 +274,13 @@ def _tsv_impression(text: str, path: FilePath, line: int) -> Impression:
     return Impression(query, shown, clicked)
 
 
-def _json_impression(text: str, path: FilePath, line: int) -> Impression:
-    record = parse_json_object(text, path, line)
+def _json_session(record: dict[str, Any]) -> str | None:
+    """Who saw a list, under the first of the names that a column of sessions may have."""
+    value = next((record[name] for tier in SESSIONS for name in tier if name in record), None)
+    return str(value) if isinstance(value, str | int) and value != "" else None
+
+
+def _json_impression(record: dict[str, Any], path: FilePath, line: int) -> Impression:
     query = read_id(json_field(record, "query", path, line), path, line, '"query"')
     return Impression(query, _json_ids(record, "shown", path, line), _json_ids(record, "clicked", path, line))
 

@@ -58,7 +58,6 @@ POSITIONS = (("position", "rank", "pos", "ordinal", "slot", "result_position", "
 LISTS = (
     ("list", "list_id", "impression_id", "search_id", "request_id", "serp_id", "search_request_id", "page_view_id"),
 )
-SESSIONS = (("session", "session_id", "visit_id", "visit", "sid"), ("user_id", "client_id", "visitor_id", "user"))
 RANDOMISED = (("randomised", "randomized", "is_randomised", "is_randomized", "shuffled", "is_random", "is_shuffled"),)
 TIMES = (
     ("time", "timestamp", "ts", "datetime", "event_time", "created_at", "occurred_at", "event_timestamp", "@timestamp"),

@@ -17,12 +17,13 @@ NO_LISTS = "the log holds no lists of shown documents"
 
 
 class PlacedList(NamedTuple):
-    """A list that was shown: when, what, to whom, and whether its order was random."""
+    """A list that was shown: when, what, to whom, and whether its order was random, or made of two rankings."""
 
     time: float | None
     impression: Impression
     session: str | None = None
     is_random: bool = False
+    is_interleaved: bool = False
 
 
 @dataclass
@@ -36,9 +37,10 @@ class ShownList:
     clicks: dict[str, None] = field(default_factory=dict)
     session: str | None = None
     is_random: bool = False
+    is_interleaved: bool = False
 
     def placed(self) -> PlacedList:
-        return PlacedList(self.time, self.impression(), self.session, self.is_random)
+        return PlacedList(self.time, self.impression(), self.session, self.is_random, self.is_interleaved)
 
     def impression(self) -> Impression:
         docs = list(self.positions)
@@ -163,6 +165,7 @@ def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], n
         if any(one.session for one in placed)
         else (),
         tuple(one.is_random for one in placed) if any(one.is_random for one in placed) else (),
+        interleaved=tuple(one.is_interleaved for one in placed) if any(one.is_interleaved for one in placed) else (),
     )
     return checked_log(log, name)
 

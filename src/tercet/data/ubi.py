@@ -26,6 +26,8 @@ from tercet.errors import FormatError, InputError
 
 QUERIES, EVENTS = "ubi_queries", "ubi_events"
 CLICK = "click"
+ATTRIBUTES = "query_attributes"
+INTERLEAVED = "interleaved"  # of these: whose each document of a list is
 CLICK_SECONDS = 600.0  # a click that comes later than this after its list is not counted by who follows a log
 
 _NUMBERED = re.compile(r"-(\d{4})(\d\d)(\d\d)-(\d{4})\.jsonl$")
@@ -207,7 +209,7 @@ class GrowingUbi:
     """Reads a log of UBI that others append to: a line for each list, once it is so old that its clicks are there.
 
     A list is handed out `click_seconds` after it was shown, with the clicks that came until then, so what is read does
-    not depend on when. Lines are JSON as `read_clicks` takes them: query, shown, clicked.
+    not depend on when. Lines are JSON as `read_clicks` takes them: query, shown, clicked, and who saw it as session.
 
     Parameters
     ----------
@@ -248,7 +250,7 @@ class GrowingUbi:
         n_before = self.position.within
         lines = []
         for number, one in enumerate(islice(self.lists(), limit), n_before + 1):
-            line = {"query": one.query, "shown": one.shown, "clicked": one.clicked}
+            line = {"query": one.query, "shown": one.shown, "clicked": one.clicked, "session": one.client}
             lines.append((number, json.dumps(line, ensure_ascii=False) if one.shown and one.query else ""))
         return lines
 
@@ -284,7 +286,7 @@ class GrowingUbi:
         query, query_id = record.get("user_query"), record.get("query_id")
         if not isinstance(query, str) or not isinstance(query_id, str):
             raise self._queries.error('"user_query" and "query_id" must be strings')
-        client, attributes = record.get("client_id"), record.get("query_attributes")
+        client, attributes = record.get("client_id"), record.get(ATTRIBUTES)
         return LoggedList(
             self._time(record, self._queries),
             query_id,

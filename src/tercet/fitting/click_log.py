@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tercet.data.click_sessions import without_odd_sessions
+from tercet.data.click_sessions import SessionCounts, odd_sessions, oddness, without_odd_sessions
 from tercet.data.click_tables import read_click_log
-from tercet.data.clicks import ImpressionParser, Skipped
+from tercet.data.clicks import Impression, ImpressionParser, Skipped
 from tercet.data.growing import GrowingFile
 from tercet.data.lines import FilePath, open_lines
 from tercet.data.preference_files import START, StreamPosition
 from tercet.data.ubi import GrowingUbi, check_grown, open_growing
 from tercet.errors import FormatError, InputError, MissingBundleError
 from tercet.fitting.clicks import ClickLearner, ClickTally, Docs, Queries
-from tercet.fitting.examination import choose_examination
+from tercet.fitting.examination import BY_GUESS, choose_examination
 from tercet.fitting.text_model import TextModel
 from tercet.learn.online import OnlineRule
 from tercet.store import check_destination, claim_folder, read_bundle, write_bundle
@@ -93,12 +93,16 @@ def learn_from_clicks(
         stays, and the log is read from its first line
     every, seconds : impressions, or seconds, after which model and checkpoint are written, if anything was learned
     examination : the chance that each rank is looked at. By default it is estimated from the log as it is when learning
-        begins, by the rule of `choose_examination`, or guessed; a checkpoint keeps it
+        begins, by the rule of `choose_examination`, or guessed, and a note says so; a checkpoint keeps it
     on_event : called with a `ClickEvent`
     stopped : whether to end; asked between portions and while waiting
 
     Notes
     -----
+    Lists of sessions that no person made are left out and counted (`odd_sessions`): of the log as it is when learning
+    begins, all lists of such a session; of what comes later, those from where on it is one. Without sessions, each list
+    is one of its own.
+
     A second run for the same output or checkpoint is refused while the first is at work.
 
     Examples
@@ -125,14 +129,18 @@ def learn_from_clicks(
         kept = None if checkpoint is None else ClickCheckpoint(checkpoint, skipped, rule or OnlineRule())
         progress = None if kept is None else kept.find(model)
         base = model if progress is None else progress.base
-        note = None
+        notes: tuple[str, ...] = ()
         if progress is not None:
-            examination = progress.examination
-        elif examination is None:
-            examination, note = _examination_of(log)
+            examination, people = progress.examination, People.of(progress.people)
+        else:
+            ahead = _ahead(log)
+            people, notes = ahead.people, ahead.notes
+            if examination is None:
+                examination, notes = ahead.examination, (*notes, f"clicks are weighed by {ahead.source}")
         learner = ClickLearner(base, docs, queries=queries, skipped=skipped, rule=rule, examination=examination)
-        if note is not None and on_event is not None:
-            on_event(ClickEvent(learner.tally, 0, note=note))
+        if on_event is not None:
+            for note in notes:
+                on_event(ClickEvent(learner.tally, 0, note=note))
         position = START
         if progress is not None:
             learner.online.restore(progress.state, progress.arrays)
@@ -145,7 +153,9 @@ def learn_from_clicks(
         with open_growing(log, position) as file:
             if follow and file.is_packed:
                 raise InputError(f"{log} is gzipped and cannot grow; leave out follow")
-            run = _LogRun(learner, file, output, kept, on_event, every, seconds)
+            if progress is not None and new_log:
+                people.meet_anew()
+            run = _LogRun(learner, people, file, output, kept, on_event, every, seconds)
             if progress is not None and output is not None:
                 learner.model.save(output)  # a kill may have come between the two writings
             learner.online.compile()
@@ -153,16 +163,74 @@ def learn_from_clicks(
         return learner.model
 
 
-def _examination_of(log: FilePath) -> tuple[tuple[float, ...] | None, str | None]:
-    """What a log tells, as it is, of how far people look, and how; None for the guess."""
+class People:
+    """Which lists people made, and not robots.
+
+    Parameters
+    ----------
+    odd : sessions of the first ``n_known`` lists that are left out
+    seen : lists, documents shown and clicks of each session, in these and in those that came since
+    n_known : lists that were there when learning began
+    n_met : lists that came so far
+    """
+
+    def __init__(
+        self, odd: Iterable[str] = (), seen: Mapping[str, Sequence[int]] | None = None, n_known: int = 0, n_met: int = 0
+    ) -> None:
+        self._odd, self._counts = frozenset(odd), SessionCounts(seen)
+        self._n_known, self._n_met = n_known, n_met
+
+    @staticmethod
+    def of(stored: _StoredPeople) -> People:
+        return People(stored.odd, stored.seen, stored.n_known, stored.n_met)
+
+    def to_stored(self) -> _StoredPeople:
+        return _StoredPeople(tuple(sorted(self._odd)), self._counts.seen, self._n_known, self._n_met)
+
+    def meet_anew(self) -> None:
+        """From here on it is another log."""
+        self._n_known = self._n_met
+
+    def made(self, session: str | None, impression: Impression) -> bool:
+        """Whether a person made the next list."""
+        self._n_met += 1
+        size = len(impression.shown), len(impression.clicked)
+        if session is None:
+            return oddness(1, *size, lambda: 1.0) is None
+        if self._n_met <= self._n_known:
+            return session not in self._odd
+        return self._counts.note(session, *size) is None
+
+
+class _Ahead(NamedTuple):
+    """What a log tells, as it is, before anything is learned: who is no person, and how far people look."""
+
+    people: People
+    notes: tuple[str, ...]
+    examination: tuple[float, ...] | None
+    source: str
+
+
+def _ahead(log: FilePath) -> _Ahead:
     if not (os.path.isfile(log) or os.path.isdir(log)):  # not there yet, or a pipe, which would wait for ever
-        return None, None
+        return _Ahead(People(), (), None, f"{BY_GUESS}: there is no file yet to estimate them from")
     try:
         # A bad line, or half of one, is said when it is learned from.
-        found = choose_examination(without_odd_sessions(read_click_log(log, refused=lambda problem: None)))
-    except (InputError, OSError):
-        return None, None
-    return found.chances, None if found.chances is None else found.source
+        whole = read_click_log(log, refused=lambda problem: None)
+    except (InputError, OSError) as error:
+        return _Ahead(People(), (), None, f"{BY_GUESS}: the log cannot be looked at as a whole: {error}")
+    odd = odd_sessions(whole)
+    kept = without_odd_sessions(whole, odd)
+    examination = choose_examination(kept)
+    seen: dict[str, list[int]] = {}
+    for session, impression in zip(whole.sessions, whole.impressions, strict=False):
+        counts = seen.setdefault(session, [0, 0, 0])
+        for place, count in enumerate((1, len(impression.shown), len(impression.clicked))):
+            counts[place] += count
+    left_out = tuple(one.name for one in odd) if kept is not whole and whole.sessions else ()
+    people = People(left_out, seen, len(whole.impressions))
+    notes = tuple(note.removeprefix("click log: ") for note in kept.notes[len(whole.notes) :])
+    return _Ahead(people, notes, examination.chances, examination.source)
 
 
 def learning_folder(output: str | PathLike[str]) -> Path:
@@ -203,6 +271,7 @@ class _LogRun:
     def __init__(
         self,
         learner: ClickLearner,
+        people: People,
         file: GrowingFile | GrowingUbi,
         output: str | PathLike[str] | None,
         checkpoint: ClickCheckpoint | None,
@@ -210,7 +279,7 @@ class _LogRun:
         every: int,
         seconds: float,
     ) -> None:
-        self.learner, self.file = learner, file
+        self.learner, self.people, self.file = learner, people, file
         self.output, self.checkpoint, self.on_event = output, checkpoint, on_event
         self.every, self.seconds = every, seconds
         self._parse = _parser(file)
@@ -242,8 +311,18 @@ class _LogRun:
             raise
 
     def _learn(self, lines: list[tuple[int, str]]) -> None:
-        parsed = [self._parse(text, line) for line, text in lines if text.strip()]
-        self.learner.learn([impression for impression in parsed if impression is not None])
+        impressions, n_left_out = [], 0
+        for line, text in lines:
+            impression = self._parse(text, line) if text.strip() else None
+            if impression is None:
+                continue
+            if self.people.made(self._parse.session, impression):
+                impressions.append(impression)
+            else:
+                n_left_out += 1
+        self.learner.learn(impressions)
+        tally = self.learner.tally
+        self.learner.tally = replace(tally, n_left_out=tally.n_left_out + n_left_out)
         self.report()
         self._write_if_due()
 
@@ -255,6 +334,7 @@ class _LogRun:
         if lost:
             note += f", and {lost:,} bytes of a line without an end are left out"
         self.file.begin_again()
+        self.people.meet_anew()
         self._parse = _parser(self.file)
         self._write()
         self.report(note=note)
@@ -266,7 +346,7 @@ class _LogRun:
 
     def _write(self) -> None:
         if self.checkpoint is not None:
-            self.checkpoint.write(self.learner, self.file)
+            self.checkpoint.write(self.learner, self.people, self.file)
         if self.output is not None:
             self.learner.model.save(self.output)
         self._written, self._written_at = self.learner.tally.n_impressions, time.monotonic()
@@ -302,7 +382,18 @@ class LogProgress:
     tally: ClickTally
     state: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    examination: tuple[float, ...] | None = None
+    examination: tuple[float, ...] | None
+    people: _StoredPeople
+
+
+@dataclass(frozen=True)
+class _StoredPeople:
+    """`People` as a checkpoint keeps them."""
+
+    odd: tuple[str, ...] = ()
+    seen: dict[str, list[int]] = field(default_factory=dict)
+    n_known: int = 0
+    n_met: int = 0
 
 
 @dataclass(frozen=True)
@@ -322,6 +413,7 @@ class _StoredProgress:
     tally: ClickTally
     state: dict[str, Any]
     examination: tuple[float, ...] | None = None
+    people: _StoredPeople = _StoredPeople()
 
 
 class ClickCheckpoint:
@@ -362,14 +454,25 @@ class ClickCheckpoint:
             stored.state,
             bundle.arrays,
             stored.examination,
+            stored.people,
         )
 
-    def write(self, learner: ClickLearner, file: GrowingFile | GrowingUbi) -> None:
+    def write(self, learner: ClickLearner, people: People, file: GrowingFile | GrowingUbi) -> None:
         assert self._base is not None
         state, arrays = learner.online.to_state()
         examination = None if learner.examination is None else tuple(learner.examination)
         at, line = file.position.at, file.position.within
-        stored = _StoredProgress(*self._base, self.rules, at, line, file.digest(), learner.tally, state, examination)
+        stored = _StoredProgress(
+            *self._base,
+            self.rules,
+            at,
+            line,
+            file.digest(),
+            learner.tally,
+            state,
+            examination,
+            people.to_stored(),
+        )
         meta, _ = encode(stored)
         write_bundle(self.path, kind=CLICK_CHECKPOINT, meta=meta, arrays=arrays, beside=(RUNNING,))
 

@@ -145,6 +145,7 @@ class ClickTally:
     n_preferences, n_violations : preferences they gave, and those that asked for a change when they came
     n_shown, n_unknown : documents that were shown, and those of them that are not among the documents
     n_wordless : impressions of queries without a word that the model knows
+    n_left_out : lists of sessions that no person made, which are not among the impressions
     """
 
     n_impressions: int = 0
@@ -154,6 +155,7 @@ class ClickTally:
     n_shown: int = 0
     n_unknown: int = 0
     n_wordless: int = 0
+    n_left_out: int = 0
 
 
 class ClickLearner:
@@ -254,6 +256,7 @@ class ClickLearner:
             before.n_shown + len(all_shown),
             before.n_unknown + sum(doc_id not in doc_rows for doc_id in all_shown),
             before.n_wordless + sum(bool(wordless[query_rows[impression.query]]) for impression in impressions),
+            before.n_left_out,
         )
         self._check_known()
 

@@ -1,9 +1,10 @@
 """How far down people look: the examination curve of a click log, estimated from it, with intervals.
 
 A document is clicked when it is looked at and liked: ``P(click) = p[rank] * g[query, document]``, the position-based
-model. What is wanted is p, relative to rank 1. Three ways lead there:
+model. What is wanted is p, relative to rank 1. Four ways lead there:
 
 - randomised: where lists were shown in random order, every rank had documents alike, and p follows the click rates
+- interleaved: where lists were made of two rankings by chance, documents moved by nothing else; as harvested
 - harvested: the same document, shown for the same query at two ranks, has one g, so that its click rates are in the
   ratio of the two p (intervention harvesting; Agarwal et al. 2019, AllPairs)
 - em: p and g together, by expectation maximisation. It needs no document to move, and then takes what a good ranking
@@ -24,7 +25,7 @@ from scipy import sparse
 
 from tercet.data.clicks import ClickLog, examination_guess
 
-Method = Literal["randomised", "harvested", "em"]
+Method = Literal["randomised", "interleaved", "harvested", "em"]
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -33,6 +34,12 @@ N_RESAMPLES = 200
 WIDEST = 0.2  # mean width of the intervals up to which a curve is learned from
 FEWEST_CLICKS = 100
 LEAST_CHANCE = 0.01
+BY_GUESS: Final = "chances of looking at a rank by the guess 1 / log2(1 + rank)"
+_FROM: Final = {
+    "randomised": "lists in random order",
+    "interleaved": "lists made of two rankings",
+    "harvested": "documents seen at several ranks",
+}
 ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each two: none is never clicked
 _EM_STEPS, _EM_RESAMPLES, _EM_STEPS_OF_RESAMPLE, _EM_TOLERANCE = 100, 20, 10, 1e-3
 LEVELS: Final = np.geomspace(0.005, 0.95, 8)  # of how good a document is for a query, in expectation maximisation
@@ -98,15 +105,26 @@ def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None 
     curves = estimate_examination(log, with_em=False) if curves is None else curves
     usable = [curve for curve in curves if curve.is_learned_from]
     if not usable:
-        return Examination(None, "chances of looking at a rank by the guess 1 / log2(1 + rank): the log does not tell")
+        return Examination(None, f"{BY_GUESS}: {_why_not(curves)}")
     best = min(usable, key=lambda curve: curve.width)
     values = np.array(best.values)
     n_known = int(np.isfinite(values).argmin()) if np.isnan(values).any() else values.size
     chances = np.maximum(values[:n_known], LEAST_CHANCE).tolist()
     beyond = range(n_known + 1, MOST_RANKS * 5 + 1)
     chances += [chances[-1] * examination_guess(rank) / examination_guess(n_known) for rank in beyond]
-    how = {"randomised": "lists in random order", "harvested": "documents seen at several ranks"}[best.method]
-    return Examination(tuple(chances), f"chances of looking at a rank estimated from {how} ({best.n_clicks:,} clicks)")
+    source = f"chances of looking at a rank estimated from {_FROM[best.method]} ({best.n_clicks:,} clicks)"
+    return Examination(tuple(chances), source)
+
+
+def _why_not(curves: Sequence[ExaminationCurve]) -> str:
+    """Why none of the curves is learned from."""
+    moved = [curve for curve in curves if curve.method != "em"]
+    if not moved:
+        return "no documents that were seen at several ranks compare them, and no list was in random order"
+    best = min(moved, key=lambda curve: (curve.n_clicks < FEWEST_CLICKS, curve.width))
+    if best.n_clicks < FEWEST_CLICKS:
+        return f"{_FROM[best.method]} have {best.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
+    return f"the intervals of {_FROM[best.method]} are {best.width:.2f} wide in the mean, and {WIDEST} is the most"
 
 
 def estimate_examination(
@@ -138,9 +156,12 @@ def estimate_examination(
     curves = []
     if shown.is_random.any():
         curves.append(shown.estimate("randomised", n_resamples, rng))
-    moved = shown.some(shown.moved)
-    if moved.rank.size:
-        curves.append(moved.estimate("harvested", n_resamples, rng))
+    by_coins = shown.some(shown.is_interleaved)
+    moves: dict[Method, ShownDocuments] = {"interleaved": by_coins, "harvested": shown}
+    for method, rows in moves.items():
+        moved = rows.some(rows.moved)
+        if moved.rank.size:
+            curves.append(moved.estimate(method, n_resamples, rng))
     found = [curve for curve in curves if curve is not None]
     if with_em and not any(curve.is_learned_from for curve in found):
         curve = shown.estimate("em", min(n_resamples, _EM_RESAMPLES), rng)
@@ -155,7 +176,7 @@ class ShownDocuments:
     Attributes
     ----------
     pair, rank, unit : numbers, from 0; a unit is a session or a query, what the bootstrap draws
-    clicked, is_random : of each
+    clicked, is_random, is_interleaved : of each
     """
 
     pair: Rows
@@ -163,29 +184,39 @@ class ShownDocuments:
     unit: Rows
     clicked: NDArray[np.bool_]
     is_random: NDArray[np.bool_]
+    is_interleaved: NDArray[np.bool_]
     units: str
 
     @staticmethod
     def of(log: ClickLog) -> ShownDocuments:
         pairs: dict[tuple[str, str], int] = {}
         names: dict[str, int] = {}
-        columns: list[tuple[int, int, int, bool, bool]] = []
+        columns: list[tuple[int, int, int, bool, bool, bool]] = []
         for number, (query, docs, clicks) in enumerate(log.impressions):
             unit = names.setdefault(log.sessions[number] if log.sessions else query, len(names))
             is_random = bool(log.randomised) and log.randomised[number]
+            is_mixed = bool(log.interleaved) and log.interleaved[number]
             columns += [
-                (pairs.setdefault((query, doc_id), len(pairs)), rank, unit, doc_id in clicks, is_random)
+                (pairs.setdefault((query, doc_id), len(pairs)), rank, unit, doc_id in clicks, is_random, is_mixed)
                 for rank, doc_id in enumerate(docs[:MOST_RANKS])
             ]
-        table = np.array(columns, dtype=np.int64).reshape(-1, 5)
+        table = np.array(columns, dtype=np.int64).reshape(-1, 6)
         by_column = np.ascontiguousarray(table.T)
         units = "sessions" if log.sessions else "queries"
         pair, rank, unit_of = by_column[:3]
-        return ShownDocuments(pair, rank, unit_of, by_column[3] > 0, by_column[4] > 0, units)
+        clicked, is_random, is_interleaved = by_column[3:] > 0
+        return ShownDocuments(pair, rank, unit_of, clicked, is_random, is_interleaved, units)
 
     def some(self, kept: NDArray[np.bool_]) -> ShownDocuments:
-        pair, rank, unit = self.pair[kept], self.rank[kept], self.unit[kept]
-        return ShownDocuments(pair, rank, unit, self.clicked[kept], self.is_random[kept], self.units)
+        return ShownDocuments(
+            self.pair[kept],
+            self.rank[kept],
+            self.unit[kept],
+            self.clicked[kept],
+            self.is_random[kept],
+            self.is_interleaved[kept],
+            self.units,
+        )
 
     @property
     def moved(self) -> NDArray[np.bool_]:
@@ -205,7 +236,7 @@ class ShownDocuments:
             return None
         n_ranks = int(self.rank.max()) + 1
         cells = Cells(rows, n_ranks)
-        fit = {"randomised": cells.by_rates, "harvested": cells.by_moves, "em": cells.by_em}[method]
+        fit = {"randomised": cells.by_rates, "em": cells.by_em}.get(method, cells.by_moves)
         values = fit(np.ones(rows.rank.size))
         if not np.isfinite(values[0]):
             return None

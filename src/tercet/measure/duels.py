@@ -19,13 +19,13 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.click_sessions import oddness
+from tercet.data.click_sessions import SessionCounts
 from tercet.data.preference_files import START
-from tercet.data.ubi import CLICK_SECONDS, GrowingUbi, LoggedList
+from tercet.data.ubi import CLICK_SECONDS, INTERLEAVED, GrowingUbi, LoggedList
 from tercet.errors import InputError
 from tercet.measure.interleaving import METHODS, TEAMS, Duel, Method, Team, credit, ranks_credit
 
-ATTRIBUTE: Final = "interleaved"  # of a list's query_attributes
+ATTRIBUTE: Final = INTERLEAVED
 CLIENT_LISTS, ADDRESS_LISTS = 20, 200  # that count on a day
 
 LeftOut = Literal["repeated", "client", "address", "odd", "broken"]
@@ -192,24 +192,7 @@ class _Day:
     asked: set[tuple[Contest, str, str]] = field(default_factory=set)
     by_client: Counter[str] = field(default_factory=Counter)
     by_address: Counter[str] = field(default_factory=Counter)
-    seen: dict[str, list[int]] = field(default_factory=dict)  # lists, documents and clicks of each client
-    sizes: Counter[int] = field(default_factory=Counter)  # how many clients have so many lists
-
-    def note(self, client: str, n_shown: int, n_clicked: int) -> str | None:
-        """Take in a list of a client; why no person made what this client has done, or None."""
-        seen = self.seen.setdefault(client, [0, 0, 0])
-        self.sizes[seen[0]] -= 1
-        seen[0], seen[1], seen[2] = seen[0] + 1, seen[1] + n_shown, seen[2] + n_clicked
-        self.sizes[seen[0]] += 1
-        return oddness(seen[0], seen[1], seen[2], self._median)
-
-    def _median(self) -> float:
-        half, n_clients = 0, len(self.seen)
-        for size in sorted(self.sizes):
-            half += max(0, self.sizes[size])
-            if 2 * half >= n_clients:
-                return float(size)
-        return 0.0
+    counts: SessionCounts = field(default_factory=SessionCounts)
 
 
 class Tally:
@@ -234,7 +217,7 @@ class Tally:
     def take(self, shown: LoggedList) -> tuple[Contest, int] | None:
         """Count a list: its contest and who won, or None where it does not count."""
         day = self._day(shown.shown_at)
-        odd = day.note(shown.client, len(shown.shown), len(shown.clicked))
+        odd = day.counts.note(shown.client, len(shown.shown), len(shown.clicked))
         meta = shown.attributes.get(ATTRIBUTE)
         if meta is None:
             return None
