@@ -12,6 +12,7 @@ by it; the service bounds its steps, and may take them back.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -169,6 +170,12 @@ class OnlineLearner:
         self._shrinkage = np.array([0.0, 0.0, self.rule.l1, SHRINK_EVERY])
         self._bounds = np.array([self.rule.pairs, self.rule.step * self.unit, self.rule.weight * self.unit])
         self._table, self._n_used = _empty_table(LEAST_SLOTS), 0
+
+    def copy(self) -> OnlineLearner:
+        """One that goes on by itself from what was learned so far; the base is shared."""
+        other = copy(self)
+        other._shrinkage, other._table = self._shrinkage.copy(), (self._table[0].copy(), self._table[1].copy())
+        return other
 
     # -- what was learned ---------------------------------------------------------------------------------------
 

@@ -105,6 +105,13 @@ class BaseIndex(ABC):
         view = self._view
         return view.matrix(row_of(view, doc_id))
 
+    def same_row(self, other: BaseIndex, doc_id: str) -> bool:
+        """Whether a document has the very same words in another index over the same vocabulary, or is in neither."""
+        if doc_id not in self or doc_id not in other:
+            return doc_id not in self and doc_id not in other
+        mine, theirs = self.row(doc_id), other.row(doc_id)
+        return all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in ("indices", "data"))
+
     def text(self, doc_id: str) -> str:
         """The text of a document."""
         view = self._view  # another thread may refresh between two looks at it

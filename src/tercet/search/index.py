@@ -240,6 +240,11 @@ class Index(BaseIndex):
     def digest(self) -> str:
         return self._committed.digest
 
+    def same_row(self, other: BaseIndex, doc_id: str) -> bool:
+        # Segments never change, and an index that changes shares those that stay.
+        is_shared = isinstance(other, Index) and self._view.place(doc_id) == other._view.place(doc_id)
+        return is_shared or super().same_row(other, doc_id)
+
     @property
     def n_segments(self) -> int:
         return len(self._view.entries)

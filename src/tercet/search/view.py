@@ -118,6 +118,11 @@ class View:
                 return number * MOST_DOCS + row
         return None
 
+    def place(self, doc_id: str) -> tuple[Segment, int] | None:
+        """The segment of a document and its row there, or None."""
+        row = self.find(doc_id)
+        return None if row is None else (self.entries[row // MOST_DOCS].segment, row % MOST_DOCS)
+
     def doc_ids(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """The ids of some rows."""
         numbers = rows // MOST_DOCS

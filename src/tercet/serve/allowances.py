@@ -77,6 +77,12 @@ class Allowances:
         self._spent: dict[Purse, Spent] = {}
         self._renewals: list[int] = []
 
+    def copy(self) -> Allowances:
+        """The same amounts, spent on by themselves."""
+        other = Allowances(self._bounds, self._unit)
+        other._spent, other._renewals = dict(self._spent), list(self._renewals)
+        return other
+
     def renew(self, number: int) -> None:
         """From the entry of this number on, every allowance is whole again."""
         self._renewals.append(number)

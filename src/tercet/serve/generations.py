@@ -54,7 +54,8 @@ class Generation:
         model = text_model(index)
         same_model = before is not None and before.index.model is model
         model_label = before.model_label if before and same_model else model_fingerprint(model)[:_LABEL_CHARS]
-        baseline, learner = Baseline(index), Learner(index, entries, bounds)
+        baseline = Baseline(index)
+        learner = Learner(index, entries, bounds, None if before is None else before.learner)
         index_label = index.digest[:_LABEL_CHARS] or "memory"
         made = cls(index, baseline, learner, index_label, model_label, timestamp())
         try:

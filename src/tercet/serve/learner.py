@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import Baked, TextModel
-from tercet.search import BaseIndex
+from tercet.search import BaseIndex, Index
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entries, Entry
 from tercet.serve.replay import Replay, TakenStep, VoteOutcome, text_model
@@ -163,17 +163,28 @@ class Learner:
     ----------
     index : the base; its model is never changed
     entries : what the journal holds; applied before this returns
+    before : a learner by the same journal and bounds over other documents: where the model is the same, what it has
+        applied is gone on from, see `Replay.over`
     """
 
-    def __init__(self, index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> None:
+    def __init__(
+        self,
+        index: BaseIndex,
+        entries: Sequence[Entry],
+        bounds: LearningBounds | None = None,
+        before: Learner | None = None,
+    ) -> None:
         self._base = index
-        self._state, self.current = _begun(index, entries, bounds)
+        begun = None if before is None else before._begun_over(index, entries)
+        self._state, self.current = begun or _begun(index, entries, bounds)
         self._state.overlay.compile()  # so that the first to teach does not wait for it
         self.query_row = self._state.query_row
         self.failure: str | None = None
         self._todo: deque[Entry] = deque()
         self._waiting: list[tuple[int, Future[Version]]] = []
         self._changed = threading.Condition()
+        self._applying = threading.Lock()  # held while the state changes, and while it is copied
+        self._is_whole = True
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="tercet-learner", daemon=True)
         self._thread.start()
@@ -189,6 +200,18 @@ class Learner:
             self._waiting.append((entry.number, applied))
             self._changed.notify()
         return applied
+
+    def _begun_over(self, index: BaseIndex, entries: Sequence[Entry]) -> tuple[Replay, Version] | None:
+        """What this one has applied, and entries after that, over other documents; None where the model differs."""
+        if index.model is not self._base.model or not (isinstance(index, Index) and isinstance(self._base, Index)):
+            return None  # another engine has rows no sooner than a replay has
+        with self._applying:
+            if not self._is_whole:
+                return None
+            state, number = self._state.over(index), self.current.number
+        later = list(entries[number:])
+        state.apply(later)
+        return state, _version(state, index, later[-1].number if later else number, self.current.n_baked)
 
     def close(self) -> None:
         """Apply what was told, and stop."""
@@ -206,7 +229,8 @@ class Learner:
             if not entries:
                 return
             try:
-                self._state.prepare(entries)
+                with self._applying:
+                    self._state.prepare(entries)
             except EngineError as error:
                 _log.warning("entry %d waits to be learned: %s", entries[0].number, error)
                 with self._changed:
@@ -215,10 +239,13 @@ class Learner:
                         return  # they are in the journal for the next start
                 continue
             try:
-                self._state.apply(entries)
-                version = _version(self._state, self._base, entries[-1].number, self.current.n_baked)
-                outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
-                self.current = replace(version, outcomes=outcomes)  # the swap: one reference
+                with self._applying:
+                    self._is_whole = False  # until it went well
+                    self._state.apply(entries)
+                    version = _version(self._state, self._base, entries[-1].number, self.current.n_baked)
+                    outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
+                    self.current = replace(version, outcomes=outcomes)  # the swap: one reference
+                    self._is_whole = True
             except Exception as error:
                 # A defect. Readers keep the last whole version; the journal keeps the entries for a restart.
                 _log.exception("the learner stopped at entry %d", entries[0].number)

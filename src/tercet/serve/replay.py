@@ -9,8 +9,9 @@ takes the later ones again, so the result has the bits of a replay from nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -69,15 +70,38 @@ class Replay:
         self.allowances = Allowances(bounds, self.overlay.unit)
         self.active: dict[int, bool] = {}
         self.steps: list[TakenStep] = []
-        self.query_row = lru_cache(_ROWS_KEPT)(self._query_row)  # asked for by whoever checks, prepares and applies
+        # Asked for by whoever checks, prepares and applies.
+        self.query_row = lru_cache(_ROWS_KEPT)(partial(_query_row, self.model))
         self._index = index
         self._questions: dict[QuestionKey, Question] = {}
         self._taken: dict[QuestionKey, TakenStep] = {}
         self._contrasts: dict[QuestionKey, Contrast | None] = {}
         self._cast_by: dict[int, list[tuple[QuestionKey, Position]]] = {}
 
-    def _query_row(self, text: str) -> sparse.csr_array:
-        return sparse.csr_array(self.model.queries([text]))
+    def over(self, index: BaseIndex) -> Replay:
+        """The same entries over documents that have changed, the model being the same; this one stays what it is.
+
+        Steps are taken again from the first on whose documents are others now, so the bits are those of a replay from
+        nothing. Costs two looks at the index for each question, and those steps.
+        """
+        other = copy(self)
+        other._index = index
+        other.overlay, other.allowances = self.overlay.copy(), self.allowances.copy()
+        other.active, other.steps = dict(self.active), list(self.steps)
+        other._questions = {key: replace(one, votes=dict(one.votes)) for key, one in self._questions.items()}
+        other._taken, other._contrasts = dict(self._taken), dict(self._contrasts)
+        other._cast_by = {number: list(cast) for number, cast in self._cast_by.items()}
+        docs = {doc_id for key in self._questions for doc_id in (key.first, key.second)}
+        changed = {doc_id for doc_id in docs if not index.same_row(self._index, doc_id)}
+        before: dict[QuestionKey, Position | None] = {
+            key: question.position
+            for key, question in other._questions.items()
+            if key.first in changed or key.second in changed
+        }
+        for key in before:
+            other._contrasts.pop(key, None)
+        other._advance(before)
+        return other
 
     def prepare(self, entries: Iterable[Entry]) -> None:
         """Look up the documents that entries speak of. Nothing changes, so this can be tried again where it fails."""
@@ -210,6 +234,10 @@ class Replay:
                 contrast = self.overlay.contrast(q, self._index.row(key.first), self._index.row(key.second))
             self._contrasts[key] = contrast
         return self._contrasts[key]
+
+
+def _query_row(model: TextModel, text: str) -> sparse.csr_array:
+    return sparse.csr_array(model.queries([text]))
 
 
 def _query_key(row: sparse.csr_array, text: str) -> bytes:
