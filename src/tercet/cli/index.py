@@ -53,8 +53,8 @@ from tercet.text import Analyser
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
 @click.option("--backend", type=click.Choice(["embedded", *BACKENDS]), help="What keeps the documents of a new index.")
-@click.option("--url", help="With qdrant: its URL, or edge:PATH.  [key of the server: env QDRANT_API_KEY]")
-@click.option("--collection", help="With qdrant: a new collection.  [default: tercet-OUTPUT]")
+@click.option("--url", help="With another backend: where it is; docs/search.md has examples.")
+@click.option("--collection", help="With another backend: a new collection.  [default: tercet-OUTPUT]")
 @quiet_option
 @click.pass_context
 def index(

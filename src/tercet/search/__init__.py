@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tercet.search.backends.postgres import PostgresIndex as PostgresIndex
     from tercet.search.backends.qdrant import QdrantIndex as QdrantIndex
+    from tercet.search.backends.seekdb import SeekdbIndex as SeekdbIndex
     from tercet.search.base import BaseIndex as BaseIndex
     from tercet.search.certified import Certified as Certified
     from tercet.search.certified import CertifiedHits as CertifiedHits
@@ -23,7 +25,9 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
+            "tercet.search.backends.postgres": ("PostgresIndex",),
             "tercet.search.backends.qdrant": ("QdrantIndex",),
+            "tercet.search.backends.seekdb": ("SeekdbIndex",),
             "tercet.search.base": ("BaseIndex",),
             "tercet.search.certified": (
                 "Certified",

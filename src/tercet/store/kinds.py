@@ -15,7 +15,9 @@ INDEX: Final = "index"
 INDEX_SEGMENT: Final = "index-segment"
 INDEX_FACTORS: Final = "index-factors"  # latent documents of a segment
 QDRANT_INDEX: Final = "qdrant-index"  # whose documents are in Qdrant
-REMOTE_KINDS: Final = (QDRANT_INDEX,)
+POSTGRES_INDEX: Final = "postgres-index"  # in PostgreSQL
+SEEKDB_INDEX: Final = "seekdb-index"  # in seekdb
+REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX, SEEKDB_INDEX)
 
 VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
 ROWS: Final = "rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tercet.store.kinds import QDRANT_INDEX
+from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX, SEEKDB_INDEX
 
 if TYPE_CHECKING:
     from tercet.search.backends.remote_index import RemoteIndex
@@ -19,7 +19,11 @@ class Backend(NamedTuple):
     name: str
 
 
-BACKENDS: Final = {"qdrant": Backend(QDRANT_INDEX, "tercet.search.backends.qdrant", "QdrantIndex")}
+BACKENDS: Final = {
+    "qdrant": Backend(QDRANT_INDEX, "tercet.search.backends.qdrant", "QdrantIndex"),
+    "postgres": Backend(POSTGRES_INDEX, "tercet.search.backends.postgres", "PostgresIndex"),
+    "seekdb": Backend(SEEKDB_INDEX, "tercet.search.backends.seekdb", "SeekdbIndex"),
+}
 
 
 def backend_class(backend: str) -> type[RemoteIndex]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import EngineError, InputError
+from tercet.errors import EngineAwayError, InputError
 
 DOC_ID, TEXT, CARRIED = "doc_id", "text", "carried"  # the payload of a document; what it carries is JSON
 MISSING: Final = "is not there"
@@ -54,7 +55,7 @@ class Passing(Exception):
 
 
 def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience) -> T:
-    """Exponential backoff: ``call()``, tried again after each `Passing` failure; the last of them is an `EngineError`.
+    """Exponential backoff: ``call()``, tried again after each `Passing` failure; the last is an `EngineAwayError`.
 
     The pauses double from one to the next, see `Patience`.
     """
@@ -64,7 +65,7 @@ def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience)
             return call()
         except Passing as problem:
             if attempt == patience.attempts:
-                raise EngineError(
+                raise EngineAwayError(
                     f"{where} does not answer: {purpose} was tried {patience.attempts} times, with {waited:.1f} s of "
                     f"waiting in between; the last time: {problem}"
                 ) from problem
@@ -193,6 +194,17 @@ class Engine(ABC):
     @abstractmethod
     def ids_from(self, row: int, n: int) -> list[tuple[int, str]]:
         """Numbers and ids of the first n documents from a number on."""
+
+
+def shown_url(url: str) -> str:
+    """A URL without user and password, as messages show it.
+
+    Examples
+    --------
+    >>> shown_url("postgresql://me@host/papers")
+    'postgresql://host/papers'
+    """
+    return re.sub(r"//[^/@]*@", "//", url)
 
 
 def check_collection(name: Any, most: int = 200) -> None:

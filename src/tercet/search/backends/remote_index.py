@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self
 from tercet._validate import check_integer
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.engine import MISSING, PAGE, WRITING, Engine, check_collection
+from tercet.search.backends.engine import MISSING, PAGE, WRITING, Engine, check_collection, shown_url
 from tercet.search.backends.records import (
     Marker,
     Place,
@@ -231,7 +231,7 @@ class RemoteIndex(BaseIndex):
         return self._place.collection
 
     def __repr__(self) -> str:
-        where = f"{self.collection!r} at {self.url}"
+        where = f"{self.collection!r} at {shown_url(self.url)}"
         return f"{type(self).__name__}({len(self):,} documents, {n_terms(self._model):,} words, {where})"
 
     # -- changing -----------------------------------------------------------------------------------------------
@@ -317,13 +317,13 @@ def _begun(folder: RemoteFolder, place: Place, engine: Engine, keep_texts: bool,
             return upload
         raise BundleError(
             f"{folder.path} has an upload that has not ended: {upload.kind} of {upload.sent:,} documents so far, to "
-            f"{upload.place.collection!r} at {upload.place.url}. Go on with the same documents, model and options, or "
-            f"remove {folder.path / UPLOAD} to give it up"
+            f"{upload.place.collection!r} at {shown_url(upload.place.url)}. Go on with the same documents, model and "
+            f"options, or remove {folder.path / UPLOAD} to give it up"
         )
     if before is not None and (before.url, before.collection) != (place.url, place.collection):
         raise BundleError(
-            f"{folder.path} is an index in the collection {before.collection!r} at {before.url}; name that one to "
-            "replace it, or another folder"
+            f"{folder.path} is an index in the collection {before.collection!r} at {shown_url(before.url)}; name that "
+            "one to replace it, or another folder"
         )
     marker = read_marker(engine) if before is not None else None
     if before is not None and marker is not None and marker.index == before.index:
