@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FILE, FOLDER, verify_option
+from tercet.cli.settings import LiveSettings, configured
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.errors import MissingExtraError
 from tercet.measure.interleaving import METHODS, Method
@@ -22,39 +21,14 @@ def journal_of(index: Path) -> Path:
     return folder.with_name(f"{folder.name}.journal") / "journal.jsonl"
 
 
-def _configured(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
-    """Take values from a file: those of flags and of the environment go before them."""
-    if path is None:
-        return None
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise click.UsageError(f"{path} is no configuration: {error}") from error
-    names = {
-        option.removeprefix("--"): parameter
-        for parameter in context.command.params
-        for option in parameter.opts
-        if option.startswith("--") and parameter.name != "config"
-    }
-    for key, value in values.items():
-        if key not in names:
-            near = get_close_matches(key, names, 1)
-            hint = f"; is it {near[0]}?" if near else f"; expected one of {', '.join(sorted(names))}"
-            raise click.UsageError(f"{path}: there is no option {key!r}{hint}")
-        if isinstance(value, dict) or (isinstance(value, list) and not names[key].multiple):
-            raise click.UsageError(f"{path}: {key} is {value!r}; one value is expected")
-    context.default_map = {str(names[key].name): value for key, value in values.items()}
-    return path
-
-
 @click.command(context_settings={"auto_envvar_prefix": "TERCET_SERVE"})
 @click.argument("index", type=FOLDER)
 @click.option(
     "--config",
     type=FILE,
     is_eager=True,
-    callback=_configured,
-    help="TOML with these options: port = 8080. Flags and TERCET_SERVE_PORT go before it.",
+    callback=configured,
+    help="TOML with these options: port = 8080. Flags and TERCET_SERVE_PORT go before it. Read again on SIGHUP.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any free one.")
@@ -226,7 +200,8 @@ def serve(
         if service.journal.torn_bytes:
             click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
         click.echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)
-        run(service, access, host, port, click.echo, requests)
+        settings = LiveSettings(click.get_current_context(), service, requests)
+        run(service, access, host, port, click.echo, requests, settings.reread)
     finally:
         service.close()
         if requests is not None:

@@ -71,6 +71,19 @@ class AccessLog:
         """Go on, from the next line, in the file that is at the path then. Takes no lock: a signal may call this."""
         self._is_old = True
 
+    def move(self, path: str | PathLike[str]) -> None:
+        """Go on in another file, or on standard error; one that cannot be written raises, and the old one goes on."""
+        with self._lock:
+            before, self._path = (self._path, self._file), None if str(path) == "-" else Path(path)
+            try:
+                self._file = -1
+                self._open()
+            except OSError as error:
+                self._path, self._file = before
+                raise JournalError(f"{path}: the access log cannot be written: {error.strerror}") from error
+            if before[1] >= 0:
+                os.close(before[1])
+
     def _reopen(self) -> None:
         before = self._file
         try:

@@ -165,6 +165,11 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def change(self, per_minute: float, burst: int) -> None:
+        """Go on with other numbers; who has more than the new burst has that."""
+        with self._lock:
+            self._per_second, self._burst = per_minute / 60, float(burst)
+
     def take(self, name: str) -> float:
         """Take a token; returns 0, or after how many seconds there will be one."""
         with self._lock:

@@ -74,7 +74,7 @@ class ImpressionLog:
         self.folder = Path(folder).resolve()
         self.key_path = self.folder.with_name(f"{self.folder.name}.key")
         self.n_searches = self.n_clicks = self.n_lost = 0
-        self._keep_days, self._file_bytes, self.clock = keep_days, file_bytes, clock
+        self.keep_days, self._file_bytes, self.clock = keep_days, file_bytes, clock
         self._lock = threading.Lock()
         self._shown: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._n_remembered = 0
@@ -160,7 +160,7 @@ class ImpressionLog:
         """Remove what is past its time, and take the key that is there, also where nobody searches."""
         self.renew_key()
         try:
-            self._remove_before(datetime.fromtimestamp(self.clock(), UTC).date().toordinal() - self._keep_days)
+            self._remove_before(datetime.fromtimestamp(self.clock(), UTC).date().toordinal() - self.keep_days)
         except OSError as error:
             _log.warning("%s: what is past its time cannot be removed: %s", self.folder, error)
 
@@ -211,7 +211,7 @@ class ImpressionLog:
         """Go on in the last pair of today, or begin one; what is past its time is removed."""
         today = datetime.fromtimestamp(self.clock(), UTC).date()
         self._end()
-        self._remove_before(today.toordinal() - self._keep_days)
+        self._remove_before(today.toordinal() - self.keep_days)
         counts = [count for day, count, _ in self._pairs() if day == today]
         count = max(counts, default=1)
         paths = {kind: self._path(kind, today, count) for kind in (QUERIES, EVENTS)}

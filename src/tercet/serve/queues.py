@@ -29,6 +29,10 @@ class Queue:
         """Jobs that wait."""
         return max(0, self._jobs - self._workers)
 
+    def allow(self, waiting: int) -> None:
+        """From now on, so many may wait."""
+        self._most = self._workers + waiting
+
     async def run(self, job: Callable[[], T]) -> T:
         """Have a job done by a thread; raises a 503 problem where too many wait. Call it from one event loop only."""
         if self._jobs >= self._most:

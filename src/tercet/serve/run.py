@@ -88,10 +88,12 @@ def run(
     port: int,
     say: Callable[[str], None],
     access_log: AccessLog | None = None,
+    reread: Callable[[], None] | None = None,
 ) -> None:
     """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one.
 
-    A SIGHUP has the index looked at, and the access log go on in the file that is at its path then.
+    A SIGHUP has ``reread`` called by a thread of the service, the index looked at, and the access log go on in the file
+    that is at its path then.
     """
     app = create_app(service, access, access_log)
     try:
@@ -129,6 +131,7 @@ def run(
             if access_log is not None:
                 access_log.reopen()
 
+        service.when_asked = reread
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, look)

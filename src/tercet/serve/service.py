@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar
@@ -113,6 +114,7 @@ class Service:
         self._n_told = len(self.journal)
         self._telling = threading.Lock()  # held while an entry is told to the learner, and while that is replaced
         self._renewing = threading.Lock()  # held by a thread that makes the next generation
+        self.when_asked: Callable[[], None] | None = None  # called by the watcher where `look_soon` asked for a look
         self._look, self._closing, self._promote_at = threading.Event(), False, 0.0
         self._watcher = threading.Thread(target=self._watch, name="tercet-watcher", daemon=True)
         self._watcher.start()
@@ -154,6 +156,21 @@ class Service:
     def is_ready(self) -> bool:
         """Whether it takes requests: not while it ends, nor while as many wait as may."""
         return not self._closing and not self.reads.is_full
+
+    def change(self, limits: Limits, look_seconds: float, keep_days: int) -> None:
+        """Go on by other limits, but for workers and the size of the journal, which stay, and by other times."""
+        kept = {"workers": self.limits.workers, "journal_bytes": self.limits.journal_bytes}
+        self.limits, self._look_seconds = replace(limits, **kept), look_seconds
+        for queue in (self.reads, self.writes):
+            queue.allow(limits.waiting)
+        for times, kinds in (
+            (1, (self._by_client, self._clicks_by_client)),
+            (10, (self._by_address, self._clicks_by_address)),
+        ):
+            for buckets in kinds:
+                buckets.change(times * limits.writes_per_minute, times * limits.write_burst)
+        if self.impressions is not None:
+            self.impressions.keep_days = keep_days
 
     # -- from one generation to the next ------------------------------------------------------------------------
 
@@ -272,6 +289,11 @@ class Service:
             self._look.clear()
             if self._closing:
                 return
+            if asked and self.when_asked is not None:
+                try:
+                    self.when_asked()
+                except Exception:
+                    _log.exception("what was asked for failed, and everything goes on as before")
             if self.impressions is not None and (asked or time.monotonic() - tidied > _TIDY_SECONDS):
                 self.impressions.tidy()
                 tidied = time.monotonic()
