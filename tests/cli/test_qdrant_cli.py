@@ -91,9 +91,12 @@ def test_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--backend", "qdrant"), "--backend qdrant and --url go together"),
-        (("--url", "http://localhost"), "--backend qdrant and --url go together"),
-        (("--backend", "embedded", "--url", "http://localhost"), "--backend qdrant and --url go together"),
+        (("--backend", "qdrant"), "--backend (one of qdrant, postgres, seekdb) and --url go together"),
+        (("--url", "http://localhost"), "--backend (one of qdrant, postgres, seekdb) and --url go together"),
+        (
+            ("--backend", "embedded", "--url", "http://localhost"),
+            "--backend (one of qdrant, postgres, seekdb) and --url go together",
+        ),
         (("--collection", "x"), "--collection is for them"),
         (("--backend", "other"), "'other' is not one of"),
     ],

@@ -53,7 +53,12 @@ from tercet.text import Analyser
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
 @click.option("--backend", type=click.Choice(["embedded", *BACKENDS]), help="What keeps the documents of a new index.")
-@click.option("--url", help="With another backend: where it is; docs/search.md has examples.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    help="With another backend: where it is; given again and again, shards. docs/search.md has examples.",
+)
 @click.option("--collection", help="With another backend: a new collection.  [default: tercet-OUTPUT]")
 @quiet_option
 @click.pass_context
@@ -71,7 +76,7 @@ def index(
     merge: bool,
     no_texts: bool,
     backend: str | None,
-    url: str | None,
+    urls: tuple[str, ...],
     collection: str | None,
     quiet: bool,
 ) -> None:
@@ -87,9 +92,9 @@ def index(
     if (data is None) == (corpus is None) and (add or update or not changes):
         raise click.UsageError("name DATA or --corpus")
     if not changes:
-        if (backend in BACKENDS) != (url is not None) or (collection is not None and url is None):
-            named = " or ".join(BACKENDS)
-            raise click.UsageError(f"--backend {named} and --url go together; --collection is for them")
+        if (backend in BACKENDS) != bool(urls) or (collection is not None and not urls):
+            named = ", ".join(BACKENDS)
+            raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
         if model is not None and stem is not None:
             raise click.UsageError("--stem is for BM25; --model has its own")
         if not (output / UPLOAD).is_file():  # else an upload goes on
@@ -103,8 +108,9 @@ def index(
             docs = documents_of(data, corpus)
         settings: dict[str, Any] = {"analyser": analyser, "keep_texts": keep_texts, "progress": progress}
         built: BaseIndex
-        if backend in BACKENDS and url is not None:
+        if backend in BACKENDS:
             remote = backend_class(backend)
+            url = urls[0] if len(urls) == 1 else urls
             built = remote.build(docs, text_model, output, url=url, collection=collection, **settings)
         else:
             built = Index.build(docs, text_model, output, **settings)
@@ -117,7 +123,7 @@ def index(
         return
     if model is not None or stem is not None or no_texts:
         raise click.UsageError("--model, --stem and --no-texts are for a new index")
-    if backend is not None or url is not None or collection is not None:
+    if backend is not None or urls or collection is not None:
         raise click.UsageError("--backend, --url and --collection are for a new index; a folder knows its own")
     refuse_given(context, ("replace",), "is for a new index; --update takes the places of documents with the same ids")
     if add and update:

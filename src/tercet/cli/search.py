@@ -32,6 +32,7 @@ _TEXT_SHOWN = 76
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
 @output_options("The run to write; .gz is packed.")
+@click.option("--partial", is_flag=True, help="Go on without shards that do not answer; says so.")
 @verify_option
 def search(
     index: Path,
@@ -45,6 +46,7 @@ def search(
     model: Path | None,
     queries: Path | None,
     output: Path | None,
+    partial: bool,
     unverified: bool,
 ) -> None:
     """Find the documents of an index that answer a text best, or those for each of many queries."""
@@ -59,13 +61,14 @@ def search(
         from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
 
         other = open_model(model)
-    opened = open_index(index, other, verify=not unverified)
+    opened = open_index(index, other, verify=not unverified, partial=partial)
     if queries is not None and output is not None:
         from tercet.cli.inputs import read_query_texts
         from tercet.data import write_run
 
         run = opened.search_many(read_query_texts(queries), count or 100, max_terms)
         write_run(output, run)
+        _tell_absent(run.absent)
         empty = sum(not hits for hits in run.values())
         click.echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
         if empty:
@@ -95,7 +98,8 @@ def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
         | ({"why": [list(pair) for pair in hit.why.pairs]} if why else {})
         for rank, hit in enumerate(hits, 1)
     ]
-    return {"query": text, "unknown": list(hits.unknown), "exact": hits.exact, "hits": listed}
+    answer = {"query": text, "unknown": list(hits.unknown), "exact": hits.exact, "hits": listed}
+    return answer | ({"absent": list(hits.absent)} if hits.absent else {})
 
 
 def show(hits: Results, why: bool) -> None:
@@ -104,7 +108,8 @@ def show(hits: Results, why: bool) -> None:
         click.echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:
         click.echo("nothing found", err=True)
-    if not hits.exact:
+    _tell_absent(hits.absent)
+    if not hits.exact and not hits.absent:
         click.echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
         click.echo(_printable(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}"))
@@ -117,6 +122,11 @@ def show(hits: Results, why: bool) -> None:
     if hits.left_off:
         rest = f"{hits.left_off} hits without a word of the query, far below the best"
         click.echo(f"no more matches; --all shows {rest}", err=True)
+
+
+def _tell_absent(urls: tuple[str, ...]) -> None:
+    if urls:
+        click.echo(f"partial: without the documents of {', '.join(urls)}, which did not answer", err=True)
 
 
 def _printable(line: str) -> str:

@@ -411,7 +411,12 @@ class Index(BaseIndex):
             yield Writer(self._folder, self._committed, self._view.scorer)
 
 
-def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = None, verify: bool = True) -> BaseIndex:
+def open_index(
+    folder: str | PathLike[str],
+    model: TextModel | Weights | None = None,
+    verify: bool = True,
+    partial: bool = False,
+) -> BaseIndex:
     """Read the index in a folder: an `Index`, or one whose documents are in another engine.
 
     Parameters
@@ -419,6 +424,7 @@ def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = 
     folder : where it is
     model : another model than the one it was made with; its documents must be cut and weighted the same way
     verify : check every byte of an index that is kept here
+    partial : search an index whose documents are on several shards without those that do not answer
     """
     try:
         kind: str | None = read_bundle(folder).kind
@@ -429,7 +435,7 @@ def open_index(folder: str | PathLike[str], model: TextModel | Weights | None = 
     if kind in REMOTE_KINDS or kind is None:
         from tercet.search.backends import class_of_kind  # which an index that is kept here does not need
 
-        return class_of_kind(kind).open(folder, model)
+        return class_of_kind(kind).open(folder, model, partial=partial)
     return Index.open(folder, model, verify)
 
 

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,23 +119,34 @@ class Engine(ABC):
     most_dimensions : that the vector of a document may have; None where any number will do
     url : as errors name it, without user and password
     collection : its name
+    partial : whether answers may be without those of shards that are away
     """
 
-    name: ClassVar[str]
-    most_dimensions: ClassVar[int | None] = None
+    name: str
+    most_dimensions: int | None = None
     url: str
     collection: str
+    partial: bool = False
 
     @property
     def where(self) -> str:
         """The collection, as errors name it."""
         return f"{self.url}, collection {self.collection!r}"
 
+    @property
+    def shards(self) -> Sequence[Engine]:
+        """The collections it consists of; almost always itself."""
+        return (self,)
+
     @abstractmethod
     def patient(self, patience: Patience) -> Self:
         """The same collection, for somebody with more or less time."""
 
     # -- the collection -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def check_version(self) -> None:
+        """Reach the engine; an error where it is of a version that is not supported."""
 
     @abstractmethod
     def problem(self) -> str | None:

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class PostgresEngine(SqlEngine):
     """A table of a PostgreSQL server, through psycopg. Threads may share it."""
 
     name = "PostgreSQL"
-    most_dimensions: ClassVar[int | None] = _PIECE
+    most_dimensions = _PIECE
     stored_vector = "words"
 
     @property
@@ -126,7 +126,7 @@ class PostgresEngine(SqlEngine):
             return EngineError(f"{self.url}: {purpose} took longer than {SECONDS:.0f} s and was ended")
         return EngineError(f"{self.url}: {purpose}: {reason}")
 
-    def _check_version(self) -> None:
+    def check_version(self) -> None:
         version = self._vector_version()
         if version is not None and version < OLDEST:
             shown = ".".join(map(str, version))
@@ -155,7 +155,7 @@ class PostgresEngine(SqlEngine):
                     f"{self.url} has no pgvector, and it could not be installed there: {error}. Have CREATE EXTENSION "
                     "vector given in that database by somebody who may"
                 ) from error
-            self._check_version()
+            self.check_version()
         # Vectors are not compressed, since every search reads all of them.
         statement = (
             f"CREATE TABLE IF NOT EXISTS {self._table} (number bigint PRIMARY KEY, id_hash bigint, doc_id text, "

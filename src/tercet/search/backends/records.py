@@ -16,15 +16,15 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import BundleError, DamagedBundleError, EngineError, MissingBundleError
+from tercet.errors import BundleError, DamagedBundleError, EngineAwayError, EngineError, MissingBundleError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.engine import MISSING, Engine, Point
+from tercet.search.backends.engine import MISSING, Engine, Point, shown_url
 from tercet.search.folder import MODELS, UPLOAD, Folder
 from tercet.store import (
     MANIFEST_NAME,
@@ -36,6 +36,7 @@ from tercet.store import (
     write_file_atomically,
 )
 from tercet.store.codec import decode, encode
+from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights import Weights
 
 _BESIDE: Final = (MODELS, UPLOAD)
@@ -152,7 +153,24 @@ def _marker_in(engine: Engine) -> Marker | None:
 
 
 def own_marker(engine: Engine, index: str) -> Marker:
-    """The marker of the collection that belongs to an index; any other is an error."""
+    """The marker of the collection that belongs to an index; any other is an error, on whichever shard.
+
+    Where partial answers will do, shards that do not answer are not looked at.
+    """
+    markers, away = [], None
+    for shard in engine.shards:
+        try:
+            markers.append(_own_marker_of(shard, index))
+        except EngineAwayError as error:
+            if not engine.partial:
+                raise
+            away = error
+    if not markers and away is not None:
+        raise away
+    return markers[0]
+
+
+def _own_marker_of(engine: Engine, index: str) -> Marker:
     problem = engine.problem()
     if problem is not None:
         other = "" if problem == MISSING else "; it is not the one of this index"
@@ -166,7 +184,7 @@ def own_marker(engine: Engine, index: str) -> Marker:
 
 
 def refuse_taken(engine: Engine) -> None:
-    """An error where there is a collection of that name already, whoever's it is. Nothing in it is changed."""
+    """An error where one collection has a name that is taken already, whoever's it is. Nothing in it is changed."""
     problem = engine.problem()
     if problem == MISSING:
         return
@@ -183,7 +201,10 @@ def refuse_taken(engine: Engine) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """What the manifest says: where the documents are, which index it is (see `Marker`), and the model."""
+    """What the manifest says: where the documents are, which index it is (see `Marker`), and the model.
+
+    ``shards`` has all URLs where there are several, the first of which is ``url``, too.
+    """
 
     url: str
     collection: str
@@ -192,6 +213,16 @@ class Place:
     factors: str
     model: str
     model_digest: str
+    shards: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return self.shards or (self.url,)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, as messages say it."""
+        return f"the collection {self.collection!r} at {', '.join(map(shown_url, self.urls))}"
 
 
 @dataclass(frozen=True)

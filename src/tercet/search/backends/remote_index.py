@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 from tercet._validate import check_integer
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.engine import MISSING, PAGE, WRITING, Engine, check_collection, shown_url
+from tercet.search.backends.engine import MISSING, PAGE, WRITING, Engine, check_collection
 from tercet.search.backends.records import (
     Marker,
     Place,
@@ -29,10 +30,12 @@ from tercet.search.backends.records import (
     refuse_taken,
 )
 from tercet.search.backends.remote_view import Memory, RemoteView
+from tercet.search.backends.sharded_engine import ShardedEngine, absent_noted
 from tercet.search.backends.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
 from tercet.search.base import BaseIndex, listed_ids, n_terms, same_words, weights_of
 from tercet.search.documents import Docs, Progress, check_model, with_words
 from tercet.search.folder import UPLOAD, check_fits, vectoriser_fingerprint
+from tercet.search.results import Results, SearchedQuery, SearchRun
 from tercet.search.scorer import Scorer
 from tercet.text import Analyser
 from tercet.weights import Weights
@@ -91,7 +94,7 @@ class RemoteIndex(BaseIndex):
         model: TextModel | None,
         path: str | PathLike[str],
         *,
-        url: str,
+        url: str | Sequence[str],
         analyser: Analyser | None = None,
         collection: str | None = None,
         secret: str | None = None,
@@ -106,7 +109,7 @@ class RemoteIndex(BaseIndex):
         docs, model, analyser : as `Index.build` takes them
         path : a folder for the model and for where the documents are; an index that is there is replaced, with its
             collection
-        url : where the engine is
+        url : where the engine is; several are shards, over which the documents are spread
         collection : its name; None takes that of the folder. One that exists is an error, unless it is the one that
             this folder names
         secret : key or password of the server; None takes it from the environment. It is not written to disk
@@ -127,7 +130,7 @@ class RemoteIndex(BaseIndex):
         model: TextModel | Weights,
         path: str | PathLike[str],
         *,
-        url: str,
+        url: str | Sequence[str],
         collection: str | None = None,
         secret: str | None = None,
         batch_docs: int = BATCH_DOCS,
@@ -144,7 +147,7 @@ class RemoteIndex(BaseIndex):
         batches: Batches,
         model: TextModel | Weights,
         path: str | PathLike[str],
-        url: str,
+        url: str | Sequence[str],
         collection: str | None,
         secret: str | None,
         batch_docs: int,
@@ -156,13 +159,18 @@ class RemoteIndex(BaseIndex):
         check_collection(name, cls.longest_name)
         check_integer(batch_docs, "batch_docs")
         scorer = Scorer(weights_of(model))
-        engine = cls.connect(url, name, secret)
+        urls = (url,) if isinstance(url, str) else tuple(url)
+        kept_urls = tuple(cls.kept_url(each) for each in urls) if urls else (cls.kept_url(""),)
+        if len(set(kept_urls)) < len(kept_urls):
+            raise InputError("url names a shard twice; shards must differ")
+        engine = cls._reached(urls, name, secret, False)
         folder.prepare()
         try:
             with folder.writing():
                 kept = folder.write_model(model)
                 factors = scorer.fingerprint
-                place = Place(cls.kept_url(url), name, "", vectoriser_fingerprint(model), factors, *kept)
+                shards = kept_urls if len(kept_urls) > 1 else ()
+                place = Place(kept_urls[0], name, "", vectoriser_fingerprint(model), factors, *kept, shards)
                 patient = engine.patient(WRITING)
                 upload = _begun(folder, place, patient, keep_texts, batch_docs)
                 marker = _collection_for(upload, patient, n_terms(model), scorer.n_components)
@@ -180,6 +188,7 @@ class RemoteIndex(BaseIndex):
         path: str | PathLike[str],
         model: TextModel | Weights | None = None,
         secret: str | None = None,
+        partial: bool = False,
     ) -> Self:
         """Read where an index is, and reach its collection.
 
@@ -188,6 +197,8 @@ class RemoteIndex(BaseIndex):
         path : its folder
         model : another model than the one it was made with, see `with_model`
         secret : key or password of the server; None takes it from the environment
+        partial : search without shards that do not answer, as `Results.absent` says; else that is an
+            `EngineAwayError`. Changes need all shards in any case
         """
         if model is not None:
             check_model(model, TextModel | Weights)
@@ -196,8 +207,15 @@ class RemoteIndex(BaseIndex):
         scoring_model = folder.read_model(place) if model is None else model
         check_fits(scoring_model, place.vectoriser, str(path))
         scorer = _fitting(scoring_model, place.factors, str(path), cls.engine_name)
-        engine = cls.connect(place.url, place.collection, secret)
+        engine = cls._reached(place.urls, place.collection, secret, partial)
         return cls(scoring_model, folder, place, _viewed(engine, own_marker(engine, place.index), scorer))
+
+    @classmethod
+    def _reached(cls, urls: Sequence[str], collection: str, secret: str | None, partial: bool) -> Engine:
+        shards = [cls.connect(url, collection, secret) for url in urls]
+        engine = shards[0] if len(shards) == 1 else ShardedEngine(shards, partial)
+        engine.check_version()
+        return engine
 
     def with_model(self, model: TextModel | Weights) -> Self:
         """The same documents for another model over the same vocabulary; only queries change.
@@ -227,12 +245,32 @@ class RemoteIndex(BaseIndex):
         return self._place.url
 
     @property
+    def shards(self) -> tuple[str, ...]:
+        """The URLs of all shards; one where there are no others."""
+        return self._place.urls
+
+    @property
     def collection(self) -> str:
         return self._place.collection
 
     def __repr__(self) -> str:
-        where = f"{self.collection!r} at {shown_url(self.url)}"
+        where = self._place.shown.removeprefix("the collection ")
         return f"{type(self).__name__}({len(self):,} documents, {n_terms(self._model):,} words, {where})"
+
+    # -- searching ----------------------------------------------------------------------------------------------
+
+    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
+        with absent_noted() as absent:
+            run = super().search_many(queries, k, max_terms)
+        run.absent = tuple(sorted(absent))
+        return run
+
+    def _results(self, searched: SearchedQuery, k: int, max_terms: int | None, cutoff: bool) -> Results:
+        with absent_noted() as absent:
+            results = super()._results(searched, k, max_terms, cutoff)
+        if absent:
+            results.absent, results.exact, results.missed = tuple(sorted(absent)), False, math.inf
+        return results
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -317,19 +355,22 @@ def _begun(folder: RemoteFolder, place: Place, engine: Engine, keep_texts: bool,
             return upload
         raise BundleError(
             f"{folder.path} has an upload that has not ended: {upload.kind} of {upload.sent:,} documents so far, to "
-            f"{upload.place.collection!r} at {shown_url(upload.place.url)}. Go on with the same documents, model and "
-            f"options, or remove {folder.path / UPLOAD} to give it up"
+            f"{upload.place.shown}. Go on with the same documents, model and options, or remove "
+            f"{folder.path / UPLOAD} to give it up"
         )
-    if before is not None and (before.url, before.collection) != (place.url, place.collection):
+    if before is not None and (before.urls, before.collection) != (place.urls, place.collection):
         raise BundleError(
-            f"{folder.path} is an index in the collection {before.collection!r} at {shown_url(before.url)}; name that "
-            "one to replace it, or another folder"
+            f"{folder.path} is an index in {before.shown}; name that one to replace it, or another folder"
         )
-    marker = read_marker(engine) if before is not None else None
-    if before is not None and marker is not None and marker.index == before.index:
-        engine.drop()
-    else:
-        refuse_taken(engine)
+    own = []
+    for shard in engine.shards:
+        marker = read_marker(shard) if before is not None else None
+        if before is not None and marker is not None and marker.index == before.index:
+            own.append(shard)
+        else:
+            refuse_taken(shard)
+    for shard in own:  # when none was refused
+        shard.drop()
     place = replace(place, index=secrets.token_hex(16))
     upload = Upload("build", place, keep_texts, batch_docs, first_row(place.index), 0, "", VectorLimits())
     folder.keep(upload)  # before the collection, so that one without a marker is known to be ours
@@ -341,15 +382,15 @@ def _collection_for(upload: Upload, engine: Engine, words: int, n_components: in
     place = upload.place
     fixed = (place.index, place.vectoriser, place.factors, words, n_components, upload.texts)
     marker = Marker(*fixed, next_row=upload.first_row, limits=upload.limits)
-    problem = engine.problem()
-    if upload.sent == 0:
+    for shard in engine.shards if upload.sent == 0 else ():
+        problem = shard.problem()
         if problem == MISSING:
-            engine.create()
-        elif problem is not None or (read_marker(engine) is None and engine.count() > 0):
-            refuse_taken(engine)
-        if read_marker(engine) is None:
-            engine.index_ids()
-            engine.put([marker.point()])  # last, so that where it is nothing is missing
+            shard.create()
+        elif problem is not None or (read_marker(shard) is None and shard.count() > 0):
+            refuse_taken(shard)
+        if read_marker(shard) is None:
+            shard.index_ids()
+            shard.put([marker.point()])  # last, so that where it is nothing is missing
     return replace(marker, limits=own_marker(engine, place.index).limits)
 
 

@@ -118,7 +118,7 @@ class SeekdbEngine(SqlEngine):
         refuses = "seekdb refuses: " if code in _NO_ENTRY else ""
         return EngineError(f"{self.url}: {purpose}: {refuses}{reason or error}{hint}")
 
-    def _check_version(self) -> None:
+    def check_version(self) -> None:
         [[version]] = self._ask("asking for its version", "SELECT version()")
         numbers = re.search(r"seekdb-v(\d+)\.", str(version))
         if numbers is None or int(numbers[1]) not in SUPPORTED:

@@ -131,7 +131,6 @@ class SqlEngine(Engine):
         self.url, self.collection, self._patience = url.shown, collection, patience
         self._place, self._password = url, password
         self._connections = Connections(self._open)
-        self._check_version()
 
     def patient(self, patience: Patience) -> Self:
         engine = copy(self)
@@ -148,10 +147,6 @@ class SqlEngine(Engine):
     @abstractmethod
     def _open(self) -> Any:
         """A new connection, which commits each statement."""
-
-    @abstractmethod
-    def _check_version(self) -> None:
-        """An error where the server is one that is not supported."""
 
     @abstractmethod
     def _execute(self, connection: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:

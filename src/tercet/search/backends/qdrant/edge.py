@@ -69,6 +69,9 @@ class EdgeEngine(QdrantEngine):
 
     # -- the collection -----------------------------------------------------------------------------------------
 
+    def check_version(self) -> None:
+        pass  # it is the one that is installed
+
     def problem(self) -> str | None:
         if not self.path.exists():
             return MISSING

@@ -33,19 +33,17 @@ class ServerEngine(QdrantEngine):
 
     @classmethod
     def connect(cls, url: str, collection: str, api_key: str | None, patience: Patience) -> Self:
-        """Reach a server and see that its version is one that we support."""
-        # The version is looked at below, with an error instead of a warning from a thread.
+        """A collection of a server, which is not asked anything yet."""
+        # The version is looked at by `check_version`, with an error instead of a warning from a thread.
         client = QdrantClient(url=url, api_key=api_key, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
-        engine = cls(client, url, collection, patience)
-        engine._check_version()
-        return engine
+        return cls(client, url, collection, patience)
 
     def patient(self, patience: Patience) -> Self:
         engine = copy(self)
         engine._patience = patience
         return engine
 
-    def _check_version(self) -> None:
+    def check_version(self) -> None:
         version = str(self._ask("asking for its version", self._client.info).version)
         try:
             major, minor = (int(number) for number in version.split(".")[:2])
