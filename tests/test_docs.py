@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 import tomllib
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from support.commands import run
 from support.documents import DOCUMENTS, PROJECT, SHELL, Block, blocks_of, names, write_data
 from tercet.cli.main import cli
 from tercet.errors import BundleError, InputError
+from tercet.measure.duels import ATTRIBUTE, Assignment, Contest
 from tercet.serve import Journal
+from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Preferred
 
 BLOCKS = {path.relative_to(PROJECT).as_posix(): blocks_of(path) for path in DOCUMENTS}
@@ -56,6 +59,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(folder / "model", folder / name)
     with Journal(folder / "index.journal" / "journal.jsonl") as journal:
         journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "127.0.0.1", "acne and milk", "MED-10", "MED-14"))
+    with ImpressionLog(folder / "impressions", clock=lambda: time.time() - 3600) as log:
+        shared = Assignment(Contest("served", "candidate"), ("first", "second")).to_meta()
+        log.click(
+            "127.0.0.1", str(log.search("127.0.0.1", "milk", ["MED-10", "MED-14"], {ATTRIBUTE: shared})), "MED-14"
+        )
     shutil.copytree(folder / "index", folder / "out" / "demo" / "index")
     return folder
 

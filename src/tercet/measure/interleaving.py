@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import betaln, xlogy
 
@@ -76,7 +77,7 @@ def team_draft(
     >>> shown.docs, shown.teams
     (('b', 'a', 'c', 'd'), ('second', 'first', 'first', 'second'))
     >>> team_draft(["a", "b", "c"], ["a", "c", "b"], 3, np.random.default_rng(0)).teams
-    (None, 'first', 'second')
+    (None, 'first', 'first')
     """
     left = {"first": list(dict.fromkeys(first)), "second": list(dict.fromkeys(second))}
     n_alike = next(
@@ -193,7 +194,7 @@ class Duel:
 
         It is at most the level with a chance of at most the level, however often one looks.
         """
-        return float(min(1.0, np.exp(-_evidence(self.wins, self.losses, 0.5))))
+        return min(1.0, float(np.exp(-evidence(self.wins, self.losses))))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -203,7 +204,7 @@ class Duel:
         limit, best = -np.log(self.level), self.wins / self.n_decided
 
         def beyond(share: float) -> float:
-            return _evidence(self.wins, self.losses, share) - limit
+            return float(evidence(self.wins, self.losses, share) - limit)
 
         low = brentq(beyond, 0.0, best) if self.wins and beyond(1e-300) > 0 else 0.0
         high = brentq(beyond, best, 1.0 - 1e-16) if self.losses and beyond(1.0 - 1e-16) > 0 else 1.0
@@ -227,7 +228,7 @@ class Duel:
         limit = -np.log(self.level)
 
         def beyond(times: float) -> float:
-            return _evidence(self.wins * times, self.losses * times, 0.5) - limit
+            return float(evidence(self.wins * times, self.losses * times) - limit)
 
         most = _MOST_LISTS / n_lists
         if beyond(most) < 0:
@@ -235,7 +236,16 @@ class Duel:
         return int(np.ceil((brentq(beyond, 1.0, most) - 1) * n_lists))
 
 
-def _evidence(wins: float, losses: float, share: float) -> float:
-    """The log of how much more likely wins and losses are by a mixture of coins than by one with this share."""
+def evidence(wins: ArrayLike, losses: ArrayLike, share: float = 0.5) -> NDArray[np.float64]:
+    """The log of how much more likely wins and losses are by a mixture of coins than by one with this share.
+
+    A `Duel` is decided where it is at least the log of one over the level.
+
+    Examples
+    --------
+    >>> evidence([10, 60], [10, 20]).round(2).tolist()
+    [-0.35, 7.5]
+    """
+    wins, losses = np.asarray(wins, dtype=np.float64), np.asarray(losses, dtype=np.float64)
     mixed = betaln(wins + _MIXED_BY, losses + _MIXED_BY) - betaln(_MIXED_BY, _MIXED_BY)
-    return float(mixed - xlogy(wins, share) - xlogy(losses, 1 - share))
+    return np.asarray(mixed - xlogy(wins, share) - xlogy(losses, 1 - share))
