@@ -100,6 +100,42 @@ def test_long_queries_over_many_documents(
             assert [int(hit.doc_id) for hit in hits] == best.tolist()
 
 
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), signed=st.booleans(), negative=st.booleans(), tied=st.booleans())
+def test_few_words_over_many_segments(seed: int, signed: bool, negative: bool, tied: bool) -> None:
+    """Words from rare to common, so that a few decide and the others are looked up for those who may win."""
+    rng = np.random.default_rng(seed)
+    n, n_terms = 4000, 40
+    share = 0.9 / (1 + np.arange(n_terms)) ** 1.3
+    values = rng.integers(1, 4, (n, n_terms)) / 4 if tied else rng.random((n, n_terms)) + 0.1
+    D = (
+        values
+        * (rng.random((n, n_terms)) < share)
+        * rng.choice([-1, 1] if negative else [1], (n, n_terms))
+        / share**0.5
+    )
+    D = sparse.csr_array(D.astype(np.float32))
+    index = Index.build_rows([str(i) for i in range(n)], D, Weights([Identity(n_terms=n_terms)]), segment_docs=1000)
+    gone = rng.choice(n, 400, replace=False)
+    index.remove([str(i) for i in gone])
+    Q = np.zeros((8, n_terms))
+    for q in Q:
+        words = rng.choice(n_terms, rng.integers(1, 7), replace=False)
+        q[words] = rng.integers(1, 3, words.size) * rng.choice([-1, 1] if signed else [1], words.size)
+    Q = sparse.csr_array(Q)
+    for k in (1, 3, 10, 200):
+        together = [answer for block in index._view.scorer.expand(Q) for answer in index._view.search(block, k)]
+        for i, (numbers, _) in enumerate(together):
+            scores, counts = brute_force(index.model, Q[i : i + 1], D)
+            counts[gone] = False
+            rows = np.flatnonzero(counts)
+            best = rows[np.lexsort((rows, -scores[rows]))][:k]
+            hits = index.search_row(Q[i : i + 1], k)
+            assert [(int(hit.doc_id), hit.score) for hit in hits] == list(zip(best.tolist(), scores[best], strict=True))
+            assert index._view.doc_ids(numbers) == [hit.doc_id for hit in hits]
+
+
 def test_documents_without_a_word_of_the_query_are_never_found() -> None:
     weights = Weights([Sparse(weights=sparse.csr_array([[1.0, -1.0, 0.0], [0.0] * 3, [0.0] * 3]))])
     D = sparse.csr_array(np.array([[0, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0]], dtype=np.float32))

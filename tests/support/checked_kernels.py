@@ -280,6 +280,8 @@ GROUPS: dict[str, dict[str, Workload]] = {
     },
     "search": {
         "scoring": scores,
+        "leading": searches,
+        "postings": searches,
         "search": searches,
         "topk": searches,
     },

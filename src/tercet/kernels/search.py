@@ -1,7 +1,4 @@
-"""Exact search of one segment of an index: postings first, the rows of the documents that may win last.
-
-A segment holds at most 65,536 documents, so a posting names its document in two bytes and the sums of all documents
-stay in the second-level cache. ``words`` float64 (n_parts, n_terms) is the expanded query, a part of W in a row.
+"""Exact search of the segments of an index: postings first, the rows of the documents that may win last.
 
 Postings are added up in whatever order prunes best, so those sums only decide who is looked at. What is returned comes
 from `score_row`, which adds by ascending term and part after part, as scoring without an index does.
@@ -9,12 +6,23 @@ from `score_row`, which adds by ascending term and part after part, as scoring w
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from tercet.kernels.compiler import helper, helper_in_order, kernel, kernel_in_order
+from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.leading import reached_by_few, search_leading
+from tercet.kernels.postings import (
+    FEW_TOUCHED,
+    NONE,
+    TOGETHER,
+    Heap,
+    add_up,
+    kept,
+    lay_out,
+    score_row,
+    segment_at,
+    some_reach,
+    wipe,
+)
 from tercet.kernels.prefetch import prefetch
 from tercet.kernels.topk import offer
 
@@ -23,130 +31,9 @@ _FIRST_CHECK = 0.5  # of the postings are left
 _NEXT_CHECK = 0.5  # of those that were left at the last one
 _SAMPLE = 2048
 _AHEAD, _PREFETCHED = 6, 128  # terms ahead whose first postings are prefetched, and how many of them
-_TOGETHER = 32  # sums that are compared side by side
 _COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
 _COST_OF_A_ROW = 200.0
-_NONE = np.int64(0)  # a literal 0 and each type of a row or a score would be compiled for by itself
 _SMALLEST_UNIT, _LARGEST_UNIT = 1e-200, 1e200  # beyond these, products of doubles overflow or lose digits
-
-
-class SegmentArrays(NamedTuple):
-    """One segment of an index as it is searched."""
-
-    postings: Any  # CsrRows: starts uint32 (n_terms + 1), docs uint16, values float32: the documents of each term
-    bounds: NDArray[Any]  # float32 (n_terms, 2), largest and smallest value of each term, or 0
-    rows: Any  # CsrRows: starts uint32 (n_docs + 1), terms int32, values float32: of each document, ascending
-    limits: tuple[int, float]  # most words of a row, largest length of a row
-
-
-class SearchScratch(NamedTuple):
-    """Room for a search; those without a size are one longer than the words of a query."""
-
-    sums: NDArray[Any]  # float32 (n_docs,), all zero before and after
-    order: NDArray[Any]  # int32
-    by_bucket: NDArray[Any]  # int32
-    ratio: NDArray[Any]  # float32
-    bits: NDArray[Any]  # int32, the same memory
-    counts: NDArray[Any]  # int64 (N_BUCKETS + 1,)
-    rest: NDArray[Any]  # float64
-    left: NDArray[Any]  # int64
-    sample_score: NDArray[Any]  # (k,)
-    sample_row: NDArray[Any]  # int32 (k,)
-
-
-class Heap(NamedTuple):
-    """The best documents so far, the worst of them at the root."""
-
-    score: NDArray[Any]  # (k,)
-    row: NDArray[Any]  # int32 (k,)
-
-
-class Candidates(NamedTuple):
-    """Documents of a segment that may be among the best."""
-
-    rows: NDArray[Any]  # int32 (n_docs,)
-    scores: NDArray[Any]  # (n_docs,)
-
-
-@kernel
-def lay_out(starts, stops, terms, weights, words, union):
-    """Spread an expanded query over ``words`` and list each of its terms once in ``union``; returns how many.
-
-    Part p has the entries from starts[p] to stops[p] of ``terms`` and ``weights``.
-    """
-    n = 0
-    for p in range(starts.size):
-        for a in range(starts[p], stops[p]):
-            term = terms[a]
-            if weights[a] == 0.0:
-                continue
-            listed = False
-            for other in range(p):
-                listed |= words[other, term] != 0.0
-            words[p, term] = weights[a]
-            if not listed:
-                union[n] = term
-                n += 1
-    return n
-
-
-@kernel
-def wipe(words, union):
-    """Make ``words`` zero again."""
-    for p in range(words.shape[0]):
-        for i in range(union.size):
-            words[p, union[i]] = 0.0
-
-
-@helper_in_order
-def score_row(row, rows, words):
-    """The score of a document by its row, and whether it has one of the words."""
-    starts, terms, values = rows
-    start, stop = np.int64(starts[row]), np.int64(starts[row + 1])
-    total = 0.0
-    matched = False
-    for p in range(words.shape[0]):
-        part = 0.0
-        for a in range(start, stop):
-            weight = words[p, terms[a]]
-            matched |= weight != 0.0
-            part += weight * values[a]
-        if p == 0:
-            total = part
-        else:
-            total += part
-    return total, matched
-
-
-@kernel_in_order
-def score_rows_of(listed, rows, words, scores):
-    """`score_row` of each listed row."""
-    for i in range(listed.size):
-        scores[i], _ = score_row(np.int64(listed[i]), rows, words)
-
-
-@kernel_in_order
-def score_latent(rows, factors, query, typical_length, scores):
-    """Scores of documents by low rank: rows are (int64, int32, float64), ``query`` (n_components,) is ``U'q``.
-
-    Each document is taken for itself, so equal documents have equal scores. A typical length below 0 means none.
-    """
-    starts, terms, values = rows
-    n_components = factors.shape[1]
-    latent = np.empty(n_components)
-    for d in range(scores.size):
-        latent[:] = 0.0
-        for a in range(starts[d], starts[d + 1]):
-            value, factor = values[a], factors[terms[a]]
-            for c in range(n_components):
-                latent[c] += value * factor[c]
-        score, squared = 0.0, 0.0
-        for c in range(n_components):
-            score += latent[c] * query[c]
-            squared += latent[c] * latent[c]
-        if typical_length >= 0.0:
-            score = score * (typical_length / np.sqrt(squared)) if squared > 0.0 else 0.0
-        scores[d] = score
 
 
 @helper
@@ -208,7 +95,7 @@ def _plan(postings, bounds, words, union, max_length, scratch):
 @helper
 def _reached(sums, step, rows, words, base, has_base, sample):
     """A score that as many documents reach as the sample is long; -inf where too few are known to count."""
-    size = _NONE
+    size = NONE
     for d in range(0, sums.size, step):
         if sums[d] > -np.inf and (has_base or sums[d] != 0.0):
             size = offer(sample.score, sample.row, size, np.float64(sums[d]), d)
@@ -227,24 +114,61 @@ def _reached(sums, step, rows, words, base, has_base, sample):
 
 
 @kernel
-def search_segment(segment, words, union, base, dead, slack, first_row, scratch, heap, size, candidates):
-    """Offer the documents of a segment to a heap of the best; returns its new size and how many candidates there were.
+def search_segments(table, lengths, words, union, base, slack, scratch, heap, candidates, size):
+    """Offer the documents of segments to a heap of the best; returns its new size and how many candidates there were.
 
-    base     float32 (n_docs,)  scores to start from, from low-rank factors, -inf where no candidate; else empty
-    dead     uint16             documents that are no more
+    table, lengths   what `table_row` gives of each segment
+    base     float32 (n_docs,)  of a single segment: scores to start from, from low-rank factors, -inf where no
+                                candidate; else empty
     slack    how far off ``base`` may be
 
     ``candidates`` are scratch; with a base, they are all that may be among the best. Without a base only documents
     with one of the words count.
     """
+    n_candidates = 0
+    for i in range(lengths.size):
+        segment, dead, first_row = segment_at(table, lengths, i)
+        size, n_candidates = _search_one(
+            segment, words, union, base, dead, slack, first_row, scratch, heap, size, candidates
+        )
+    return size, n_candidates
+
+
+@kernel
+def search_segments_for_all(table, lengths, words, query, union, scratch, heaps, candidates, sizes):
+    """`search_segments` without a base for many queries, each with a heap of its own.
+
+    query   (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
+    heaps   a `Heap` of arrays (n_queries, k); with sizes (n_queries,) changed in place
+    union   scratch as long as the longest query
+    """
+    starts, stops, terms, weights = query
+    no_base = np.empty(0, dtype=np.float32)
+    for s in range(lengths.size):
+        segment, dead, first_row = segment_at(table, lengths, s)
+        for i in range(sizes.size):
+            n = lay_out(starts[i], stops[i], terms, weights, words, union)
+            if n == 0:
+                continue
+            own, heap = union[:n], Heap(heaps.score[i], heaps.row[i])
+            sizes[i], _ = _search_one(
+                segment, words, own, no_base, dead, 0.0, first_row, scratch, heap, sizes[i], candidates
+            )
+            wipe(words, own)
+
+
+@helper
+def _search_one(segment, words, union, base, dead, slack, first_row, scratch, heap, size, candidates):
+    """`search_segments` of one of them."""
     postings, bounds, rows, limits = segment
     starts, docs, values = postings
-    sums, order, _, _, _, _, rest, left, sample_score, sample_row = scratch
+    _, order, _, _, _, _, rest, left, sample_score, sample_row = scratch
+    n_docs, k = rows[0].size - 1, heap[0].size
+    sums = scratch.sums[:n_docs]
     heap_score, heap_row = heap
     sample = Heap(sample_score, sample_row)
     found_row, found_score = candidates
     has_base = base.size > 0
-    n_docs, k = sums.size, heap_score.size
     n, unit, gross = _plan(postings, bounds, words, union, limits[1], scratch)
     if has_base:
         highest = 0.0
@@ -266,13 +190,24 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
     wrong = 2.0**-22 * n_added * unit + 2.0**-50 * (n_added + words.shape[0]) * gross + 2.0 * slack
     per_unit = 1.0 / unit
     threshold = heap_score[0] if size == k else -np.inf
+    begin = 0
+    if not has_base:
+        if size < k:
+            threshold = reached_by_few(segment, words, n, per_unit, dead, scratch, sample, candidates)
+        if threshold > wrong:
+            units = per_unit, wrong
+            size, begin = search_leading(
+                segment, words, n, units, threshold, dead, first_row, scratch, heap, size, candidates
+            )
+            if begin < 0:
+                return size, 0
     step = max(1, n_docs // max(_SAMPLE, 8 * k))
     row_cost = _COST_OF_A_ROW + _COST_OF_A_TERM * words.shape[0] * rows[1].size / n_docs
     next_check = np.int64(_FIRST_CHECK * left[0])
     least_left = n_docs + 400 * k  # a check takes as long as some postings
     docs_line, values_line = docs.reshape(1, -1), values.reshape(1, -1)
     done = n
-    for i in range(n):
+    for i in range(begin, n):
         # The check before postings that only lower scores is always worth its time.
         if left[i] > least_left and (left[i] <= next_check or (rest[i] == 0.0 and (i == 0 or rest[i - 1] > 0.0))):
             next_check = np.int64(_NEXT_CHECK * left[i])
@@ -296,16 +231,10 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
                 prefetch(docs_line, 0, line)
             for line in range(a, min(stop, a + _PREFETCHED), 16):
                 prefetch(values_line, 0, line)
-        term = order[i]
-        weight = 0.0
-        for p in range(words.shape[0]):
-            weight += words[p, term]
-        single = np.float32(weight * per_unit)
-        for a in range(np.int64(starts[term]), np.int64(starts[term + 1])):
-            sums[docs[a]] += single * values[a]
+        add_up(postings, words, order, i, i + 1, per_unit, sums)
 
     if done == n:
-        few = not has_base and 8 * left[0] < n_docs
+        few = not has_base and FEW_TOUCHED * left[0] < n_docs
         if few:
             n_near = _near_touched(postings, union, sums, threshold * per_unit, wrong * per_unit, sample, candidates)
         else:
@@ -335,10 +264,10 @@ def search_segment(segment, words, union, base, dead, slack, first_row, scratch,
 
     n_near = 0
     need = (threshold - rest[done] - wrong) * per_unit
-    for first in range(0, n_docs, _TOGETHER):
-        if not _some_reach(sums, first, need):
+    for first in range(0, n_docs, TOGETHER):
+        if not some_reach(sums, first, need):
             continue
-        for d in range(first, min(first + _TOGETHER, n_docs)):
+        for d in range(first, min(first + TOGETHER, n_docs)):
             if sums[d] < need or sums[d] == -np.inf:
                 continue
             score, matched = score_row(d, rows, words)
@@ -385,27 +314,16 @@ def _highest(sums, step):
 
 
 @helper
-def _some_reach(sums, first, limit):
-    """Whether one of the _TOGETHER sums from ``first`` on is so large; fewer than that at the end are not looked at."""
-    if first + _TOGETHER > sums.size:
-        return True
-    some, least = False, np.float32(limit)
-    for j in range(_TOGETHER):  # without a branch, so that they are compared side by side
-        some |= sums[first + j] >= least
-    return some
-
-
-@helper
 def _near(sums, has_base, threshold, wrong, best, candidates):
     """List the documents whose sums are among the best, or so close below that rounding may have put them there.
 
     Sums of exactly zero are left out unless there is a base; ``best`` is scratch for as many as are wanted.
     """
-    size, n = _NONE, _NONE
-    for first in range(0, sums.size, _TOGETHER):
-        if not _some_reach(sums, first, threshold - wrong):
+    size, n = NONE, NONE
+    for first in range(0, sums.size, TOGETHER):
+        if not some_reach(sums, first, threshold - wrong):
             continue
-        for d in range(first, min(first + _TOGETHER, sums.size)):
+        for d in range(first, min(first + TOGETHER, sums.size)):
             total = sums[d]
             if total < threshold - wrong or total == -np.inf or (total == 0.0 and not has_base):
                 continue
@@ -414,14 +332,14 @@ def _near(sums, has_base, threshold, wrong, best, candidates):
             size = offer(best.score, best.row, size, np.float64(total), d)
             if size == best.score.size and best.score[0] > threshold:
                 threshold = best.score[0]
-    return _kept(candidates, n, threshold - wrong)
+    return kept(candidates, n, threshold - wrong)
 
 
 @helper
 def _near_touched(postings, union, sums, threshold, wrong, best, candidates):
     """Like `_near` where few documents have a word: only those are looked at, and their sums made zero again."""
     starts, docs, _ = postings
-    size, n = _NONE, _NONE
+    size, n = NONE, NONE
     for i in range(union.size):
         for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
             d = np.int64(docs[a])
@@ -437,58 +355,4 @@ def _near_touched(postings, union, sums, threshold, wrong, best, candidates):
     for i in range(union.size):
         for a in range(np.int64(starts[union[i]]), np.int64(starts[union[i] + 1])):
             sums[docs[a]] = 0.0
-    return _kept(candidates, n, threshold - wrong)
-
-
-@helper
-def _kept(candidates, n, least):
-    """Leave out those below a score that was known only later; returns how many are left."""
-    kept = 0
-    for i in range(n):
-        if candidates.scores[i] >= least:
-            candidates.rows[kept], candidates.scores[kept] = candidates.rows[i], candidates.scores[i]
-            kept += 1
-    return kept
-
-
-@kernel
-def search_segment_for_all(segment, words, query, union, dead, first_row, scratch, heaps, sizes, candidates):
-    """`search_segment` without a base for many queries, each with a heap of its own.
-
-    query   (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
-    heaps   a `Heap` of arrays (n_queries, k); with sizes (n_queries,) changed in place
-    union   scratch as long as the longest query
-    """
-    starts, stops, terms, weights = query
-    no_base = np.empty(0, dtype=np.float32)
-    for i in range(sizes.size):
-        n = lay_out(starts[i], stops[i], terms, weights, words, union)
-        if n == 0:
-            continue
-        own, heap = union[:n], Heap(heaps.score[i], heaps.row[i])
-        sizes[i], _ = search_segment(
-            segment, words, own, no_base, dead, 0.0, first_row, scratch, heap, sizes[i], candidates
-        )
-        wipe(words, own)
-
-
-@kernel
-def fill_postings(row_starts, row_terms, row_values, starts, docs, values, bounds):
-    """Sort the entries of rows by term; ``starts``, ``docs``, ``values`` and ``bounds`` are filled in."""
-    n_terms = starts.size - 1
-    next_posting = np.zeros(n_terms + 1, dtype=np.int64)
-    for a in range(row_terms.size):
-        next_posting[row_terms[a] + 1] += 1
-    for t in range(n_terms):
-        next_posting[t + 1] += next_posting[t]
-    for t in range(n_terms + 1):
-        starts[t] = next_posting[t]
-    bounds[:] = 0.0
-    for d in range(row_starts.size - 1):
-        for a in range(np.int64(row_starts[d]), np.int64(row_starts[d + 1])):
-            term, value = row_terms[a], row_values[a]
-            posting = next_posting[term]
-            next_posting[term] = posting + 1
-            docs[posting], values[posting] = d, value
-            bounds[term, 0] = max(bounds[term, 0], value)
-            bounds[term, 1] = min(bounds[term, 1], value)
+    return kept(candidates, n, threshold - wrong)

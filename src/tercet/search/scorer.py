@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import InputError
+from tercet.kernels.postings import lay_out, score_latent, score_rows_of
 from tercet.kernels.rows import CsrRows
-from tercet.kernels.search import lay_out, score_latent, score_rows_of
 from tercet.store.digest import state_digest
 from tercet.weights import LowRank, Mapped, Part, Weights
 from tercet.weights.scoring import Matrix, in_double

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.postings import SegmentArrays, fill_postings
 from tercet.kernels.rows import CsrRows
-from tercet.kernels.search import SegmentArrays, fill_postings
 from tercet.search.filtering import rows_with
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
@@ -45,7 +45,7 @@ class _StoredSegment:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Documents in the order in which they came; the arrays are those that ``kernels/search.py`` names.
+    """Documents in the order in which they came; the arrays are those that ``kernels/postings.py`` names.
 
     ``limits`` are the most words that a document has, and a bound of the lengths of their vectors.
     ``name`` and ``digest`` are those it has on disk, empty while it is only in memory.

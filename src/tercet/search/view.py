@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.values import Record
-from tercet.kernels.search import (
-    N_BUCKETS,
-    Candidates,
-    Heap,
-    SearchScratch,
-    lay_out,
-    search_segment,
-    search_segment_for_all,
-    wipe,
-)
+from tercet.kernels.postings import Candidates, Heap, SearchScratch, lay_out, table_row, wipe
+from tercet.kernels.search import N_BUCKETS, search_segments, search_segments_for_all
 from tercet.kernels.topk import sort_heap
 from tercet.search.carried import unpacked_record
 from tercet.search.filtering import columns_of, has_column, unknown_column
@@ -31,10 +24,12 @@ from tercet.store.strings import hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
 _NO_BASE = np.empty(0, dtype=np.float32)
+SegmentTable = tuple[NDArray[np.int64], NDArray[np.float64]]
 RankedRows = tuple[NDArray[np.int32], NDArray[np.float64]]
 
 _SINGLE = 2.0**-24  # how far off a float32 is at most, in parts of its size
 _SMALLEST_SINGLE = 2.0**-149  # and how far where that is more
+_FEW_ROWS = 32  # whose ids are looked up one by one
 _LONGEST_QUERY, _LONGEST_DOC = 1e20, 1e15  # of latent vectors whose products surely stay within single precision
 
 
@@ -105,6 +100,10 @@ class View:
     spare: list[Workspace] = field(default_factory=list)
 
     def __len__(self) -> int:
+        return self._n_alive
+
+    @cached_property
+    def _n_alive(self) -> int:
         return sum(entry.n_alive for entry in self.entries)
 
     # -- documents ----------------------------------------------------------------------------------------------
@@ -125,9 +124,9 @@ class View:
 
     def doc_ids(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """The ids of some rows."""
+        if rows.size <= _FEW_ROWS:
+            return [self.entries[row // MOST_DOCS].segment.ids.strings[row % MOST_DOCS] for row in rows.tolist()]
         numbers = rows // MOST_DOCS
-        if not rows.size or (numbers == numbers[0]).all():
-            return self.entries[numbers[0]].segment.ids.strings.many(rows % MOST_DOCS) if rows.size else []
         ids = np.empty(rows.size, dtype=object)
         for number in np.unique(numbers):
             here = np.flatnonzero(numbers == number)
@@ -178,12 +177,10 @@ class View:
         union, scratch = _scratch(queries.most_terms, k)
         query = (queries.starts, queries.stops, queries.terms, queries.weights)
         with self._workspace() as workspace:
-            for number, entry in enumerate(self.entries):
-                segment = entry.segment
-                search_segment_for_all(
-                    *(segment.kernel_arrays, workspace.words, query, union, entry.dead, number * MOST_DOCS),
-                    *(SearchScratch(workspace.sums[: segment.n_docs], *scratch), heaps, sizes, workspace.candidates),
-                )
+            search_segments_for_all(
+                *(*self._table, workspace.words, query, union),
+                *(SearchScratch(workspace.sums, *scratch), heaps, workspace.candidates, sizes),
+            )
         answers = []
         for i, size in enumerate(sizes.tolist()):
             sort_heap(heaps.score[i], heaps.row[i], size)
@@ -202,6 +199,10 @@ class View:
             np.maximum(largest, np.abs(entry.segment.bounds[terms]).max(axis=1), out=largest)
         return largest
 
+    @cached_property
+    def _table(self) -> SegmentTable:
+        return _table(self.entries)
+
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
         try:
@@ -215,11 +216,10 @@ class View:
         heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
         _, scratch = _scratch(query.most_terms, k)
         with self._workspace() as workspace, _laid_out(query, workspace) as union:
-            for number, entry in enumerate(self.entries if union.size else ()):
-                segment = entry.segment
-                size, _ = search_segment(
-                    *(segment.kernel_arrays, workspace.words, union, _NO_BASE, entry.dead, 0.0, number * MOST_DOCS),
-                    *(SearchScratch(workspace.sums[: segment.n_docs], *scratch), heap, size, workspace.candidates),
+            if union.size:
+                size, _ = search_segments(
+                    *(*self._table, workspace.words, union, _NO_BASE, 0.0),
+                    *(SearchScratch(workspace.sums, *scratch), heap, workspace.candidates, size),
                 )
         return _ranked(heap.row[:size], heap.score[:size], k)
 
@@ -242,9 +242,10 @@ class View:
                 assert entry.factors is not None
                 base = entry.factors.values @ single
                 hidden = np.union1d(entry.dead, segment.empty_rows) if segment.empty_rows.size else entry.dead
-                size, n_candidates = search_segment(
-                    *(segment.kernel_arrays, workspace.words, union, base, hidden, slack, number * MOST_DOCS),
-                    *(SearchScratch(workspace.sums[: segment.n_docs], *scratch), heap, size, workspace.candidates),
+                hidden_too = replace(entry, dead=hidden)
+                size, n_candidates = search_segments(
+                    *(*_table([hidden_too], number), workspace.words, union, base, slack),
+                    *(SearchScratch(workspace.sums, *scratch), heap, workspace.candidates, size),
                 )
                 rows.append(workspace.candidates.rows[:n_candidates] + np.int32(number * MOST_DOCS))
                 scores.append(workspace.candidates.scores[:n_candidates].copy())
@@ -276,6 +277,15 @@ class View:
             docs = segment.matrix(local[here]) if query.latent else None
             scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
         return scores
+
+
+def _table(entries: Sequence[LiveSegment], first: int = 0) -> SegmentTable:
+    """Where segments lie, as kernels take them; the first has this number."""
+    rows = [
+        table_row(entry.segment.kernel_arrays, entry.dead, number * MOST_DOCS)
+        for number, entry in enumerate(entries, first)
+    ]
+    return np.array([row for row, _ in rows], dtype=np.int64), np.array([length for _, length in rows])
 
 
 def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> RankedRows:

@@ -1,0 +1,208 @@
+"""Search where a few words decide: whoever is among the best must have one of them.
+
+Once so many good documents are known as are wanted, what common words can add is not enough by itself. The postings of
+the others are added up. What common words add is then looked up for those who may still be among the best.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tercet.kernels.compiler import helper
+from tercet.kernels.postings import FEW_TOUCHED, NONE, TOGETHER, add_up, kept, score_row, some_reach, weight_of
+from tercet.kernels.topk import offer
+
+_COST_OF_A_LOOK = 32  # at one posting of a document, in postings that are gone through
+_POSTINGS_OF_FEW = 8  # for each document that is wanted, to have a first idea of their scores
+_FIRST_STEP = 16  # from where a posting is expected
+_TINY = np.float32(2.0**-100)  # what is above zero
+
+
+@helper
+def search_leading(segment, words, n, units, threshold, dead, first_row, scratch, heap, size, candidates):
+    """Offer the documents of a segment to the heap, if that takes less than adding up all postings.
+
+    n           terms in the order of ``scratch``
+    units       how many of the units of sums a score of 1 is, and how far off sums may be
+    threshold   a score that as many documents reach as are wanted
+
+    Returns the new size of the heap, and -1; or, where it would take more, how many terms were added to the sums.
+    """
+    postings, _, rows, _ = segment
+    _, order, _, _, _, _, rest, left, _, _ = scratch
+    per_unit, wrong = units
+    sums = scratch.sums[: rows[0].size - 1]
+    leading = 0
+    while rest[leading] > threshold - wrong:
+        leading += 1
+    n_leading = left[0] - left[leading]
+    few = FEW_TOUCHED * n_leading < sums.size
+    if not few and 2 * n_leading >= left[0]:
+        return size, 0
+    least = max(_TINY, (threshold - rest[leading] - wrong) * per_unit)
+    if few and leading == 1:
+        n_found = _list_one(
+            postings, order[0], np.float32(weight_of(words, order[0]) * per_unit), sums, least, candidates
+        )
+    else:
+        add_up(postings, words, order, 0, leading, per_unit, sums)
+        if few:
+            n_found = _list_touched(postings, order, leading, sums, least, candidates)
+        elif _n_reaching(sums, least) * _COST_OF_A_LOOK < left[leading]:
+            n_found = _list_reaching(sums, least, candidates)
+        else:
+            return size, leading
+    for i in range(dead.size):
+        sums[dead[i]] = 0.0
+    places = leading, n
+    size = _offer_leading(segment, words, n_found, places, units, threshold, first_row, scratch, heap, size, candidates)
+    return size, -1
+
+
+@helper
+def reached_by_few(segment, words, n_terms, per_unit, dead, scratch, sample, candidates):
+    """A score that as many documents reach as the sample is long, from those with the first terms; -inf if unknown.
+
+    All sums are as they were.
+    """
+    postings, _, rows, _ = segment
+    sums, order, left = scratch.sums[: rows[0].size - 1], scratch.order, scratch.left
+    k, n_added = sample.score.size, 0
+    while n_added < n_terms and left[0] - left[n_added] < _POSTINGS_OF_FEW * k:
+        if FEW_TOUCHED * (left[0] - left[n_added + 1]) > sums.size:
+            break
+        n_added += 1
+    if left[0] - left[n_added] < k:
+        return -np.inf
+    add_up(postings, words, order, 0, n_added, per_unit, sums)
+    n = _list_touched(postings, order, n_added, sums, _TINY, candidates)
+    for i in range(dead.size):
+        sums[dead[i]] = -np.inf
+    if n < k:
+        return -np.inf
+    size = NONE
+    for j in range(n):
+        size = offer(sample.score, sample.row, size, candidates.scores[j], np.int64(candidates.rows[j]))
+    lowest = np.inf
+    for j in range(k):
+        score, _ = score_row(np.int64(sample.row[j]), rows, words)
+        lowest = min(lowest, score)
+    return lowest
+
+
+@helper
+def _list_one(postings, term, single, sums, need, candidates):
+    """List the documents with a term whose part of the sum is so large, and that are not dead."""
+    starts, docs, values = postings
+    n = np.int64(0)
+    for a in range(np.int64(starts[term]), np.int64(starts[term + 1])):
+        if single * values[a] >= need and sums[docs[a]] == 0.0:
+            candidates.rows[n], candidates.scores[n] = docs[a], single * values[a]
+            n += 1
+    return n
+
+
+@helper
+def _list_touched(postings, order, n_terms, sums, need, candidates):
+    """List the documents with one of the first terms whose sums are so large; all sums are zero then."""
+    starts, docs, _ = postings
+    n = np.int64(0)
+    for i in range(n_terms):
+        for a in range(np.int64(starts[order[i]]), np.int64(starts[order[i] + 1])):
+            d = docs[a]
+            if sums[d] >= need:
+                candidates.rows[n], candidates.scores[n] = d, sums[d]
+                n += 1
+                sums[d] = -np.inf  # listed once
+    for i in range(n_terms):
+        for a in range(np.int64(starts[order[i]]), np.int64(starts[order[i] + 1])):
+            sums[docs[a]] = 0.0
+    return n
+
+
+@helper
+def _list_reaching(sums, need, candidates):
+    """The same of all documents."""
+    n = np.int64(0)
+    for first in range(0, sums.size, TOGETHER):
+        if some_reach(sums, first, need):
+            for d in range(first, min(first + TOGETHER, sums.size)):
+                if sums[d] >= need:
+                    candidates.rows[n], candidates.scores[n] = d, sums[d]
+                    n += 1
+    sums[:] = 0.0
+    return n
+
+
+@helper
+def _n_reaching(sums, limit):
+    n, least = 0, np.float32(limit)
+    for d in range(sums.size):
+        n += sums[d] >= least
+    return n
+
+
+@helper
+def _offer_leading(segment, words, n, places, units, threshold, first_row, scratch, heap, size, candidates):
+    """Offer the n candidates, with what the terms before the first of the places add, to a heap.
+
+    What the terms between the places add is looked up for candidates alone, of whom each term leaves fewer.
+    """
+    per_unit, wrong = units
+    postings, _, rows, _ = segment
+    starts, docs, values = postings
+    sums, order, rest, n_docs = scratch.sums, scratch.order, scratch.rest, rows[0].size - 1
+    found_row, found_score = candidates
+    for i in range(places[0], places[1]):
+        if n == 0:
+            break
+        single = np.float32(weight_of(words, order[i]) * per_unit)
+        start, stop = np.int64(starts[order[i]]), np.int64(starts[order[i] + 1])
+        if stop - start < _COST_OF_A_LOOK * n:
+            for j in range(n):
+                sums[found_row[j]] = found_score[j]
+            for a in range(start, stop):
+                if sums[docs[a]] != 0.0:
+                    sums[docs[a]] += single * values[a]
+            for j in range(n):
+                found_score[j] = sums[found_row[j]]
+                sums[found_row[j]] = 0.0
+        else:
+            for j in range(n):
+                found_score[j] += single * _value_of(docs, values, start, stop, n_docs, np.int64(found_row[j]))
+        n = kept(candidates, n, max(_TINY, (threshold - rest[i + 1] - wrong) * per_unit))
+    for j in range(n):
+        if found_score[j] >= (threshold - wrong) * per_unit:
+            d = np.int64(found_row[j])
+            score, _ = score_row(d, rows, words)
+            size = offer(heap.score, heap.row, size, score, first_row + d)
+            if size == heap.score.size:
+                threshold = max(threshold, heap.score[0])
+    return size
+
+
+@helper
+def _value_of(docs, values, start, stop, n_docs, d):
+    """The value of a document in the postings from start to stop, which rise; 0 where it is not among them.
+
+    It is looked for from where it would be if they were spread evenly.
+    """
+    if start == stop:
+        return np.float32(0.0)
+    low = high = start + (stop - start) * d // n_docs
+    step = _FIRST_STEP
+    if docs[low] < d:
+        while high < stop and docs[high] < d:
+            low, high, step = high + 1, high + step, 2 * step
+        high = min(high, stop)
+    else:
+        while low > start and docs[low] >= d:
+            low, high, step = low - step, low, 2 * step
+        low = max(low, start)
+    while low < high:
+        middle = (low + high) // 2
+        if docs[middle] < d:
+            low = middle + 1
+        else:
+            high = middle
+    return values[low] if low < stop and docs[low] == d else np.float32(0.0)
