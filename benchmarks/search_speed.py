@@ -1,7 +1,9 @@
-"""Search: the exact top ten against slicing SciPy's columns and against bm25s, a million documents, and reasons.
+"""Search: the exact top ten against slicing SciPy's columns and against bm25s, also of millions, and reasons.
 
 Documents are made up: words drawn by Zipf's law from 30,000, tf-idf values of unit length. Queries have 300 to 2,000
-words, as expanded queries have, each word as likely as any other.
+words, as expanded queries have, each word as likely as any other. At scale (``--only scale --docs 8000000``) documents
+have about 60 words of 300,000, weighted by BM25; plain queries have 2 to 8 words, drawn as those of documents are, and
+learned ones 300 signed words, of which four count most. bm25s is given the same weights, so that all find the same.
 """
 
 from __future__ import annotations
@@ -300,8 +302,146 @@ def large(n_docs: int, n_queries: int, seed: int) -> dict[str, float]:
         shutil.rmtree(folder)
 
 
+# -- at scale ---------------------------------------------------------------------------------------------------------
+
+MANY_TERMS, MEAN_LENGTH, LEARNED_WORDS = 300_000, 60, 300
+_ZIPF = 1 / (np.arange(MANY_TERMS) + 10.0)
+SHARES = np.cumsum(_ZIPF) / _ZIPF.sum()
+
+
+def drawn_words(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.searchsorted(SHARES, rng.random(n))
+
+
+def bm25_documents(n: int, n_all: int, rng: np.random.Generator) -> sparse.csr_array:
+    """BM25 weights (k1 .9, b .4) of documents of 30 to 90 words; idf by how often words are expected."""
+    lengths = rng.integers(MEAN_LENGTH // 2, 3 * MEAN_LENGTH // 2 + 1, n)
+    keys = np.repeat(np.arange(n), lengths) * MANY_TERMS + drawn_words(lengths.sum(), rng)
+    keys, counts = np.unique(keys, return_counts=True)
+    rows, terms = keys // MANY_TERMS, (keys % MANY_TERMS).astype(np.int32)
+    frequency = n_all * (1 - (1 - _ZIPF / _ZIPF.sum()) ** MEAN_LENGTH)
+    idf = np.log(1 + (n_all - frequency + 0.5) / (frequency + 0.5))
+    values = idf[terms] * counts * 1.9 / (counts + 0.9 * (0.6 + 0.4 * lengths[rows] / MEAN_LENGTH))
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n))))
+    return sparse.csr_array((values.astype(np.float32), terms, indptr), shape=(n, MANY_TERMS))
+
+
+def learned_query(rng: np.random.Generator) -> Query:
+    words = np.concatenate((drawn_words(2 * LEARNED_WORDS, rng), rng.integers(0, MANY_TERMS, 2 * LEARNED_WORDS)))
+    terms = np.sort(rng.permutation(np.unique(words))[:LEARNED_WORDS]).astype(np.int32)
+    weights = rng.exponential(1, terms.size) * rng.choice([-1, 1], terms.size)
+    weights[rng.choice(terms.size, 4, replace=False)] = 8.0
+    return terms, weights
+
+
+def at_scale(n_docs: int, n_queries: int, seed: int, clock: Clock) -> dict[str, Any]:
+    """Plain and learned queries against bm25s and SciPy, all on the same weights, one query at a time and together."""
+    folder = Path(tempfile.mkdtemp(prefix="tercet-scale-"))
+    try:
+        return _at_scale(folder / "index", n_docs, n_queries, seed, clock)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) -> dict[str, Any]:
+    parts: list[sparse.csr_array] = []
+    index, taken = None, 0.0
+    for start in range(0, n_docs, DOCS_AT_ONCE):
+        n = min(DOCS_AT_ONCE, n_docs - start)
+        D = bm25_documents(n, n_docs, np.random.default_rng((seed, start)))
+        parts.append(D)
+        ids = [str(row) for row in range(start, start + n)]
+        started = time.perf_counter()
+        if index is None:
+            index = Index.build_rows(ids, D, Weights([Identity(n_terms=MANY_TERMS)]), path)
+        else:
+            index.add_rows(ids, D)
+        taken += time.perf_counter() - started
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**30
+    index = Index.open(path, verify=False)
+    columns = sparse.vstack(parts).tocsc()
+    parts.clear()
+    print(f"\n{n_docs:,} documents, {columns.nnz:,} entries: indexed in {taken:.0f} s, {size:.2f} GB on disk")
+    rng = np.random.default_rng(seed)
+    plain = [np.unique(drawn_words(rng.integers(2, 9), rng)).astype(np.int32) for _ in range(n_queries)]
+    learned = [learned_query(rng) for _ in range(n_queries // 4)]
+
+    def row(terms: NDArray[Any], weights: NDArray[Any]) -> sparse.csr_array:
+        return sparse.csr_array((weights, terms, np.array([0, terms.size])), shape=(1, MANY_TERMS))
+
+    asked = {"plain": [(one, np.ones(one.size)) for one in plain], "learned": learned}
+    found: dict[str, dict[str, float]] = {}
+    for kind, some in asked.items():
+        engines: dict[str, Callable[[Any], Any]] = {
+            "tercet": lambda query: index.search_row(query[1], K),
+        }
+        if kind == "learned":
+            engines["scipy"] = lambda query: best_ten(columns[:, query[0][0]] @ query[0][1].astype(np.float32))
+        elif (theirs := _bm25s_over(columns)) is not None:
+            engines["bm25s, numba"] = lambda query, theirs=theirs: theirs([query[0][0].tolist()])
+        rows = [(query, row(*query)) for query in some]
+        scores = [columns[:, query[0][0]] @ query[0][1] for query in rows[:20]]
+        for query, values in zip(rows, scores, strict=False):
+            hits = np.array([values[int(hit.doc_id)] for hit in index.search_row(query[1], K)])
+            assert np.allclose(hits, np.sort(values)[::-1][: hits.size], rtol=1e-5), "another answer than SciPy's"
+        for name, times in in_turn(engines, rows, 2, clock).items():
+            found[f"{kind}, {name}"] = {
+                "mean ms": times.mean(),
+                "p50 ms": median(times),
+                "p99 ms": np.percentile(times, 99),
+            }
+    together = sparse.vstack([row(one, np.ones(one.size)) for one in plain]).tocsr()
+    batches: dict[str, Callable[[], Any]] = {
+        "tercet": lambda: [index._view.search(block, K) for block in index._view.scorer.expand(together)]
+    }
+    if (theirs := _bm25s_over(columns)) is not None:
+        batches["bm25s, numba"] = lambda: theirs([one.tolist() for one in plain])
+    for name, search in batches.items():
+        best = np.inf
+        with clock.running():
+            for _ in range(2):
+                started = time.perf_counter()
+                search()
+                best = min(best, time.perf_counter() - started)
+        found[f"plain together, {name}"] = {"mean ms": 1000 * best / n_queries}
+    lines = [
+        (name, *(f"{times[each]:.3f}" if each in times else "" for each in ("mean ms", "p50 ms", "p99 ms")))
+        for name, times in found.items()
+    ]
+    print_table(f"{n_docs:,} documents, top {K}, one core", ("", "mean ms", "p50 ms", "p99 ms"), lines)
+    for kind, rival, most in (
+        ("plain", "bm25s, numba", 1 / 3),
+        ("plain together", "bm25s, numba", 1 / 3),
+        ("learned", "scipy", 1 / 3),
+    ):
+        if f"{kind}, {rival}" in found:
+            ratio = found[f"{kind}, tercet"]["mean ms"] / found[f"{kind}, {rival}"]["mean ms"]
+            print(f"{kind}: {ratio:.2f} of the time of {rival}, at most .33: {verdict(ratio, most, at_most=True)}")
+    return found
+
+
+def _bm25s_over(columns: sparse.csc_array) -> Callable[[list[list[int]]], Any] | None:
+    """bm25s over weights that are there already; None where it is not installed."""
+    try:
+        import bm25s
+    except ImportError:
+        print("\nbm25s is not installed, so there is no comparison with it: pip install bm25s")
+        return None
+    retriever = bm25s.BM25(backend="numba")
+    retriever.scores = {
+        "data": columns.data,
+        "indices": columns.indices.astype(np.int32),
+        "indptr": columns.indptr.astype(np.int64),
+        "num_docs": columns.shape[0],
+    }
+    retriever.nonoccurrence_array = None
+    retriever.vocab_dict = {str(term): term for term in range(columns.shape[1])}
+    retriever.unique_token_ids_set = set(range(columns.shape[1]))
+    return lambda queries: retriever.retrieve(queries, k=K, show_progress=False, n_threads=0)
+
+
 def main() -> None:
-    arguments = parse_arguments(__doc__, needs_data=False, large=Path, asked=int, only=str)
+    arguments = parse_arguments(__doc__, needs_data=False, large=Path, asked=int, only=str, docs=int)
     if arguments.large is not None:
         search_large(arguments.large, arguments.asked, arguments.seed)
         return
@@ -319,6 +459,10 @@ def main() -> None:
         say_if_disturbed([clock])
     if "reasons" in wanted:
         results["reasons"] = reasons(500 if quick else 10_000, rng)
+    if "scale" in wanted:
+        n_docs = arguments.docs or (50_000 if quick else 1_000_000)
+        results["scale"] = at_scale(n_docs, 100 if quick else 400, arguments.seed, clock)
+        say_if_disturbed([clock])
     if "large" in wanted:
         results["large"] = large(20_000 if quick else 1_000_000, 20 if quick else 100, arguments.seed)
     write_json(arguments.output, results)
