@@ -28,7 +28,9 @@ DOCS = {
     "..": "Two dots\nA name that a path takes for the folder above, as no zebra would.",
     "h": f"{HOSTILE}\n{HOSTILE}",
 }
+CARRIED = {"a": {"shelf": "fruit"}, "b": {"shelf": "books"}, "c": {"shelf": "books"}, "e/é ?#": {"shelf": "fruit"}}
 LEARNED = {("avocado", "guacamole"): 2.5, ("avocado", "toast"): 0.4, ("avocado", "oil"): -0.6, ("green", "fields"): 0.5}
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PATIENCE = 90.0  # seconds for a service to begin: the first one on a machine compiles
 
 
@@ -39,7 +41,8 @@ def build_index(path: Path) -> Path:
     for (query_word, doc_word), weight in LEARNED.items():
         weights[words.index_[query_word], words.index_[doc_word]] = weight
     parts = [Identity(n_terms=n), Sparse(weights=sparse.csr_array(weights))]
-    Index.build(DOCS, tc.TextModel(words, words, Weights(parts)), path)
+    docs = [(doc_id, text, CARRIED.get(doc_id, {})) for doc_id, text in DOCS.items()]
+    Index.build(docs, tc.TextModel(words, words, Weights(parts)), path)
     return path
 
 
@@ -104,4 +107,15 @@ def shown_number(text: str) -> float:
 
 
 def version_of(page: Any) -> str:
-    return page.locator("#version").inner_text()
+    """Of the list that is shown; it is told in the history only."""
+    return page.locator("#learned").get_attribute("data-version")
+
+
+def changed(page: Any, **members: Any) -> None:
+    """Have the service answer with other members than it does."""
+
+    def answer(route: Any) -> None:
+        found = route.fetch().json()
+        route.fulfill(json=found | {name: make(found) for name, make in members.items()})
+
+    page.route("**/search?*", answer)

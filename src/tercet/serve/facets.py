@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
 from scipy import sparse
 
 from tercet.data.roles import TITLES, plain_name
 from tercet.search import BaseIndex, Hit
-from tercet.search.filtering import Where
+from tercet.search.filtering import Where, range_in
 
 COUNTED: Final = 100  # results that are looked at
 _COLUMNS, _VALUES, _VALUE_CHARS = 6, 12, 60
+_RANGES, _NUMBERS = 4, 8  # ranges of a column of numbers, and from how many numbers on
 
 
 def facets(
@@ -26,32 +31,67 @@ def facets(
     """
     if not index.can_filter:
         return []
-    counted = hits[:COUNTED]
-    columns = _counts(counted)
-    telling = [column for column, counts in columns.items() if column not in where and _tells(counts, len(counted))]
+    columns = _columns(hits[:COUNTED])
+    n_hits = min(len(hits), COUNTED)
+    telling = [name for name, column in columns.items() if name not in where and column.tells(n_hits)]
+    chosen = {*where, *telling[: max(0, _COLUMNS - len(where))]}
     shown = []
-    for column in [*where, *telling][:_COLUMNS]:
-        counts, n = columns.get(column, Counter()), len(counted)
-        if column in where:
-            others = {name: values for name, values in where.items() if name != column}
+    for name in dict.fromkeys([*columns, *where]):  # in their own order, so that they stay where they are
+        if name not in chosen:
+            continue
+        column, n = columns.get(name, _Column()), n_hits
+        if name in where:
+            others = {other: values for other, values in where.items() if other != name}
             rest = index.search_row(row, COUNTED, cutoff=not everything, where=others)
-            counts, n = _counts(rest).get(column, Counter()), len(rest)
-        most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]
-        values = [{"value": value, "count": count} for value, count in most]
-        shown.append({"column": column, "counted": n, "values": values})
+            column, n = _columns(rest).get(name, _Column()), len(rest)
+        shown.append({"column": name, "counted": n, "values": column.choices()})
     return shown
 
 
-def _tells(counts: Counter[str], n: int) -> bool:
-    """Whether choosing a value leaves fewer than all results, and more than one."""
-    return bool(counts) and max(counts.values()) > 1 and (len(counts) > 1 or counts.total() < n)
+@dataclass
+class _Column:
+    """Values of some results as texts, and those of them that are numbers."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    numbers: list[float] = field(default_factory=list)
+
+    def tells(self, n: int) -> bool:
+        """Whether choosing a value leaves fewer than all n results, and more than one."""
+        if len(self.counts) < 2 and self.counts.total() == n:
+            return False
+        return (self._has_frequent() and max(self.counts.values()) > 1) or self._has_ranges()
+
+    def choices(self) -> list[dict[str, Any]]:
+        """The most frequent values, or ranges where there are too many different numbers for that."""
+        if self._has_frequent() or not self._has_ranges():
+            most = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]
+            return [{"value": value, "count": count} for value, count in most]
+        ends = np.quantile(self.numbers, np.arange(1, _RANGES) / _RANGES, method="lower").tolist()
+        texts = dict.fromkeys(json.dumps(int(end) if end.is_integer() else end) for end in ends)
+        ranges = [f"{low}..{high}" for low, high in pairwise(["", *texts, ""])]
+        return [{"value": text, "count": self._within(text)} for text in ranges]
+
+    def _has_frequent(self) -> bool:
+        """Whether the most frequent values are those of half of the documents or more."""
+        return 2 * sum(count for _, count in self.counts.most_common(_VALUES)) >= self.counts.total()
+
+    def _has_ranges(self) -> bool:
+        return len(self.numbers) == self.counts.total() >= _NUMBERS
+
+    def _within(self, text: str) -> int:
+        low, high = range_in(text) or (math.inf, -math.inf)
+        return sum(low <= number <= high for number in self.numbers)
 
 
-def _counts(hits: Sequence[Hit]) -> dict[str, Counter[str]]:
-    counts: dict[str, Counter[str]] = {}
+def _columns(hits: Sequence[Hit]) -> dict[str, _Column]:
+    columns: dict[str, _Column] = {}
     for hit in hits:
-        for column, value in hit.carried.items():
+        for name, value in hit.carried.items():
             text = value if isinstance(value, str) else json.dumps(value)
-            if len(text) <= _VALUE_CHARS and plain_name(column) not in TITLES:
-                counts.setdefault(column, Counter())[text] += 1
-    return counts
+            if len(text) > _VALUE_CHARS or plain_name(name) in TITLES:
+                continue
+            column = columns.setdefault(name, _Column())
+            column.counts[text] += 1
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                column.numbers.append(float(value))
+    return columns

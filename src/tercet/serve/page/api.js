@@ -102,16 +102,23 @@ export async function glance(path) {
   }
 }
 
-// A click, for the impressions log: nobody waits for it, and nothing is said where it is not taken.
+const noted = new Set();
+
+// A click, for the impressions log: once for a document of a list. Nobody waits for it, and nothing is said where it is
+// not taken.
 export function noteClick(queryId, doc) {
+  if (!queryId || noted.has(`${queryId} ${doc}`)) return;
+  noted.add(`${queryId} ${doc}`);
   const token = sessionStorage.getItem(READ) ?? sessionStorage.getItem(WRITE);
   const headers = { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   const body = JSON.stringify({ query_id: queryId, doc });
   fetch("events", { method: "POST", headers, body, keepalive: true }).catch(() => {});
 }
 
+// A parameter with several values is an array of them.
 export function ask(path, parameters = {}, signal = undefined) {
-  const query = new URLSearchParams(parameters).toString();
+  const pairs = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  const query = new URLSearchParams(pairs).toString();
   return answer(query ? `${path}?${query}` : path, { signal }, false);
 }
 

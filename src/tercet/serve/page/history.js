@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { byId, counted, el, openDialog, quoted } from "./dom.js";
-import { knownTitle, rememberTitle } from "./results.js";
+import { knownTitle, rememberTitle } from "./names.js";
 
 const LIMIT = 50;
 const TITLES = 20; // documents not seen yet whose titles are asked for
@@ -23,7 +23,10 @@ function when(value) {
   );
 }
 
-const titled = (id) => el("bdi", { class: "strong", "data-doc": id }, knownTitle(id));
+// By its title, and its id, since others may be called the same.
+const titled = (id) =>
+  el("span", { "data-doc": id }, el("bdi", { class: "strong" }, knownTitle(id)), el("bdi", { class: "id" }, idBeside(id)));
+const idBeside = (id) => (knownTitle(id) === id ? "" : ` ${id}`);
 
 function described(item) {
   const query = [" for ", el("bdi", null, quoted(item.query ?? ""))];
@@ -33,20 +36,29 @@ function described(item) {
   const named = item.entries.slice(0, NAMED).map((entry) => `v${entry}`);
   const more = item.entries.length - named.length;
   const all = more ? `${named.join(", ")} and ${counted(more, "other")}` : named.join(", ");
-  return [`${all} ${item.reason === "undo" ? "undone" : "revoked"}`];
+  return [`${item.reason === "undo" ? "Taken back" : "Revoked"}: ${all}`];
 }
 
-function row(item) {
+// What was said, for the message on taking it back.
+const saidOf = (item) =>
+  item.kind === "prefer"
+    ? `${quoted(knownTitle(item.better))} over ${quoted(knownTitle(item.worse))}`
+    : `${counted(item.clicked.length, "click")} for ${quoted(item.query)}`;
+
+// `ends` tells when an entry was taken back, and by what.
+function row(item, ends) {
+  const end = ends.get(item.entry);
   const button =
     item.active && (item.kind === "prefer" || item.kind === "clicks")
-      ? el("button", { type: "button", "aria-label": `Undo ${item.version}` }, "Undo")
+      ? el("button", { type: "button", "aria-label": `Take back ${item.version}: ${saidOf(item)}` }, "Undo")
       : null;
   button?.addEventListener("click", async () => {
     button.setAttribute("aria-disabled", "true");
-    const problem = await undo(item.entry, `${item.version} is undone.`);
+    const problem = await undo([item.entry], saidOf(item));
     await fill(problem);
     byId("history").querySelector(".close").focus(); // the button is gone
   });
+  const back = end?.reason === "revoke" ? " · revoked " : " · taken back ";
   return el(
     "li",
     { class: item.active ? null : "inactive" },
@@ -55,10 +67,20 @@ function row(item) {
       "div",
       null,
       el("p", null, ...described(item)),
-      el("p", { class: "soft" }, when(item.time), item.active ? null : " · undone"),
+      el("p", { class: "soft" }, when(item.time), item.active ? null : back, end ? when(end.time) : null),
     ),
     button,
   );
+}
+
+// Taking back is told with what was taken back; by itself only where that is not listed.
+function rowsFor(versions) {
+  const listed = new Set(versions.map((item) => item.entry));
+  const ends = new Map();
+  for (const item of versions)
+    if (item.kind === "withdraw") for (const entry of item.entries) ends.set(entry, item);
+  const isTold = (item) => item.kind === "withdraw" && item.entries.every((entry) => listed.has(entry));
+  return versions.filter((item) => !isTold(item)).map((item) => row(item, ends));
 }
 
 async function fillTitles(body) {
@@ -72,8 +94,7 @@ async function fillTitles(body) {
       if (problem.status === 404) continue; // gone from the index: it keeps its id, others have titles
       return;
     }
-    for (const node of body.querySelectorAll("[data-doc]"))
-      if (node.dataset.doc === id) node.textContent = knownTitle(id);
+    for (const node of body.querySelectorAll("[data-doc]")) if (node.dataset.doc === id) node.replaceWith(titled(id));
   }
 }
 
@@ -82,17 +103,15 @@ async function fill(problem = null) {
   body.setAttribute("aria-busy", "true");
   try {
     const found = await ask("versions", { limit: LIMIT });
-    const rows = found.versions.map(row);
-    const base =
-      found.total > rows.length
-        ? el("p", { class: "soft" }, `${counted(found.total - rows.length, "earlier version")} not shown.`)
-        : null;
+    const rows = rowsFor(found.versions);
+    const earlier = found.total - found.versions.length;
+    const base = earlier > 0 ? el("p", { class: "soft" }, `${counted(earlier, "earlier entry", "earlier entries")} not shown.`) : null;
     const list = rows.length
       ? el("ol", { class: "entries" }, rows)
       : el(
           "p",
           { class: "empty" },
-          "Nothing was learned here yet. Prefer a result over the one above it, and it shows here.",
+          "Nothing was taught here yet. Say that a result is better or worse, and it shows here.",
         );
     body.replaceChildren(
       ...[problem && el("p", { class: "bad", role: "alert" }, problem.message), list, base].filter(Boolean),

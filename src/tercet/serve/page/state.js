@@ -1,0 +1,26 @@
+// What the page shows now, in one place, so that no two modules disagree.
+
+export const PAGE_SIZE = 10; // results of each list, and how many more are shown at a time
+
+export const state = {
+  answer: null, // the last one of the service
+  size: PAGE_SIZE,
+  all: false, // whether those below the last match are shown, too
+  filters: [], // "column:value"
+  dismissed: new Set(), // what was called not relevant here, by query and document
+};
+
+const keyOf = (id) => `${state.answer?.query}\n${id}`;
+export const isDismissed = (id) => state.dismissed.has(keyOf(id));
+export const dismiss = (id) => state.dismissed.add(keyOf(id));
+export const readmit = (id) => state.dismissed.delete(keyOf(id));
+
+// Where two models share a list, it has no order of scores, and nothing is told of whose a result is.
+export const isMixed = (answer) => answer.interleaved === true;
+
+// Not when nothing is learned yet, nor when the deadline passed before there was a list to compare with.
+export const isCompared = (answer) =>
+  answer.compared && !isMixed(answer) && (!answer.partial || answer.baseline.length > 0);
+
+// Whether there are two lists, even if one of them came too late.
+export const hasTwoLists = (answer) => answer.compared && !isMixed(answer);

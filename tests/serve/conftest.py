@@ -1,0 +1,84 @@
+"""A browser, and services of a small index, for the tests of the page; all of them share these."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.browsing import Served, build_index, page_origin
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser_program() -> str:
+    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"the page is tested in a browser, and none of {', '.join(_BROWSERS)} is here")
+    return program
+
+
+@pytest.fixture(scope="module")  # while it runs, other tests of this process could have no event loop
+def browser(browser_program: str) -> Iterator[Any]:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="the page is tested with Playwright, which is not here"
+    )
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=browser_program, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def services(browser_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Served]]:
+    """One for everybody and one with tokens, which begin at the same time."""
+    del browser_program  # without one, they need not begin
+    pytest.importorskip("uvicorn", reason="the page is served by the extra 'serve', which is not installed")
+    folder = tmp_path_factory.mktemp("page")
+    index = build_index(folder / "index")
+    tokens = {"TERCET_READ_TOKEN": "reading", "TERCET_WRITE_TOKEN": "writing"}
+    both = Served(index, folder / "journal.jsonl"), Served(index, folder / "guarded.jsonl", **tokens)
+    for service in both:
+        service.launch()
+    for service in both:
+        service.wait()
+    yield both
+    for service in both:
+        service.stop()
+
+
+@pytest.fixture(scope="session")
+def page_service(services: tuple[Served, Served]) -> Served:
+    return services[0]
+
+
+@pytest.fixture(scope="session")
+def guarded(services: tuple[Served, Served]) -> Served:
+    return services[1]
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages that may not fail: no error, no refusal by the policy, nothing from elsewhere."""
+    contexts: list[Any] = []
+    wrong: list[str] = []
+
+    def open_one(address: str, **options: Any) -> Any:
+        options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"} | options
+        contexts.append(browser.new_context(**options))
+        contexts[-1].set_default_timeout(15_000)
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+        page.on("request", lambda asked: asked.url.startswith(page_origin(address)) or wrong.append(asked.url))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.goto(address)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert wrong == []

@@ -1,0 +1,357 @@
+"""Teaching on the page: better, worse, not relevant, moving a card, and taking it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.browsing import PHONE, Served, listed, order, row_of, version_of
+
+expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright").expect
+pytestmark = pytest.mark.slow  # a browser
+
+
+def test_prefer_moves_a_result_and_lasts(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.address)
+    expect(page.get_by_role("heading", name="Two rankings")).to_be_visible()
+    page.keyboard.type("green avocado")
+    page.keyboard.press("Enter")
+    before = order(page)
+    assert page.url == f"{page_service.address}?q=green+avocado"
+    plain = order(page, "baseline")
+    assert set(plain) < set(before), "guacamole is found only by what was learned"
+    assert "new" in row_of(page, "d").locator(".moved").inner_text()
+
+    better, worse = before[2], before[1]
+    row_of(page, better).locator(".better").click()
+    expect(page.locator("#toast-text")).to_contain_text("You said: “")
+    after = order(page)
+    assert after.index(better) < after.index(worse)
+    expect(page.locator("#toast-text")).to_contain_text("from rank 3 to")
+    expect(page.locator("#toast-undo")).to_have_text(re.compile("^Undo: “.*” over “.*”$"))
+    assert order(page, "baseline") == plain
+    learned = version_of(page)
+    expect(page.get_by_role("status")).to_contain_text("moved from 3 to")
+
+    page.reload()
+    assert order(page) == after
+    page_service.kill()
+    page_service.launch()
+    page_service.wait()
+    page.reload()
+    assert order(page) == after
+    assert version_of(page) == learned
+
+    page.locator("#open-history").click()
+    entries = page.locator(".entries li")
+    expect(entries.first).to_contain_text("for “green avocado”")
+    taught = entries.count()
+    buttons = entries.get_by_role("button", name="Take back")
+    for left in reversed(range(buttons.count())):
+        buttons.first.click()
+        expect(buttons).to_have_count(left)
+    expect(entries.first).to_contain_text("taken back")
+    expect(entries).to_have_count(taught)  # undoing is told with what was undone, and is no step on
+    page.keyboard.press("Escape")
+    assert order(page) == before
+
+
+def test_undo_of_the_message_and_by_key(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("avocado"))
+    before = order(page)
+    for undo in (lambda: page.locator("#toast-undo").click(), lambda: page.keyboard.press("u")):
+        row_of(page, before[1]).locator(".title").focus()
+        page.keyboard.press("b")
+        expect(page.locator("#toast-undo")).to_be_visible()
+        assert order(page)[:2] == [before[1], before[0]]
+        undo()
+        expect(page.locator("#toast-text")).to_contain_text("Taken back: “")
+        expect(page.locator("#toast-text")).to_contain_text("It is at rank 2 again.")
+        expect(page.locator("#toast-undo")).to_be_hidden()
+        assert order(page) == before
+        assert row_of(page, before[1]).evaluate("row => row.contains(document.activeElement)"), "the focus is kept"
+
+
+def test_undo_waits_for_a_preference_that_is_on_its_way(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("avocado"))
+    before = order(page)
+    row_of(page, before[1]).locator(".better").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    held: list[Any] = []
+    page.route("**/prefer", lambda route: held.append(route))
+    row_of(page, before[2]).locator(".better").click()
+    expect(page.locator("#learned[aria-busy=true]")).to_be_attached()
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    held[0].abort()
+    expect(page.locator("#toast-text")).to_contain_text("not taken")
+    row_of(page, before[1]).locator(".title").focus()
+    page.keyboard.press("u")
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    assert order(page) == before
+
+
+def test_the_focus_stays_in_a_row_whose_reasons_are_renewed(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.at("avocado"))
+    second = row_of(page, order(page)[1])
+    second.locator(".title").click()
+    read = second.get_by_role("button", name="Read the document")
+    read.focus()
+    caption = second.locator("caption").inner_text()
+    page.keyboard.press("b")
+    expect(page.locator("#toast-undo")).to_be_visible()
+    expect(second.locator("caption")).not_to_have_text(caption)
+    expect(second.locator(".title")).to_be_focused()
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+
+
+@pytest.mark.parametrize(("motion", "moves"), [("no-preference", True), ("reduce", False)])
+def test_rows_move_unless_told_not_to(
+    open_page: Callable[..., Any], page_service: Served, motion: str, moves: bool
+) -> None:
+    page = open_page(page_service.at("avocado"), reduced_motion=motion)
+    page.evaluate(
+        """() => { const animate = Element.prototype.animate; window.moved = [];
+        Element.prototype.animate = function (frames, timing) {
+          if (frames[0].transform) window.moved.push(this.dataset.id); return animate.call(this, frames, timing); } }"""
+    )
+    first, second, *_ = order(page)
+    row_of(page, second).locator(".better").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    assert set(page.evaluate("window.moved")) == ({first, second} if moves else set())
+    assert row_of(page, second).evaluate("row => row.contains(document.activeElement)"), "its button is gone"
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+
+
+def test_a_history_of_what_is_gone_and_of_much_at_once(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.address)
+    none = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "reason", "entries"))
+    common = none | {"time": "2026-01-01T00:00:00Z", "client": "me", "active": True}
+    versions = [
+        common | {"version": "v31", "entry": 31, "kind": "withdraw", "reason": "revoke", "entries": list(range(1, 31))},
+        common | {"version": "v30", "entry": 30, "kind": "prefer", "query": "q", "better": "gone", "worse": "b"},
+    ]
+    page.route("**/versions?*", lambda route: route.fulfill(json={"version": "v31", "total": 31, "versions": versions}))
+    page.locator("#open-history").click()
+    expect(page.locator(".entries li").nth(1)).to_contain_text("gone over Green eyes b for")
+    expect(page.locator(".entries li").first).to_contain_text("Revoked: v1, v2, v3, v4, v5, v6, v7, v8 and 22 others")
+
+
+def test_a_kept_preference_is_not_called_refused(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("avocado"))
+    before = order(page)
+    page.route("**/search?*", lambda route: route.abort())
+    row_of(page, before[1]).locator(".better").click()
+    expect(page.locator("#toast-text")).to_contain_text("It is kept, but the list could not be asked for again.")
+    page.unroute("**/search?*")
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    assert order(page) == before
+
+
+# -- in other ways ----------------------------------------------------------------------------------------------------
+
+
+def undo(page: Any, before: list[str]) -> None:
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    assert order(page) == before
+
+
+def test_worse_puts_the_next_one_ahead(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    expect(row_of(page, before[0]).locator(".better")).to_be_hidden()
+    expect(row_of(page, before[-1]).locator(".worse")).to_be_hidden()
+    row_of(page, before[0]).locator(".worse").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    after = order(page)
+    assert after.index(before[1]) < after.index(before[0])
+    undo(page, before)
+
+
+@pytest.mark.parametrize("by", ["button", "key"])
+def test_what_is_not_relevant_sinks_and_is_folded(open_page: Callable[..., Any], page_service: Served, by: str) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    row = row_of(page, before[0])
+    if by == "button":
+        row.locator(".away").click()
+    else:
+        row.locator(".title").focus()
+        page.keyboard.press("n")
+    expect(page.locator("#toast-text")).to_contain_text("is not relevant.")
+    after = order(page)
+    assert all(after.index(other) < after.index(before[0]) for other in before[1:4]), "three are better than it"
+    expect(row.locator(".tag")).to_have_text("not relevant")
+    expect(row.locator(".snippet")).to_be_hidden()
+    expect(row.locator(".away")).to_be_hidden()
+    undo(page, before)
+    expect(row.locator(".snippet")).to_be_visible()
+
+
+def test_not_relevant_of_the_last_one_teaches_nothing(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    row_of(page, before[-1]).locator(".away").click()
+    expect(page.locator("#toast-text")).to_contain_text("so nothing was learned")
+    expect(row_of(page, before[-1]).locator(".tag")).to_have_text("not relevant")
+    page.keyboard.press("u")
+    expect(row_of(page, before[-1]).locator(".tag")).to_be_hidden()
+    assert "POST" not in sent
+    assert listed(page) == before
+
+
+def told(page: Any) -> list[tuple[str, str]]:
+    """The preferences that the page sends."""
+    preferences: list[tuple[str, str]] = []
+
+    def note(request: Any) -> None:
+        if request.url.endswith("/prefer"):
+            preferences.append((request.post_data_json["better"], request.post_data_json["worse"]))
+
+    page.on("request", note)
+    return preferences
+
+
+def test_a_card_is_dragged_past_others(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    preferences = told(page)
+    grip, goal = row_of(page, before[3]).locator(".grip"), row_of(page, before[1])
+    box, target = grip.bounding_box(), goal.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y - 20)
+    page.mouse.move(x, target["y"] + 10, steps=4)
+    expect(row_of(page, before[3])).to_have_class(re.compile("lifted"))
+    page.mouse.up()
+    expect(page.locator("#toast-undo")).to_contain_text("and 1 other")
+    assert preferences[0] == (before[3], before[2]), "the nearest first"
+    assert {better for better, _ in preferences[:2]} == {before[3]}
+    after = order(page)
+    assert all(after.index(before[3]) < after.index(other) for other in before[1:3])
+    undo(page, before)
+
+
+def test_a_drag_can_be_given_up(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    preferences = told(page)
+    box = row_of(page, before[2]).locator(".grip").bounding_box()
+    x, y = box["x"] + 8, box["y"] + 8
+    for end in (lambda: page.keyboard.press("Escape"), lambda: page.mouse.move(x, y + 3)):
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x, y - 250, steps=3)
+        end()
+        page.mouse.up()
+        expect(page.locator("#learned .lifted")).to_have_count(0)
+    assert listed(page) == before
+    assert preferences == []
+
+
+def test_a_finger_drags_by_the_grip(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"), viewport=PHONE, has_touch=True)
+    before = order(page)
+    preferences = told(page)
+    touch = page.context.new_cdp_session(page)
+    box, target = row_of(page, before[1]).locator(".grip").bounding_box(), row_of(page, before[0]).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for share in (0.3, 0.6, 1.0):
+        point = {"x": x, "y": y + share * (target["y"] + 5 - y)}
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+    expect(row_of(page, before[1])).to_have_class(re.compile("lifted"))
+    page.wait_for_timeout(50)  # a frame, in which the others make room
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    expect(page.locator("#toast-undo")).to_be_visible()
+    assert preferences[0] == (before[1], before[0])
+    undo(page, before)
+
+
+def test_a_card_is_moved_by_keys(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    preferences = told(page)
+    row, said = row_of(page, before[3]), page.get_by_role("status")
+    row.locator(".title").focus()
+    page.keyboard.press("m")
+    expect(said).to_contain_text(f"rank 4 of {len(before)}. Arrow keys move it")
+    expect(row.locator(".grip")).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(said).to_contain_text(f"Rank 3 of {len(before)}, above “")
+    page.keyboard.press("Escape")
+    expect(said).to_contain_text("back where it was")
+    assert listed(page) == before
+    page.keyboard.press("Enter")  # on the grip, that lifts it, too
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert listed(page).index(before[3]) == 1
+    page.keyboard.press("Enter")
+    expect(page.locator("#toast-undo")).to_be_visible()
+    assert preferences[0] == (before[3], before[2])
+    after = order(page)
+    assert all(after.index(before[3]) < after.index(other) for other in before[1:3])
+    assert row.evaluate("row => row.contains(document.activeElement)")
+    undo(page, before)
+    row.locator(".title").focus()
+    page.keyboard.press("m")
+    page.keyboard.press("ArrowUp")
+    page.locator("#q").focus()
+    assert listed(page) == before, "it goes back when something else is done"
+
+
+def test_many_that_are_passed_are_few_preferences(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.address)
+    sent: list[tuple[str, str]] = []
+
+    def search(route: Any) -> None:
+        found = route.fetch().json()
+        twins = [found["learned"][0] | {"id": f"t{i}", "rank": i + 1, "title": f"T {i}"} for i in range(40)]
+        route.fulfill(json=found | {"learned": twins, "version": "v99"})
+
+    def prefer(route: Any) -> None:
+        body = route.request.post_data_json
+        sent.append((body["better"], body["worse"]))
+        route.fulfill(status=202, json={"entry": len(sent), "version": "v99", "applied": True, "effect": None})
+
+    page.route("**/search?*", search)
+    page.route("**/prefer", prefer)
+    page.goto(page_service.at("green"))
+    order(page)
+    row_of(page, "t39").locator(".title").focus()
+    page.keyboard.press("m")
+    page.keyboard.press("Home")
+    page.keyboard.press("m")
+    expect(page.locator("#toast-text")).to_contain_text("over “T 0” and 38 others")
+    assert len(sent) == 9
+    assert (sent[0], sent[-1]) == (("t39", "t38"), ("t39", "t0"))
+
+
+def test_what_is_refused_halfway_is_told(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    sent: list[str] = []
+
+    def prefer(route: Any) -> None:
+        sent.append(route.request.url)
+        if len(sent) > 1:
+            route.fulfill(status=429, headers={"Retry-After": "7"}, json={"title": "No", "detail": "too many changes"})
+        else:
+            route.continue_()
+
+    page.route("**/prefer", prefer)
+    row_of(page, before[0]).locator(".away").click()
+    expect(page.locator("#toast-text")).to_contain_text("The rest was not taken. Too many changes.")
+    undo(page, before)
