@@ -38,7 +38,8 @@ FLOORS: list[list[str]] = [
     ["pictures"],
     ["search"],
     ["loading.py"],
-    ["repro", "export", "adapters", "serve"],
+    ["repro", "export", "serve"],
+    ["adapters"],
     ["cli"],
     ["tercet/__init__.py", "__main__"],
 ]

@@ -34,8 +34,11 @@ def write_ciff(
     docs: Mapping[str, str],
     *,
     expand: bool = True,
+    fold: bool = False,
     max_terms: int = 256,
-    bits: int = 8,
+    bits: int = 10,
+    queries: Iterable[str] | None = None,
+    mean_terms: int = 128,
 ) -> Impacts:
     """Write documents as a CIFF index whose term frequencies are impacts; score with their plain sum.
 
@@ -46,7 +49,9 @@ def write_ciff(
     -----
     Two passes over the documents; all postings are in memory in between, 16 bytes each.
     """
-    rows = ImpactRows(model, docs, expand=expand, max_terms=max_terms, bits=bits)
+    rows = ImpactRows(
+        model, docs, expand=expand, fold=fold, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms
+    )
     all_columns, all_impacts, sizes, lengths, ids = [], [], [], [], []
     for doc_id, columns, impacts in rows:
         all_columns.append(columns.astype(np.int32))
@@ -65,7 +70,8 @@ def write_ciff(
         f"Impacts of a Tercet model, {bits} bits: one is {summary.step:.6g} of a score, off by at most "
         f"{summary.max_error:.6g}. {summary.n_negative} negative impacts were left out."
     )
-    # Vocabularies are sorted by code point, which is the order of UTF-8 bytes too.
+    # In the order of code points, which is that of UTF-8 bytes, too.
+    lists = sorted(zip(used.tolist(), first.tolist(), ends.tolist(), strict=True), key=lambda each: rows.words[each[0]])
     with write_bytes_atomically(path) as file:
         header = (
             _number(1, _VERSION)
@@ -78,7 +84,7 @@ def write_ciff(
             + _text(8, description)
         )
         file.write(_delimited(header))
-        for word, start, stop in zip(used.tolist(), first.tolist(), ends.tolist(), strict=True):
+        for word, start, stop in lists:
             gaps = np.diff(doc[start:stop], prepend=np.int32(0))
             file.write(_delimited(_postings(rows.words[word], gaps.tolist(), impact[start:stop].tolist())))
         for number, (doc_id, length) in enumerate(zip(ids, lengths, strict=True)):

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet._validate import check_integer
 from tercet.errors import InputError
+from tercet.export.impacts import folded_names
 from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.text_model import TextModel
 from tercet.search.certified import positive_query
+from tercet.search.scorer import ExactScores, Scorer
 
 _BARE: Final = re.compile(r"\w+")
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT", "TO"})
@@ -27,7 +30,7 @@ class BoostedQuery:
     Attributes
     ----------
     text : the clauses, as in ``(hockey^1.2 OR puck^0.4)``; empty where no word has a positive weight
-    clauses : (word, boost), largest first
+    clauses : (word, boost), largest first; then those of latent components, in order
     negative : (word, boost) below zero, most negative first; boosts cannot be negative, so they are not in ``text``
     n_left_out : further words of positive weight, beyond ``max_terms``
     share : of the sum of all weights by size, what ``clauses`` hold
@@ -48,7 +51,7 @@ def boosted_query(
     *,
     max_terms: int | None = 32,
     field: str | None = None,
-    index: Literal["bm25", "impact"] = "bm25",
+    index: Literal["bm25", "impact", "folded"] = "bm25",
     digits: int = 4,
 ) -> BoostedQuery:
     """Expand a query by what was learned and write it for Lucene, Solr or Elasticsearch (``query_string``).
@@ -59,8 +62,9 @@ def boosted_query(
     query : its text
     max_terms : most clauses, those of largest boost; the others are counted. None keeps all
     field : to search in, as in ``body:(…)``
-    index : what the engine multiplies boosts with: its own ``"bm25"`` score of a word, or the ``"impact"`` that our
-        document vectors hold
+    index : what the engine multiplies boosts with: its own ``"bm25"`` score of a word, the ``"impact"`` that our
+        document vectors hold, or those of ``"folded"`` documents, where low-rank parts have clauses of their own, all
+        of which are kept
     digits : of a boost
 
     Notes
@@ -81,11 +85,18 @@ def boosted_query(
     check_integer(digits, "digits")
     if field is not None and not _FIELD.fullmatch(field):
         raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
-    if index not in ("bm25", "impact"):
-        raise InputError(f"index must be 'bm25' or 'impact'; got {index!r}")
+    if index not in ("bm25", "impact", "folded"):
+        raise InputError(f"index must be 'bm25', 'impact' or 'folded'; got {index!r}")
     row = model.queries([query])
     boosts = np.zeros(model.weights.shape[1])
-    if row.nnz:
+    latent: list[tuple[str, float]] = []
+    if row.nnz and index == "folded":
+        scorer = Scorer(model.weights)
+        [expanded_row] = scorer.expand(row)
+        words_asked = ExactScores(scorer, expanded_row)
+        boosts[words_asked.terms] = words_asked.totals
+        latent = _latent_clauses(model, np.hstack([np.empty((1, 0)), *expanded_row.latent])[0])
+    elif row.nnz:
         expanded = model.weights.expand(row)
         boosts[expanded.indices] = expanded.data
         if index == "bm25":
@@ -97,17 +108,23 @@ def boosted_query(
     order = np.lexsort((np.arange(boosts.size), -boosts))
     positive, negative = order[boosts[order] > 0], order[::-1][boosts[order[::-1]] < 0]
     kept = positive[:max_terms]
-    clauses = tuple((words[j], float(boosts[j])) for j in kept)
+    clauses = (*((words[j], float(boosts[j])) for j in kept), *latent)
     text = " OR ".join(f"{quoted(word)}^{written_boost(boost, digits)}" for word, boost in clauses)
-    total = float(np.abs(boosts).sum())
+    total = float(np.abs(boosts).sum()) + sum(boost for _, boost in latent)
     return BoostedQuery(
         text="" if not clauses else f"{field}:({text})" if field else f"({text})",
         clauses=clauses,
         negative=tuple((words[j], float(boosts[j])) for j in negative),
         n_left_out=positive.size - kept.size,
-        share=float(boosts[kept].sum()) / total if total else 1.0,
+        share=sum(boost for _, boost in clauses) / total if total else 1.0,
         unknown=tuple(model.query_vectoriser.unknown_words(query)),
     )
+
+
+def _latent_clauses(model: TextModel, u: NDArray[np.float64]) -> list[tuple[str, float]]:
+    """For each component the feature of its sign, which adds ``|u_c| s_c`` to what it counts."""
+    names = folded_names(model.doc_vectoriser.words_, u.size)
+    return [(names[2 * c + (u[c] < 0)], abs(float(u[c]))) for c in np.flatnonzero(u)]
 
 
 def positive_query_string(model: TextModel, text: str, field: str | None = None) -> BoostedQuery:
