@@ -1,6 +1,9 @@
-"""kill -9 at random moments, 100 times, while preferences arrive.
+"""kill -9 at random moments, 100 times, while all goes on.
 
-After each restart, what was acknowledged must be there, and the model must be the replay of the journal, to the bit.
+Preferences arrive, lists are shared with a candidate and logged, documents come and go by requests, and models are
+promoted, taken back and baked from the journal. After each restart, what was acknowledged must be there, documents as
+whole requests, and what is served must be the replay of the journal over what was committed last, to the bit. At the
+end every list that was shown must be in the log.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ def main() -> None:
         tally = kill_again_and_again(Path(folder), 10 if arguments.quick else 100, arguments.seed)
     took = time.monotonic() - started
     print(f"\n{tally.restarts} kills in {took:.0f} s: {tally.acknowledged:,} entries acknowledged,", end=" ")
-    print(f"{tally.entries:,} kept, {tally.torn} torn last lines, {len(tally.problems)} faults")
+    print(f"{tally.entries:,} kept, {tally.torn} torn last lines, {tally.archives} archives, {tally.lists:,} lists,")
+    models = ", ".join(f"{count} {name}" for name, count in sorted(tally.models.items()))
+    print(f"{tally.documents:,} changes of documents; models: {models}; {len(tally.problems)} faults")
     for problem in tally.problems[:20]:
         print(f"  {problem}")
     write_json(arguments.output, {"machine": facts, "seconds": took, **vars(tally)})

@@ -1,4 +1,8 @@
-"""A service that is killed at random moments while preferences arrive, and what must be there after each restart."""
+"""A service that is killed at random moments while all goes on, and what must be there after each restart.
+
+Preferences arrive, lists are shared with a candidate, logged and clicked, documents come and go, and models are
+promoted, taken back, and baked from the journal, which the service then compacts.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,21 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from support.serving import Running, made_docs, made_index
+from tercet.errors import InputError
+from tercet.fitting.text_model import TextModel
+from tercet.loading import load
 from tercet.search import Index
-from tercet.serve import read_journal, replay
+from tercet.serve import bake, read_journal, replay
+from tercet.weights import Weights
 
 # Imports and loads kernels once and forks a service for each line it reads, since that takes longer than all the rest.
 _PROGRAM = """
@@ -25,8 +37,12 @@ import os, sys, signal
 from tercet.cli.main import cli
 import tercet.serve.run
 from tercet.search import Index
+from tercet.serve import replay
+from tercet.serve.journal import Preferred
+index = Index.open(sys.argv[2])
 for most in (None, 1):
-    Index.open(sys.argv[2]).search("green avocado", 3, max_terms=most)
+    index.search("green avocado", 3, max_terms=most)
+replay(index, [Preferred(1, "", "", "green avocado", "d0", "d1")])
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
 for _ in iter(sys.stdin.readline, ""):
@@ -43,6 +59,10 @@ for _ in iter(sys.stdin.readline, ""):
 """
 
 
+TOKEN = "of-the-test"
+QUERIES = ("green avocado", "blue sky", "oil", "red toast")
+
+
 @dataclass
 class Tally:
     """What was seen over all restarts."""
@@ -51,50 +71,118 @@ class Tally:
     acknowledged: int = 0
     torn: int = 0
     entries: int = 0
+    lists: int = 0
+    documents: int = 0
+    models: Counter[str] = field(default_factory=Counter)
+    archives: int = 0
     problems: list[str] = field(default_factory=list)
 
 
-class Teacher(threading.Thread):
-    """Sends one preference after the other, now and then takes one back, and notes what was acknowledged."""
+class Asker(threading.Thread):
+    """Asks one thing after the other until the service is killed; what was being asked then is in ``pending``."""
 
     def __init__(self, address: str, seed: int) -> None:
         super().__init__(daemon=True)
-        self.host = address.removeprefix("http://").rstrip("/")
+        self.connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
         self.random = random.Random(seed)
-        self.acknowledged: dict[int, dict[str, Any]] = {}
+        self.pending: Any = None
         self.unexpected: list[str] = []
 
     def run(self) -> None:
-        docs = list(made_docs())[:-1]
-        connection = http.client.HTTPConnection(self.host, timeout=10)
         try:
             while True:
-                better, worse = self.random.sample(docs, 2)
-                query = self.random.choice(["green avocado", "blue sky", "oil", "red toast"])
-                path, body = "/prefer", {"query": query, "better": better, "worse": worse, "client": self.name}
-                if self.random.random() < 0.15 and self.acknowledged:
-                    path, body = "/undo", {"client": self.name}
-                connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-                answer = connection.getresponse()
-                told = json.loads(answer.read())
-                if answer.status == 202:
-                    self.acknowledged[told["entry"]] = body | {"withdrawn": told.get("withdrawn")}
-                elif answer.status != 409:
-                    self.unexpected.append(f"{path} answered {answer.status}: {told}")
+                self.turn()
         except (OSError, http.client.HTTPException, ValueError):
             pass  # the kill
         finally:
-            connection.close()
+            self.connection.close()
+
+    def turn(self) -> None:
+        raise NotImplementedError
+
+    def ask(self, method: str, path: str, body: Any = None, may_be: tuple[int, ...] = ()) -> Any:
+        """What is answered; None where it is refused by one of the statuses that may be."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        self.connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = self.connection.getresponse()
+        told = json.loads(answer.read())
+        if answer.status not in (200, 202, *may_be):
+            self.unexpected.append(f"{path} answered {answer.status}: {told}")
+        return told if answer.status in (200, 202) else None
+
+
+class Teacher(Asker):
+    """Sends one preference after the other, now and then takes one back, and notes what was acknowledged."""
+
+    def __init__(self, address: str, seed: int) -> None:
+        super().__init__(address, seed)
+        self.acknowledged: dict[int, dict[str, Any]] = {}
+
+    def turn(self) -> None:
+        better, worse = self.random.sample(list(made_docs())[:-1], 2)
+        query = self.random.choice(QUERIES)
+        path, body = "/prefer", {"query": query, "better": better, "worse": worse, "client": self.name}
+        if self.random.random() < 0.15 and self.acknowledged:
+            path, body = "/undo", {"client": self.name}
+        told = self.ask("POST", path, body, may_be=(409,))
+        if told is not None:
+            self.acknowledged[told["entry"]] = body | {"withdrawn": told.get("withdrawn")}
+
+
+class Visitor(Asker):
+    """Searches and clicks, and notes which lists it was shown."""
+
+    def __init__(self, address: str, seed: int) -> None:
+        super().__init__(address, seed)
+        self.lists: list[str] = []
+
+    def turn(self) -> None:
+        told = self.ask("GET", f"/search?q={quote(self.random.choice(QUERIES))}")
+        if told is not None and told["query_id"]:
+            self.lists.append(told["query_id"])
+            if self.random.random() < 0.5:
+                self.ask("POST", "/events", {"query_id": told["query_id"], "doc": told["learned"][0]["id"]})
+
+
+class Keeper(Asker):
+    """Adds and removes documents, and notes which are there, and which request nobody was told the end of."""
+
+    def __init__(self, address: str, seed: int, there: set[str]) -> None:
+        super().__init__(address, seed)
+        self.there = there
+        self.n_changes = 0
+
+    def turn(self) -> None:
+        if len(self.there) > 20:
+            doc_id = self.random.choice(sorted(self.there))
+            self.pending = (False, [doc_id])
+            self.ask("DELETE", f"/documents/{doc_id}")
+            self.there.discard(doc_id)
+        else:
+            ids = [f"kept-{self.random.getrandbits(60)}" for _ in range(3)]
+            self.pending = (True, ids)
+            self.ask("POST", "/documents", {"documents": [{"id": one, "text": "green avocado sky"} for one in ids]})
+            self.there.update(ids)
+        self.pending = None
+        self.n_changes += 1
 
 
 def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
-    """Start, teach, kill -9; after each start everything acknowledged so far is there, and the model is its replay."""
-    made_index(folder / "index")
-    index, journal = Index.open(folder / "index"), folder / "index.journal" / "journal.jsonl"
+    """Start, let all go on, kill -9; after each start everything acknowledged so far is there, and what is served is
+    the replay of the journal over what was committed last."""
+    index = made_index(folder / "index")
+    for name, scale in (("candidate", 2.0), ("other", 0.5)):
+        _louder(index, scale).save(folder / name)
+    journal = folder / "index.journal" / "journal.jsonl"
     command = [sys.executable, "-c", _PROGRAM, "serve", str(folder / "index"), "--port", "0"]
-    command += ["--write-burst", "1000000"]
+    command += ["--write-burst", "1000000", "--write-token", TOKEN, "--look-every", "0.05", "--deadline-ms", "20000"]
+    command += ["--log-impressions", str(folder / "log"), "--interleave", str(folder / "candidate")]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    tally, acknowledged, dice = Tally(), {}, random.Random(seed)
+    tally, dice = Tally(), random.Random(seed)
+    acknowledged: dict[int, dict[str, Any]] = {}
+    lists: list[str] = []
+    there: set[str] = set()
+    pending: Any = None
     with open(folder / "errors.txt", "w") as errors:
         forker = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | single
@@ -115,18 +203,28 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
             address = next((line for line in lines if line.startswith("http")), None)
             assert address is not None, (folder / "errors.txt").read_text()
             tally.restarts += 1
-            tally.problems += _faults(Running(forker, address), index, journal, acknowledged)
+            tally.problems += _faults(Running(forker, address), folder / "index", journal, acknowledged)
+            tally.problems += _wrong_documents(folder / "index", there, pending)
             teachers = [Teacher(address, dice.randrange(2**30)) for _ in range(2)]
-            for at, teacher in enumerate(teachers):
-                teacher.name = f"teacher-{at}"
-                teacher.start()
-            time.sleep(dice.uniform(0.0, 0.2))
+            visitor = Visitor(address, dice.randrange(2**30))
+            keeper = Keeper(address, dice.randrange(2**30), there)
+            for at, asker in enumerate([*teachers, visitor, keeper]):
+                asker.name = f"asker-{at}"
+                asker.start()
+            _let_teach(teachers, dice.randrange(20))
+            if dice.random() < 0.5:
+                tally.models[_change_model(folder, journal, dice)] += 1
+                time.sleep(dice.uniform(0.0, 0.5))
             os.kill(child, signal.SIGKILL)
             child = 0
+            for asker in (*teachers, visitor, keeper):
+                asker.join(timeout=20)
+                tally.problems += asker.unexpected
             for teacher in teachers:
-                teacher.join(timeout=20)
                 acknowledged |= teacher.acknowledged
-                tally.problems += teacher.unexpected
+            lists += visitor.lists
+            tally.documents += keeper.n_changes
+            pending = keeper.pending
             tally.torn += journal.read_bytes()[-1:] != b"\n"
     finally:
         too_late.cancel()
@@ -135,10 +233,64 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
         forker.kill()
         forker.communicate()
     tally.acknowledged, tally.entries = len(acknowledged), len(read_journal(journal).entries)
+    tally.archives = len(list(journal.parent.glob("journal-*.jsonl")))
+    tally.lists = len(lists)
+    lost = set(lists) - set(_logged(folder / "log"))
+    tally.problems += [f"{len(lost)} lists were shown and are not in the log"] if lost else []
     return tally
 
 
-def _faults(service: Running, index: Index, journal: Path, acknowledged: dict[int, dict[str, Any]]) -> list[str]:
+def _let_teach(teachers: Sequence[Teacher], least: int) -> None:
+    """Wait until so many entries were acknowledged, but not for long."""
+    end = time.monotonic() + 5
+    while sum(len(teacher.acknowledged) for teacher in teachers) < least and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _louder(index: Index, scale: float) -> TextModel:
+    """The model of an index with other weights for what it learned."""
+    model = index.model
+    assert isinstance(model, TextModel)
+    identity, pairs = model.weights.parts[:2]
+    return replace(model, weights=Weights([identity, pairs.scaled(scale)]))
+
+
+def _change_model(folder: Path, journal: Path, dice: random.Random) -> str:
+    """Have the service take up another model: one from elsewhere, one that was baked, or the one before."""
+    index = Index.open(folder / "index")
+    kind = dice.choice(["promoted", "baked", "taken back"])
+    try:
+        if kind == "promoted":
+            index.promote(load(folder / "other"))
+        elif kind == "baked":
+            index.promote(bake(index, read_journal(journal).entries))
+        else:
+            index.take_back()
+    except InputError:  # it is there already, or there is nothing to bake or to take back
+        return "unchanged"
+    return kind
+
+
+def _logged(log: Path) -> Iterator[str]:
+    for path in log.glob("ubi_queries-*.jsonl"):
+        for line in path.read_text("utf-8").splitlines():
+            with suppress(ValueError):  # cut short by a kill
+                yield json.loads(line)["query_id"]
+
+
+def _wrong_documents(folder: Path, there: set[str], pending: Any) -> list[str]:
+    """What differs from what was acknowledged; a request without an answer happened as a whole or not at all."""
+    index = {doc_id for doc_id in Index.open(folder) if doc_id.startswith("kept-")}
+    is_new, ids = pending or (True, [])
+    done = (there | set(ids)) if is_new else there - set(ids)
+    if index not in (there, done):
+        return [f"{len(there - index)} documents are gone, {len(index - done)} are there that should not be"]
+    there.clear()
+    there.update(index)
+    return []
+
+
+def _faults(service: Running, index: Path, journal: Path, acknowledged: dict[int, dict[str, Any]]) -> list[str]:
     faults = []
     entries = read_journal(journal).entries
     for number, body in acknowledged.items():
@@ -149,8 +301,12 @@ def _faults(service: Running, index: Index, journal: Path, acknowledged: dict[in
                 faults.append(f"entry {number} is not what was acknowledged")
         elif any(getattr(entries[number - 1], name, None) != body[name] for name in ("query", "better", "worse")):
             faults.append(f"entry {number} is not what was acknowledged")
-    learned = service.ask("/learned?limit=1").json()
-    expected = replay(index, entries)
-    if (learned["version"], learned["digest"]) != (expected.name, expected.digest):
-        faults.append(f"{learned['version']} is not the replay of the journal, {expected.name}")
-    return faults
+    expected = replay(Index.open(index), entries)
+    end = time.monotonic() + 20  # renewals are applied soon after the start
+    while True:
+        learned = service.ask("/learned?limit=1", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+        if (learned["version"], learned["digest"]) == (expected.name, expected.digest):
+            return faults
+        if time.monotonic() > end:
+            return [*faults, f"{learned['version']} is not the replay of the journal, {expected.name}"]
+        time.sleep(0.02)
