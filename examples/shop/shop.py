@@ -230,6 +230,16 @@ def write_rows(path: Path, head: str, rows: Iterable[tuple[object, ...]]) -> Non
         writer.writerows(rows)
 
 
+def read_truth(folder: Path, untouched: bool = True) -> dict[str, dict[str, int]]:
+    """What is relevant for the queries that are in neither log nor judgements; or for those that are."""
+    truth: dict[str, dict[str, int]] = {}
+    with (folder / "truth.csv").open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if (row["clicked_or_judged"] == "0") == untouched:
+                truth.setdefault(row["query"], {})[row["sku"]] = int(row["grade"])
+    return truth
+
+
 # -- what a user would type -------------------------------------------------------------------------------------------
 
 FITS = {
@@ -261,11 +271,7 @@ def compare(folder: Path) -> None:
     run(f"tercet index products.csv --model both/ -o index/{replace}", folder)
     run('tercet search index/ "music player" -k 3', folder)
     docs = read_table(folder / "products.csv")
-    truth: dict[str, dict[str, int]] = {}
-    with (folder / "truth.csv").open(newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            if row["clicked_or_judged"] == "0":
-                truth.setdefault(row["query"], {})[row["sku"]] = int(row["grade"])
+    truth = read_truth(folder)
     queries = {query: query for query in truth}
     words = Vectoriser(analyser=tc.load(folder / "both").doc_vectoriser.analyser, weighting="bm25").fit(docs.values())
     models = {"BM25": tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))}
