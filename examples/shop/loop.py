@@ -295,7 +295,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, metavar="FILE", help="a package list, instead of apt's")
     parser.add_argument("--attackers", type=float, nargs="+", default=[0.0, 0.05, 0.2], help="shares of visitors")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--lists", type=int, default=5_000, help="that visitors are shown in a round")
+    parser.add_argument("--lists", type=int, default=4_000, help="that visitors are shown in a round")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     shop = options.folder.resolve()
