@@ -177,13 +177,13 @@ def served(folder: Path, *options: str) -> Iterator[str]:
         TOKEN,
     ]
     command += ["--writes-per-minute", "1000000", "--write-burst", "100000", "--look-every", "0.5", *options]
-    service = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-    try:
-        assert service.stdout is not None
-        yield service.stdout.readline().strip().removeprefix("http://").rstrip("/")
-    finally:
-        service.terminate()
-        code = service.wait(60)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            yield service.stdout.readline().strip().removeprefix("http://").rstrip("/")
+        finally:
+            service.terminate()
+            code = service.wait(60)
     if code:
         raise SystemExit(f"the service ended with exit code {code}")
 
@@ -211,7 +211,7 @@ class Loop:
                 self.visit(address)
                 if number < n_rounds - 1:
                     self.learn()
-        run("tercet interleave log/", self.folder)
+        run(f"tercet interleave log/ --settle-after {SETTLE_SECONDS}", self.folder)
         run("tercet promote index/", self.folder)
         return self.course
 

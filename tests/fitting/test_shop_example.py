@@ -14,17 +14,22 @@ from tercet.data import read_table
 from tercet.data.click_tables import read_click_log
 from tercet.data.judgements import read_judgements
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "shop" / "shop.py"
+FOLDER = Path(__file__).parents[2] / "examples" / "shop"
 TOPICS = {f"field::topic-{number}": [f"{word}{number}" for word in "abcde"] for number in range(12)}
+
+
+def loaded(name):
+    """A script as a module; the one of the loop takes that of the shop by its name."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def shop():
-    spec = importlib.util.spec_from_file_location("shop_example", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["shop_example"] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("shop")
 
 
 def package_list() -> str:
@@ -89,3 +94,15 @@ def test_a_list_without_tags_says_what_is_needed(shop, tmp_path):
     (tmp_path / "list").write_text("Package: untagged\nDescription: nothing\n")
     with pytest.raises(SystemExit, match=r"no tagged package was found: .*--packages FILE"):
         shop.read_packages(tmp_path / "list")
+
+
+@pytest.mark.slow
+def test_the_loop_serves_learns_compares_and_draws(shop, made, monkeypatch):
+    loop = loaded("loop")
+    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.2)
+    course = loop.Loop(made, attackers=0.2, n_lists=60, seed=0).go(n_rounds=2)
+    assert course.n_lists[-1] == 120
+    assert min(course.untouched + course.asked) > 0
+    assert any(impression.clicked for impression in read_click_log(made / "loop-20" / "log").impressions)
+    loop.draw([course], made / "loop.png")
+    assert (made / "loop.png").read_bytes().startswith(b"\x89PNG")
