@@ -241,6 +241,7 @@ function tell(text, more = "", bad = false) {
   byId("toast-text").textContent = text.trim();
   byId("toast-undo").hidden = !undoable;
   byId("toast-what").textContent = undoable ? `: ${last.label}` : "";
+  byId("toast-undo").setAttribute("aria-label", byId("toast-undo").textContent); // of which a phone shows one word
   byId("toast").classList.toggle("bad", bad);
   byId("toast").hidden = false;
   say([text.trim(), more].filter(Boolean).join(" "));
