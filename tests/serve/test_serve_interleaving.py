@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+import urllib.parse
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +19,7 @@ from scipy import sparse
 from starlette.testclient import TestClient
 
 import tercet as tc
-from support.serving import made_docs, made_index, refused
+from support.serving import Running, made_docs, made_index, refused, running
 from tercet.cli.main import cli
 from tercet.data import read_click_log
 from tercet.data.ubi import CLICK_SECONDS
@@ -514,3 +517,53 @@ def test_filters_hold_for_both(tmp_path):
         assert answer["interleaved"]
         assert ids(answer)
         assert {hit["carried"]["kind"] for hit in answer["learned"]} == {"odd"}
+
+
+# -- as a process -----------------------------------------------------------------------------------------------------
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.slow
+def test_a_duel_goes_on_after_a_kill_and_ends_with_a_promotion(tmp_path):
+    index = made_index(tmp_path / "index")
+    candidate_of(index.model).save(tmp_path / "candidate")
+    options = ["--log-impressions", str(tmp_path / "impressions"), "--interleave", str(tmp_path / "candidate")]
+    options += ["--promote", "--settle-after", "0.2", "--look-every", "0.1"]
+
+    def standing(service: Running) -> dict[str, Any]:
+        return service.ask("/health").json()["interleaving"]
+
+    def visit_as_people(service: Running, numbers: range) -> None:
+        for number in numbers:
+            query = urllib.parse.quote(QUERIES[number % len(QUERIES)])
+            answer = service.ask(f"/search?q={query}&client=visitor-{number}").json()
+            teams = logged(tmp_path)[-1]["query_attributes"]["interleaved"]["teams"]
+            if 2 in teams:
+                doc = ids(answer)[teams.index(2)]
+                service.ask("/events", {"query_id": answer["query_id"], "doc": doc, "client": f"visitor-{number}"})
+
+    with running(tmp_path / "index", *options) as service:
+        served, candidate = (standing(service)[name] for name in ("served", "challenger"))
+        visit_as_people(service, range(8))
+        assert eventually(lambda: standing(service)["losses"] + standing(service)["ties"] == 8)
+        told = standing(service)
+        assert told["winner"] is None
+        service.process.kill()
+        service.process.wait(20)
+    with running(tmp_path / "index", *options) as service:
+        assert eventually(lambda: standing(service) == told)
+        visit_as_people(service, range(8, 40))
+        assert eventually(lambda: standing(service)["promotion"] == 1)
+        assert (standing(service)["served"], standing(service)["challenger"]) == (candidate, served)
+        assert service.ask("/health").json()["model"] == candidate
+        assert service.ask("/search?q=oil&client=after").json()["interleaved"]
+    [entry] = Index.open(tmp_path / "index").promotions
+    assert entry.by == "rule"

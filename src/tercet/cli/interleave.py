@@ -20,7 +20,7 @@ _WHY: dict[LeftOut, str] = {
     "repeated": "asked for again by the same client on the same day",
     "odd": "of clients that clicked everything or came too often on that day",
     "client": f"beyond {CLIENT_LISTS} of a client on a day",
-    "address": f"beyond {ADDRESS_LISTS} of an address on a day",
+    "address": f"beyond {ADDRESS_LISTS} of an address on a day; the write token vouches for the clients it names",
     "broken": "whose documents are not said to be anybody's",
 }
 
