@@ -9,29 +9,31 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 from scipy import sparse
 from starlette.testclient import TestClient
 
 import tercet as tc
 from tercet.search import Index
-from tercet.serve import messages
+from tercet.serve import Journal, messages
 from tercet.serve.app import create_app
 from tercet.serve.bounds import Limits
 from tercet.serve.guard import Access
-from tercet.serve.journal import Entry, Preferred, Trust
+from tercet.serve.journal import Clicked, Entry, Preferred, Trust, Withdrawn
 from tercet.serve.service import Service
 from tercet.weights import Identity, LowRank, Part, Sparse, Weights
 
 HOSTILE = "<script>alert('x')</script> avocado\n<img src=x onerror=alert(1)> & \"quotes\" \u202e of green eyes"
 _NOUNS = ("avocado", "eyes", "sky", "toast", "garden", "river", "stone", "lutein", "oil", "leaf")
 _COLOURS = ("green", "blue", "red", "pale", "dark")
+TIME = "2026-01-01T00:00:00Z"
 
 
 def made_docs(n: int = 60, seed: int = 0) -> dict[str, str]:
@@ -156,3 +158,47 @@ def refused(response: Any, status: int, word: str) -> Any:
     assert body["status"] == status
     assert word in body["detail"]
     return body
+
+
+def checked(response: Any, model: type[BaseModel], status: int = 200) -> Any:
+    """The body of an answer that is as the OpenAPI document says."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    model.model_validate(response.json(), strict=False)
+    assert set(response.json()) == set(model.model_fields)
+    return response.json()
+
+
+def clicked(
+    number: int,
+    query: str,
+    shown: tuple[str, ...],
+    *chosen: str,
+    client: str = "10.0.0.1",
+    trust: Trust | None = None,
+) -> Entry:
+    return Clicked(number, TIME, client, query, shown, chosen, trust)
+
+
+def withdrawn(number: int, *entries: int) -> Entry:
+    return Withdrawn(number, TIME, "10.0.0.1", "undo", entries)
+
+
+def noisy(n: int, client: Callable[[int], str], trust: Trust | None = None, hours: float = 0.0) -> list[Entry]:
+    """Votes at random, all of them within so many hours."""
+    rng, docs = np.random.default_rng(5), list(made_docs())[:-1]
+    entries: list[Entry] = []
+    for number in range(1, n + 1):
+        better, worse = rng.choice(docs, 2, replace=False)
+        query = str(rng.choice(["green", "blue", "red avocado", "pale sky", "oil"]))
+        when = hours * number / n
+        entries.append(preferred(number, query, str(better), str(worse), client(number), trust, when))
+    return entries
+
+
+def written(path: Path, entries: Sequence[Entry]) -> Path:
+    """A journal of these entries."""
+    with Journal(path) as journal:
+        for entry in entries:
+            assert journal.append(lambda number, entry=entry: entry) == entry
+    return path

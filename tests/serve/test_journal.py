@@ -1,0 +1,184 @@
+"""The journal: what was acknowledged is kept, and what is damaged is named."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import pytest
+
+from support.serving import TIME, clicked, preferred, withdrawn, written
+from tercet.errors import FormatError, InputError, JournalError
+from tercet.serve import Journal, read_journal
+from tercet.serve import journal_file as journal_room
+from tercet.serve.journal import Renewed, entry_of
+
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
+ENTRIES = [
+    preferred(1, "avocado \u202e é \U0001f951", "a", "b"),
+    clicked(2, "eyes", ("a", "b"), "b"),
+    withdrawn(3, 1, 2),
+    preferred(4, 'quotes " and \\ and \n', "c", "d", "10.0.0.1/ann"),
+    preferred(5, "green", "a", "b", "10.0.0.1/ann", "vouched"),
+    Renewed(6, TIME, "local", "bake"),
+]
+
+
+def test_a_journal_gives_back_what_was_appended(tmp_path):
+    path = written(tmp_path / "new" / "journal.jsonl", ENTRIES)
+    assert list(read_journal(path).entries) == ENTRIES
+    with Journal(path) as journal:
+        assert journal.entries == ENTRIES
+        assert journal.n_bytes == path.stat().st_size
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_journal_cut_short_anywhere_keeps_every_whole_line(tmp_path):
+    whole = written(tmp_path / "whole.jsonl", ENTRIES).read_bytes()
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == ord("\n")]
+    path = tmp_path / "cut.jsonl"
+    near = {end + off for end in ends for off in (-2, -1, 0, 1)}
+    for size in sorted(near & set(range(len(whole) + 1)) | set(range(0, len(whole), 23))):
+        path.write_bytes(whole[:size])
+        kept = [end for end in ends if end <= size]
+        with Journal(path) as journal:
+            assert journal.entries == ENTRIES[: max(0, len(kept) - 1)]
+            assert journal.torn_bytes == size - (kept[-1] if kept else 0)
+            journal.append(lambda number: preferred(number, "again", "a", "b"))
+        assert len(read_journal(path).entries) == max(0, len(kept) - 1) + 1
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at in range(1, len(lines)):
+        for place in range(0, len(lines[at]) - 1, 7):
+            broken = bytearray(lines[at])
+            broken[place] ^= 1
+            path.write_bytes(b"".join([*lines[:at], bytes(broken), *lines[at + 1 :]]))
+            with pytest.raises(FormatError) as caught:
+                Journal(path)
+            # A byte that became a line break makes two bad lines of one; the first is named.
+            assert caught.value.line == at + 1
+            assert str(path) in str(caught.value)
+
+
+def test_lines_that_were_moved_or_taken_out_are_noticed(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for broken in (lines[:2] + lines[3:], [lines[0], lines[2], lines[1], *lines[3:]], lines[1:], [lines[0], *lines]):
+        path.write_bytes(b"".join(broken))
+        with pytest.raises(FormatError):
+            read_journal(path)
+
+
+def test_one_service_has_a_journal_at_a_time(tmp_path):
+    with Journal(tmp_path / "journal.jsonl"), pytest.raises(JournalError, match="in use by another"):
+        Journal(tmp_path / "journal.jsonl")
+    Journal(tmp_path / "journal.jsonl").close()
+
+
+def test_new_folders_are_synced_where_they_are_listed(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(journal_room, "sync_folder", synced.append)
+    Journal(tmp_path / "new" / "newer" / "journal.jsonl").close()
+    assert set(synced) == {tmp_path, tmp_path / "new", tmp_path / "new" / "newer"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is open cannot be moved there")
+def test_a_journal_that_is_not_at_its_place_takes_nothing(tmp_path):
+    path, aside = tmp_path / "journal.jsonl", tmp_path / "journal.jsonl.1"
+
+    def append(journal):
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+
+    with Journal(path) as journal:
+        append(journal)
+        path.rename(aside)
+        with pytest.raises(JournalError, match="not at its place"):
+            append(journal)
+        path.write_bytes(aside.read_bytes())
+        with pytest.raises(JournalError, match="another file"):
+            append(journal)
+        aside.replace(path)
+        append(journal)
+        whole = path.read_bytes()
+        for changed in (whole + b"more", whole[:-5], b""):
+            path.write_bytes(changed)
+            with pytest.raises(JournalError, match="somebody else changed"):
+                append(journal)
+            assert path.read_bytes() == changed
+        path.write_bytes(whole)
+        append(journal)
+    assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call):
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        before = path.read_bytes()
+        real, times = getattr(os, call), []
+
+        def full(file, *rest):
+            times.append(1)
+            if len(times) == 1:
+                if call == "write":
+                    real(file, rest[0][:10])
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(file, *rest)
+
+        monkeypatch.setattr(os, call, full)
+        with pytest.raises(JournalError, match="No space"):
+            journal.append(lambda number: preferred(number, "lost", "a", "b"))
+        assert path.read_bytes() == before
+        journal.append(lambda number: preferred(number, "kept", "a", "b"))
+    assert [entry.query for entry in read_journal(path).entries] == ["q", "kept"]
+
+
+def test_a_journal_that_cannot_be_put_right_takes_no_more(tmp_path, monkeypatch):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        with monkeypatch.context() as patched:
+
+            def broken(*_):
+                raise OSError(errno.EIO, "Input/output error")
+
+            patched.setattr(os, "fsync", broken)
+            with pytest.raises(JournalError):
+                journal.append(lambda number: preferred(number, "q", "a", "b"))
+        with pytest.raises(JournalError, match="until a restart"):
+            journal.append(lambda number: preferred(number, "q", "a", "b"))
+
+
+def test_a_full_journal_takes_no_more(tmp_path):
+    with Journal(tmp_path / "journal.jsonl", most_bytes=300) as journal:
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        with pytest.raises(JournalError, match="300 are the most"):
+            journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert len(journal) == 1
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        [],
+        {"kind": []},
+        {"kind": "praise"},
+        {"kind": "prefer"},
+        ENTRIES[0].to_meta() | {"more": 1},
+        ENTRIES[0].to_meta() | {"number": True},
+        ENTRIES[1].to_meta() | {"shown": "ab"},
+        ENTRIES[2].to_meta() | {"entries": [1, "2"]},
+        ENTRIES[4].to_meta() | {"trust": "everybody"},
+        ENTRIES[4].to_meta() | {"time": "yesterday"},
+        ENTRIES[5].to_meta() | {"reason": "undo"},
+    ],
+)
+def test_what_is_no_entry_is_refused(meta):
+    with pytest.raises(InputError):
+        entry_of(meta)
