@@ -282,7 +282,7 @@ def test_a_service_takes_up_a_baked_model_and_gets_it_back_when_that_is_taken_ba
         teach(api, 8)
         before = shown(api)
         index.promote(bake(service.index, read_journal(tmp_path / "journal.jsonl").entries))
-        assert service.look()
+        assert service.reloader.look()
         assert (service.version.n_baked, service.version.overlay.nnz, service.journal.n_archived) == (8, 0, 8)
         assert shown(api) == before
         assert renewals(service) == ["promote", "bake"]
@@ -305,7 +305,7 @@ def test_a_service_takes_up_a_baked_model_and_gets_it_back_when_that_is_taken_ba
         assert shown(api) == after
         assert renewals(service) == ["promote", "bake"]
         index.take_back()
-        assert service.look()
+        assert service.reloader.look()
         assert settled(service).n_baked == 0
         assert service.version.digest == replayed(tmp_path).digest
         assert api.post("/undo", json={"entry": 3}).json()["withdrawn"] == [3]  # from the archive
@@ -342,12 +342,12 @@ def test_without_its_archive_a_model_that_needs_it_is_refused(tmp_path):
     with living(tmp_path) as (api, service):
         teach(api, 4)
         index.promote(bake(service.index, service.journal.entries))
-        assert service.look()
+        assert service.reloader.look()
         before = shown(api)
     archive_path(tmp_path / "journal.jsonl", 4).unlink()
     with living(tmp_path) as (api, service):
         assert shown(api) == before
         index.take_back()
-        assert not service.look()
+        assert not service.reloader.look()
         assert shown(api) == before
         assert api.get("/health").json()["refused"].startswith("JournalError")

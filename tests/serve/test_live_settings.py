@@ -50,7 +50,7 @@ def test_what_can_change_does(live, tmp_path, caplog):
     assert '"status":200' in (tmp_path / "two.jsonl").read_text()
     assert (service.limits.deadline_ms, service.limits.waiting) == (7.0, 1)
     assert service.limits.workers == Limits.workers
-    assert (service.impressions.keep_days, service._look_seconds) == (3, 0.5)
+    assert (service.impressions.keep_days, service.reloader.look_seconds) == (3, 0.5)
     assert service.reads._most == Limits.workers + 1
     sent = {"query": QUERY, "better": "d3", "worse": "d9"}
     assert [api.post("/prefer", json=sent).status_code for _ in range(4)] == [202, 202, 202, 429]

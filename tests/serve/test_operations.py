@@ -39,9 +39,9 @@ def test_ready_until_it_is_full_or_ends(tmp_path):
         assert api.get("/health").status_code == 200
         service.reads._jobs = 0
         assert api.get("/ready").status_code == 200
-        service._closing = True
+        service.reloader.is_closing = True
         refused(api.get("/ready"), 503, "ends")
-        service._closing = False
+        service.reloader.is_closing = False
 
 
 def test_metrics_say_what_runs(api):

@@ -67,10 +67,10 @@ def test_new_documents_are_served_and_what_was_taught_is_kept(tmp_path):
         api.post("/prefer", json={"query": QUERY, "better": "gone", "worse": before[0]})
         health = api.get("/health").json()
         messages.Health.model_validate(health)
-        assert not service.look()
+        assert not service.reloader.look()
         Index.open(tmp_path / "index").add(NEW)
         assert "new" not in found(api)
-        assert service.look()
+        assert service.reloader.look()
         assert found(api)[0] == "new"
         after = api.get("/health").json()
         assert (after["documents"], after["refused"]) == (health["documents"] + 1, None)
@@ -80,7 +80,7 @@ def test_new_documents_are_served_and_what_was_taught_is_kept(tmp_path):
         assert api.get("/collection").json()["documents"] == after["documents"]
         assert api.get("/documents/new").json()["text"] == NEW["new"]
         Index.open(tmp_path / "index").remove([before[4]])
-        assert service.look()
+        assert service.reloader.look()
         assert before[4] not in found(api, 100)
         assert api.get("/explain", params={"q": QUERY, "doc": before[4]}).status_code == 404
         entries = read_journal(tmp_path / "journal.jsonl").entries
@@ -92,7 +92,7 @@ def test_a_preference_after_a_reload_is_learned_over_the_new_documents(tmp_path)
     with living(tmp_path) as (api, service):
         last = found(api)[-1]
         Index.open(tmp_path / "index").add(NEW)
-        service.look()
+        service.reloader.look()
         answer = api.post("/prefer", json={"query": QUERY, "better": last, "worse": "new"}).json()
         assert answer["applied"]
         ranked = found(api, 100)
@@ -108,7 +108,7 @@ def test_a_damaged_index_is_refused_and_a_repaired_one_taken(tmp_path):
         arrays = next(segments[-1].glob("*.safetensors"))
         whole = arrays.read_bytes()
         arrays.write_bytes(whole[:-8] + bytes(8 * [255]))
-        assert not service.look()
+        assert not service.reloader.look()
         health = api.get("/health")
         assert health.status_code == 200
         assert health.json()["refused"].startswith("DamagedBundleError")
@@ -116,12 +116,12 @@ def test_a_damaged_index_is_refused_and_a_repaired_one_taken(tmp_path):
         assert found(api) == before
         assert "tercet_refused 1.0\n" in api.get("/metrics").text
         arrays.write_bytes(whole)
-        assert not service.look()  # no manifest has changed
-        assert service.look(anew=True)
+        assert not service.reloader.look()  # no manifest has changed
+        assert service.reloader.look(anew=True)
         assert found(api)[0] == "new"
         assert api.get("/health").json()["refused"] is None
         shutil.rmtree(tmp_path / "index")
-        assert not service.look()
+        assert not service.reloader.look()
         assert api.get("/health").json()["refused"] is not None
         assert found(api)[0] == "new"
 
@@ -134,17 +134,17 @@ def test_another_model_in_its_folder_is_taken_and_one_of_other_words_refused(tmp
         learned = found(api)
         label = api.get("/health").json()["model"]
         plain.save(tmp_path / "model")
-        assert service.look()
+        assert service.reloader.look()
         expected = [hit.doc_id for hit in index.with_model(plain).search(QUERY)]
         assert found(api) == expected != learned
         assert api.get("/health").json()["model"] != label
         tc.TextModel.bm25(["other words"]).save(tmp_path / "model")
-        assert not service.look()
+        assert not service.reloader.look()
         assert found(api) == expected
-        assert not service.look(anew=True)
+        assert not service.reloader.look(anew=True)
         assert api.get("/health").json()["refused"]
         index.model.save(tmp_path / "model")
-        assert service.look()
+        assert service.reloader.look()
         assert found(api) == learned
         assert api.get("/health").json()["model"] == label
 
@@ -154,7 +154,7 @@ def test_an_index_that_is_made_anew_brings_its_own_model(tmp_path):
     with living(tmp_path) as (api, service):
         model = api.get("/health").json()["model"]
         Index.build({"a": "zebra crossing", "b": "zebra"}, path=tmp_path / "index")
-        assert service.look()
+        assert service.reloader.look()
         assert [hit["id"] for hit in api.get("/search", params={"q": "zebra"}).json()["learned"]] == ["b", "a"]
         assert api.get("/health").json()["model"] != model
 
@@ -198,7 +198,7 @@ def test_readers_and_teachers_move_from_one_version_to_the_next_as_a_whole(tmp_p
         stopping.set()
         for thread in threads:
             thread.join(60)
-        assert service.refused is None
+        assert service.reloader.refused is None
         entries = read_journal(tmp_path / "journal.jsonl").entries
         assert acknowledged == [entry.number for entry in entries] == list(range(1, 41))
         assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
@@ -239,8 +239,8 @@ def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once
         api.post("/prefer", json={"query": QUERY, "better": learned[4], "worse": learned[0]})
         taught, label = found(api), api.get("/health").json()["model"]
         index.promote(other_model(index))
-        assert service.look()
-        assert not service.look(anew=True)
+        assert service.reloader.look()
+        assert not service.reloader.look(anew=True)
         entries = read_journal(tmp_path / "journal.jsonl").entries
         expected = replay(Index.open(tmp_path / "index"), entries)
         assert service.version.digest == expected.digest
@@ -250,11 +250,11 @@ def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once
         [renewal] = [each for each in api.get("/versions").json()["versions"] if each["kind"] == "renew"]
         assert (renewal["reason"], renewal["of"]) == ("promote", renewals(service)[0])
         index.add(NEW)
-        assert service.look()
+        assert service.reloader.look()
         assert len(renewals(service)) == 1  # documents are no promotion
         index.remove(["new"])
         index.take_back()
-        assert service.look()
+        assert service.reloader.look()
         assert found(api) == taught
         assert len(renewals(service)) == 2
     index.promote(own_again := other_model(index, 5.0))
@@ -272,18 +272,18 @@ def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once
 def test_a_rule_promotes_over_what_is_served_and_nothing_else(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
-        entry = service.promote(other_model(index), Evidence(30, 10, 2))
+        entry = service.reloader.promote(other_model(index), Evidence(30, 10, 2))
         assert (entry.by, entry.evidence) == ("rule", Evidence(30, 10, 2))
         assert api.get("/health").json()["model"] == entry.after[:12]
         assert found(api) == [hit.doc_id for hit in Index.open(tmp_path / "index").search(QUERY)]
         assert renewals(service) == [entry.name]
-        assert not service.look(anew=True)
+        assert not service.reloader.look(anew=True)
         by_hand = Index.open(tmp_path / "index").promote(other_model(index, 5.0))
         with pytest.raises(InputError, match="nothing was changed"):
-            service.promote(other_model(index, 7.0), Evidence(30, 10, 2))
+            service.reloader.promote(other_model(index, 7.0), Evidence(30, 10, 2))
         assert Index.open(tmp_path / "index").promotions == (entry, by_hand)
-        assert service.look()
+        assert service.reloader.look()
         assert renewals(service) == [entry.name, by_hand.name]
     index.model.save(tmp_path / "model")
     with living(tmp_path, tmp_path / "model") as (_, service), pytest.raises(InputError, match="model of its own"):
-        service.promote(other_model(index, 7.0), Evidence(30, 10, 2))
+        service.reloader.promote(other_model(index, 7.0), Evidence(30, 10, 2))

@@ -74,7 +74,7 @@ def test_documents_are_added_replaced_and_removed_on_disk_and_at_once(tmp_path):
         assert before[0] not in Index.open(tmp_path / "index")
         entries = read_journal(tmp_path / "journal.jsonl").entries
         assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
-        assert not service.look(anew=True)  # it has what it wrote
+        assert not service.reloader.look(anew=True)  # it has what it wrote
 
 
 def test_a_request_is_taken_whole_or_not_at_all(tmp_path):
@@ -148,11 +148,11 @@ def test_writers_of_other_processes_and_of_requests_lose_nothing(tmp_path):
             writer.add({f"own-{i}": TEXT})
         for thread in threads:
             thread.join(60)
-        service.look(anew=True)
+        service.reloader.look(anew=True)
         expected = {f"{name}-{i}" for name, i in itertools.product(("a", "b", "c", "own"), range(4))}
         assert expected <= set(found(api))
         assert expected <= set(Index.open(tmp_path / "index"))
-        assert service.refused is None
+        assert service.reloader.refused is None
 
 
 @pytest.mark.slow

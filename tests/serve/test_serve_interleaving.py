@@ -27,7 +27,7 @@ from tercet.errors import BundleError, InputError
 from tercet.measure.duels import Assignment
 from tercet.search import Index
 from tercet.serve import Limits, messages
-from tercet.serve import service as serving
+from tercet.serve import reloader as reloading
 from tercet.serve.app import create_app
 from tercet.serve.generations import IndexSource
 from tercet.serve.guard import Access
@@ -51,7 +51,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def nobody_else_counts(monkeypatch):
-    monkeypatch.setattr(serving, "_COUNT_SECONDS", 3600.0)
+    monkeypatch.setattr(reloading, "_COUNT_SECONDS", 3600.0)
 
 
 def candidate_of(model: tc.TextModel, seed: int = 5) -> tc.TextModel:
@@ -247,35 +247,35 @@ def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
     with sharing(tmp_path) as (api, service, _):
         model = service.index.model
         before = service.interleaver.contest
-        assert not service.look_at_candidate()
+        assert not service.reloader.look_at_candidate()
         candidate_of(model, 7).save(tmp_path / "candidate")
-        assert service.look_at_candidate()
+        assert service.reloader.look_at_candidate()
         second = service.interleaver.contest
         assert second != before
         tc.TextModel.bm25(["other words"]).save(tmp_path / "candidate")
-        assert not service.look_at_candidate()
+        assert not service.reloader.look_at_candidate()
         health = api.get("/health").json()
         messages.Health.model_validate(health)
         assert health["interleaving"]["refused"].startswith("InputError")
         assert health["refused"] is None
         assert search(api)["interleaved"]  # with the one before
         Index.open(tmp_path / "index").add({"more": "green avocado"})
-        assert service.look()
+        assert service.reloader.look()
         assert search(api)["interleaved"]
         assert service.interleaver.contest == second
         shutil.rmtree(tmp_path / "candidate")
-        assert not service.look_at_candidate()
+        assert not service.reloader.look_at_candidate()
         assert api.get("/health").json()["interleaving"]["refused"] is not None
         assert search(api)["interleaved"]
         candidate_of(model).save(tmp_path / "candidate")
-        assert service.look_at_candidate()
+        assert service.reloader.look_at_candidate()
         assert (service.interleaver.contest, service.interleaver.refused) == (before, None)
 
 
 def test_an_index_of_other_words_is_served_without_the_candidate(tmp_path):
     with sharing(tmp_path) as (api, service, _):
         Index.build({"a": "zebra crossing", "b": "zebra"}, path=tmp_path / "index")
-        assert service.look()
+        assert service.reloader.look()
         answer = search(api, "zebra")
         assert ids(answer) == ["b", "a"]
         assert not answer["interleaved"]
@@ -292,7 +292,7 @@ def test_the_model_that_is_served_is_no_rival(tmp_path):
         assert not search(api)["interleaved"]
         assert api.get("/health").json()["interleaving"]["challenger"] is None
         candidate_of(index.model).save(tmp_path / "candidate")
-        assert service.look_at_candidate()
+        assert service.reloader.look_at_candidate()
         assert search(api)["interleaved"]
 
 
@@ -402,9 +402,9 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
         served, candidate = service.interleaver.contest[:2]
         visit(tmp_path, api, 25, 2)
-        assert service.judge() is None  # nothing is settled
+        assert service.reloader.judge() is None  # nothing is settled
         clock.now += CLICK_SECONDS + 1
-        entry = service.judge()
+        entry = service.reloader.judge()
         assert (entry.number, entry.by, entry.undoes) == (1, "rule", None)
         assert entry.before.startswith(served)
         assert entry.after.startswith(candidate)
@@ -414,15 +414,15 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
         told = api.get("/health").json()["interleaving"]
         assert (told["served"], told["challenger"], told["promotion"]) == (candidate, served, 1)
         assert (told["wins"], told["losses"], told["ties"]) == (0, 0, 0)  # counts begin anew
-        assert service.judge() is None
+        assert service.reloader.judge() is None
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):  # the same after a restart
         assert service.interleaver.contest == (candidate, served, "team-draft", 1)
         visit(tmp_path, api, 25, 2, start=100)
         clock.now += CLICK_SECONDS + 1
-        entry = service.judge()
+        entry = service.reloader.judge()
         assert (entry.number, entry.after[:12]) == (2, served)
         assert service.interleaver.contest == (served, candidate, "team-draft", 2)
-        assert service.judge() is None  # the lists of the first duel do not count for the third
+        assert service.reloader.judge() is None  # the lists of the first duel do not count for the third
         assert [one.number for one in service.index.promotions] == [1, 2]
         assert [hit.doc_id for hit in service.version.index.search(QUERY)]
     assert [one.by for one in Index.open(tmp_path / "index").promotions] == ["rule", "rule"]
@@ -433,14 +433,14 @@ def test_what_wins_stays_and_nothing_is_promoted_unless_asked_for(tmp_path):
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
         visit(tmp_path, api, 25, 1)
         clock.now += CLICK_SECONDS + 1
-        assert service.judge() is None
+        assert service.reloader.judge() is None
         assert api.get("/health").json()["interleaving"]["winner"] == "first"
         assert service.index.promotions == ()
     shutil.rmtree(tmp_path / "impressions")
     with sharing(tmp_path, clock=clock) as (api, service, _):
         visit(tmp_path, api, 25, 2)
         clock.now += CLICK_SECONDS + 1
-        assert service.judge() is None
+        assert service.reloader.judge() is None
         assert api.get("/health").json()["interleaving"]["winner"] == "second"
         assert service.index.promotions == ()
 
@@ -456,7 +456,7 @@ def test_one_client_promotes_nothing(tmp_path):
                     click = {"query_id": answer["query_id"], "doc": ids(answer)[teams.index(2)], "client": "me"}
                     api.post("/events", json=click)
             clock.now += 86_400
-            assert service.judge() is None, day
+            assert service.reloader.judge() is None, day
         told = api.get("/health").json()["interleaving"]
         assert told["p_value"] < 0.05
         assert told["winner"] is None
@@ -466,14 +466,14 @@ def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
     with sharing(tmp_path) as (_, service, _):
         served, candidate = service.interleaver.contest[:2]
         Index.open(tmp_path / "index").promote(tc.load(tmp_path / "candidate"))
-        assert service.look()
+        assert service.reloader.look()
         assert service.interleaver.contest == (candidate, served, "team-draft", 1)
         candidate_of(service.index.model, 9).save(tmp_path / "candidate")
-        assert service.look_at_candidate()
+        assert service.reloader.look_at_candidate()
         assert service.interleaver.contest.first == candidate
         assert service.interleaver.contest.second not in (served, candidate)
         Index.open(tmp_path / "index").take_back()
-        assert service.look()
+        assert service.reloader.look()
         assert service.interleaver.contest.first == served
         assert service.interleaver.contest.promotion == 2
 
@@ -488,13 +488,13 @@ def test_a_promotion_that_cannot_be_written_is_refused_and_told(tmp_path, monkey
             raise OSError("no space left on device")
 
         monkeypatch.setattr(Index, "promote", full)
-        assert service.judge() is None
+        assert service.reloader.judge() is None
         monkeypatch.undo()
         assert api.get("/health").json()["interleaving"]["refused"].startswith("OSError")
         assert search(api)["interleaved"]
-        assert service.judge() is None  # a minute later
-        service._promote_at = 0.0
-        assert service.judge().number == 1
+        assert service.reloader.judge() is None  # a minute later
+        service.reloader._promote_at = 0.0
+        assert service.reloader.judge().number == 1
         assert api.get("/health").json()["interleaving"]["refused"] is None
 
 

@@ -19,9 +19,9 @@ from support.serving import made_docs, made_index, refused, served
 from tercet.cli.main import cli
 from tercet.errors import InputError
 from tercet.serve import Limits, answers, guard
-from tercet.serve.allowances import Buckets
 from tercet.serve.bounds import BODY_BYTES, ID_CHARS, MOST_RESULTS, QUERY_CHARS, QUERY_TERMS, SHOWN
 from tercet.serve.guard import LOOPBACK_HOSTS, Access
+from tercet.serve.rates import Buckets
 from tercet.serve.run import access_for, is_loopback, run
 
 INDEX = made_index()

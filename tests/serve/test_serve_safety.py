@@ -242,7 +242,7 @@ def test_an_allowance_that_is_spent_is_told_and_comes_back(tmp_path):
             assert spent[-1] == told[-1]
             assert not told[-1]["ahead"]
             assert told[-1]["said"].endswith("is spent. It is whole again in 24 hours; say it again then.")
-            renewed = api.portal.call(service.renew, "bake") if api.portal else None
+            renewed = api.portal.call(service.teaching.renew, "bake") if api.portal else None
             assert renewed["applied"]
             assert effect(1, "blue sky", [hit.doc_id for hit in INDEX.search("blue sky", 2)])["reason"] == "learned"
             latest = checked(api.get("/versions", params={"limit": 2}), messages.History)["versions"]

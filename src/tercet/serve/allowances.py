@@ -1,19 +1,15 @@
-"""How often, and how much, one client, one address and the teacher may change."""
+"""How much one client, one address and the teacher may change."""
 
 from __future__ import annotations
 
 import math
-import threading
-import time
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Trust
 
-_MOST_BUCKETS = 10_000  # names that have one; the one not seen for longest goes
 _ADDRESS_SHARE, _VOUCHED_SHARE = 10, 100  # allowances of a client that one address has
 _TEACHER = "teacher"  # whoever has the write token, from wherever
 
@@ -148,36 +144,3 @@ class Allowances:
             return last.amount
         hours = max(0.0, moment.seconds - last.moment.seconds) / 3600
         return max(0.0, last.amount - purse.most * hours / self._bounds.renewal)
-
-
-class Buckets:
-    """A bucket per name that holds ``burst`` tokens and gets ``per_minute`` back; a name not seen for long is full.
-
-    Examples
-    --------
-    >>> buckets = Buckets(per_minute=60, burst=2, clock=lambda: 0.0)
-    >>> [buckets.take("me") for _ in range(3)]
-    [0.0, 0.0, 1.0]
-    """
-
-    def __init__(self, per_minute: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._burst, self._clock = per_minute / 60, float(burst), clock
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def change(self, per_minute: float, burst: int) -> None:
-        """Go on with other numbers; who has more than the new burst has that."""
-        with self._lock:
-            self._per_second, self._burst = per_minute / 60, float(burst)
-
-    def take(self, name: str) -> float:
-        """Take a token; returns 0, or after how many seconds there will be one."""
-        with self._lock:
-            now = self._clock()
-            level, then = self._levels.pop(name, (self._burst, now))
-            level = min(self._burst, level + (now - then) * self._per_second)
-            wait = 0.0 if level >= 1 else (1 - level) / self._per_second if self._per_second else math.inf
-            self._levels[name] = (level if wait else level - 1, now)
-            if len(self._levels) > _MOST_BUCKETS:
-                self._levels.popitem(last=False)
-            return wait

@@ -27,6 +27,7 @@ from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
 from tercet.serve.reference import reference_page
 from tercet.serve.service import Service
+from tercet.serve.teaching import check_documents, check_query
 
 _log = logging.getLogger(__name__)
 
@@ -148,10 +149,10 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     @app.get("/explain", response_model=messages.Reasons)
     async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:
         """Say why a document has its score, or why it is ahead of another."""
-        service.check_query(params.q)
+        check_query(service.version, params.q)
 
         def reasons(version: Version, now: Generation) -> dict[str, Any]:
-            service.check_documents([params.doc] if params.versus is None else [params.doc, params.versus], now)
+            check_documents(now, [params.doc] if params.versus is None else [params.doc, params.versus])
             index = version.index if params.system == "learned" else now.baseline.index
             return answers.explain(version, index, params.q, params.doc, params.versus, params.k)
 
@@ -180,7 +181,7 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
 
     async def stored_document(request: Request, doc_id: str) -> Response:
         def stored(_: Version, now: Generation) -> dict[str, Any]:
-            service.check_documents([doc_id], now)
+            check_documents(now, [doc_id])
             return answers.document(now.index, doc_id)
 
         try:
@@ -192,7 +193,7 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     @app.get("/versions", response_model=messages.History)
     async def versions(params: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what changed, the latest first."""
-        history = service.history(params.limit)
+        history = service.teaching.history(params.limit)
         return JSONResponse({"version": service.version.name, "total": len(service.journal), "versions": history})
 
     @app.get("/learned", response_model=messages.LearnedOnline)
@@ -200,7 +201,9 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
         """List what was learned online: pairs of words, and the entries behind them."""
         answer = await service.read(
             deadline(request),
-            lambda version, _: answers.learned(version, service.history(params.limit, active_only=True), params.limit),
+            lambda version, _: answers.learned(
+                version, service.teaching.history(params.limit, active_only=True), params.limit
+            ),
         )
         return JSONResponse(answer)
 
@@ -219,7 +222,7 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
             "index": now.index_label,
             "model": now.model_label,
             "loaded": now.loaded,
-            "refused": service.refused,
+            "refused": service.reloader.refused,
             "interleaving": None if service.interleaver is None else service.interleaver.to_meta(),
             "build": BUILD,
         }
@@ -259,14 +262,14 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
         """Say that for a query one document is better than another."""
         client = admitted(request, given.client)
         trust = access.trust(client, request.headers)
-        return JSONResponse(await service.prefer(client, given.query, given.better, given.worse, trust), 202)
+        return JSONResponse(await service.teaching.prefer(client, given.query, given.better, given.worse, trust), 202)
 
     @app.post("/clicks", response_model=messages.Taught, **changing)  # type: ignore[arg-type]
     async def clicks(request: Request, given: messages.Clicks) -> Response:
         """Report a list and its clicks: a clicked document is better than those above it that were not."""
         client = admitted(request, given.client)
         trust = access.trust(client, request.headers)
-        return JSONResponse(await service.clicks(client, given.query, given.shown, given.clicked, trust), 202)
+        return JSONResponse(await service.teaching.clicks(client, given.query, given.shown, given.clicked, trust), 202)
 
     @app.post("/events", response_model=messages.ClickLogged, **changing)  # type: ignore[arg-type]
     async def events(request: Request, given: messages.Click) -> Response:
@@ -280,12 +283,12 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
         if given.entry is not None and given.entries is not None:
             raise HttpProblem(422, "name an entry or entries, not both", "invalid")
         numbers = given.entries if given.entry is None else [given.entry]
-        return JSONResponse(await service.undo(admitted(request, given.client), numbers), 202)
+        return JSONResponse(await service.teaching.undo(admitted(request, given.client), numbers), 202)
 
     @app.post("/revoke", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def revoke(request: Request, given: messages.Revoke) -> Response:
         """Take back any entries, or all of a client."""
-        return JSONResponse(await service.revoke(admitted(request, None), given.entries, given.client), 202)
+        return JSONResponse(await service.teaching.revoke(admitted(request, None), given.entries, given.client), 202)
 
 
 def _add_documents(app: FastAPI, service: Service, access: Access) -> None:

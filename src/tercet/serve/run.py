@@ -127,11 +127,11 @@ def run(
             server.should_exit = True
 
         def look(*_: object) -> None:
-            service.look_soon()
+            service.reloader.look_soon()
             if access_log is not None:
                 access_log.reopen()
 
-        service.when_asked = reread
+        service.reloader.when_asked = reread
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, look)

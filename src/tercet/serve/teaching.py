@@ -1,0 +1,192 @@
+"""What is taught, and taken back: checked, journalled, learned, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal
+
+from tercet.data.clicks import Impression, impression_problem
+from tercet.data.values import timestamp
+from tercet.errors import EngineError, JournalError
+from tercet.serve import answers
+from tercet.serve.bounds import QUERY_TERMS
+from tercet.serve.generations import Generation
+from tercet.serve.journal import Clicked, Entry, Preferred, Trust, Withdrawn
+from tercet.serve.learner import Version
+from tercet.serve.problems import HttpProblem, limit_problem
+from tercet.serve.queues import Queue
+from tercet.serve.reloader import Reloader, renewal
+
+_BAKED = (
+    "what came before is part of the model. Prefer the other way round; or take the promotion of that model back, and "
+    "the entry after that"
+)
+_APPLY_WAIT_SECONDS = 0.5  # how long an acknowledgement waits for the learner, so that most can say "applied"
+
+
+def check_query(version: Version, query: str) -> None:
+    n_terms = len(answers.words_of(version, query))
+    if n_terms > QUERY_TERMS:
+        raise limit_problem("query", n_terms, QUERY_TERMS, "words")
+
+
+def check_documents(generation: Generation, doc_ids: Sequence[str]) -> None:
+    for doc_id in doc_ids:
+        if doc_id not in generation.index:
+            raise HttpProblem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
+
+
+class Teaching:
+    """Takes preferences, clicks and withdrawals.
+
+    Parameters
+    ----------
+    reloader : has what is served, and the journal
+    writes : the queue in which changes wait
+    """
+
+    def __init__(self, reloader: Reloader, writes: Queue) -> None:
+        self._reloader, self._writes = reloader, writes
+
+    async def prefer(
+        self, client: str, query: str, better: str, worse: str, trust: Trust = "visitor"
+    ) -> dict[str, Any]:
+        if better == worse:
+            detail = f"better and worse are the same document {better[:80]!r}; they must differ"
+            raise HttpProblem(422, detail, "invalid")
+        await self._writes.run(lambda: self._check_learnable(query, (better, worse)))  # it may ask another engine
+        return await self._teach(
+            lambda number: Preferred(number, timestamp(), client, query, better, worse, trust), query, [better], worse
+        )
+
+    async def clicks(
+        self, client: str, query: str, shown: Sequence[str], clicked: Sequence[str], trust: Trust = "visitor"
+    ) -> dict[str, Any]:
+        problem = impression_problem(Impression(query, tuple(shown), tuple(clicked)))
+        if problem is not None:
+            raise HttpProblem(422, problem, "invalid")
+        await self._writes.run(lambda: self._check_learnable(query, shown))
+        lists = (tuple(shown), tuple(clicked))
+        return await self._teach(
+            lambda number: Clicked(number, timestamp(), client, query, *lists, trust), query, clicked
+        )
+
+    async def _teach(
+        self, make: Callable[[int], Entry], query: str, better: Sequence[str], worse: str | None = None
+    ) -> dict[str, Any]:
+        """Have a vote learned, and say what it changed where that can be seen in time."""
+        before = self._reloader.version
+        told, after = await self._append(make)
+        effect = None
+        if after is not None:
+            outcomes = after.outcomes[told["entry"]]
+            with suppress(HttpProblem, EngineError):  # too busy to look, or the engine is away: the vote is kept
+                effect = await self._writes.run(lambda: answers.effect(before, after, query, better, worse, outcomes))
+        return told | {"effect": effect}
+
+    async def renew(self, reason: Literal["bake", "promote"]) -> dict[str, Any]:
+        """Make every allowance whole again, since what was taught has become part of a model."""
+        return (await self._append(partial(renewal, reason=reason)))[0]
+
+    def _check_learnable(self, query: str, doc_ids: Sequence[str]) -> None:
+        check_query(self._reloader.version, query)
+        check_documents(self._reloader.serving, doc_ids)
+        if not self._reloader.learner.query_row(query).nnz:
+            detail = "the model knows no word of the query, so there is nothing to learn"
+            raise HttpProblem(422, detail, "unknown-words")
+
+    async def undo(self, client: str, numbers: Sequence[int] | None) -> dict[str, Any]:
+        return await self._withdraw(client, "undo", lambda: self._own(client, numbers))
+
+    def _own(self, client: str, numbers: Sequence[int] | None) -> list[int]:
+        n_baked = self._reloader.version.n_baked
+        mine = [e.number for e in self._reloader.journal.entries[n_baked:] if e.client == client and self._can_go(e)]
+        if numbers is None:
+            if not mine:
+                detail = "there is no entry of this client to take back"
+                detail += f" after entry {n_baked}; {_BAKED}" if n_baked else ""
+                raise HttpProblem(409, detail, "nothing-to-undo")
+            return mine[-1:]
+        for number in numbers:
+            self._known(number)
+            if number not in mine:
+                raise HttpProblem(409, f"entry {number} is not an active one of this client", "not-yours")
+        return sorted(set(numbers))
+
+    async def revoke(self, client: str, numbers: Sequence[int] | None, whose: str | None) -> dict[str, Any]:
+        if (numbers is None) == (whose is None):
+            raise HttpProblem(422, "name either entries or a client", "invalid")
+
+        def targets() -> list[int]:
+            if numbers is None:
+                taught = self._reloader.journal.entries[self._reloader.version.n_baked :]
+                return [e.number for e in taught if e.client == whose and self._can_go(e)]
+            return [number for number in sorted(set(numbers)) if self._can_go(self._known(number))]
+
+        return await self._withdraw(client, "revoke", targets)
+
+    def _known(self, number: int) -> Entry:
+        if not 1 <= number <= len(self._reloader.journal):
+            raise HttpProblem(
+                404, f"there is no entry {number}; the last one is {len(self._reloader.journal)}", "unknown-entry"
+            )
+        if number <= self._reloader.version.n_baked:
+            raise HttpProblem(409, f"entry {number} cannot be taken back; {_BAKED}", "baked")
+        return self._reloader.journal.entries[number - 1]
+
+    def _can_go(self, entry: Entry) -> bool:
+        is_gone = entry.number in self._reloader.withdrawn or entry.number in self._reloader.version.inactive
+        return isinstance(entry, (Preferred, Clicked)) and entry.number > self._reloader.version.n_baked and not is_gone
+
+    async def _withdraw(self, client: str, reason: str, targets: Callable[[], list[int]]) -> dict[str, Any]:
+        gone: list[int] = []
+
+        def make(number: int) -> Withdrawn:
+            gone.extend(targets())  # looked up while nobody else can write
+            if not gone:
+                raise HttpProblem(409, "none of these entries is active", "nothing-to-undo")
+            return Withdrawn(number, timestamp(), client, reason, tuple(gone))
+
+        return (await self._append(make))[0] | {"withdrawn": gone}
+
+    async def _append(self, make: Callable[[int], Entry]) -> tuple[dict[str, Any], Version | None]:
+        """Journal an entry, have it learned, and say so when it is on disk; with the first version that has it."""
+        if self._reloader.learner.failure is not None:
+            raise HttpProblem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
+
+        def write() -> tuple[Entry, Future[Version]]:
+            try:
+                return self._reloader.record(make)
+            except JournalError as error:
+                raise HttpProblem(507, str(error), "journal") from error
+
+        entry, applied = await self._writes.run(write)
+        await asyncio.wait([asyncio.wrap_future(applied)], timeout=_APPLY_WAIT_SECONDS)
+        version = self._reloader.version
+        told = {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
+        return told, applied.result() if applied.done() and not applied.cancelled() else None
+
+    def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
+        """Entries of the journal, latest first."""
+        history: list[dict[str, Any]] = []
+        entries = self._reloader.journal.entries  # which grows meanwhile, at its end
+        for i in range(len(entries) - 1, self._reloader.journal.n_archived - 1, -1):
+            entry = entries[i]
+            active = entry.number not in self._reloader.withdrawn
+            if active_only and not self._can_go(entry):
+                continue
+            history.append(_history_entry(entry, active))
+            if len(history) == limit:
+                break
+        return history
+
+
+def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:
+    members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "trust", "reason", "of", "entries"))
+    meta = entry.to_meta()
+    number = meta.pop("number")
+    return {"version": f"v{number}", "entry": number, "active": active} | members | meta
