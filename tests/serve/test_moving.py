@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.serving import made_docs, made_index, preferred
 from tercet.search import Index
 from tercet.serve import Learner, replay
+from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Clicked, Entry, Renewed, Withdrawn
 from tercet.serve.replay import Replay
 
@@ -87,6 +88,18 @@ def test_a_learner_moves_to_other_documents(seed):
 @given(seed=st.integers(0, 10**6))
 def test_a_learner_moves_to_whatever_documents_become(seed):
     check_moving(seed, made_index(latent=bool(seed % 2)))
+
+
+def test_what_was_looked_up_but_not_applied_is_looked_up_again():
+    index = made_index()
+    entry = preferred(1, "green avocado", IDS[0], IDS[1])
+    state = Replay(index, LearningBounds())
+    state.prepare([entry])
+    fewer = index.latest()
+    fewer.remove([IDS[1]])
+    moved = state.over(fewer)
+    moved.apply([entry])
+    assert moved.steps == []
 
 
 def test_nothing_is_learned_again_for_documents_that_nobody_spoke_of(monkeypatch):

@@ -91,15 +91,16 @@ class Replay:
         other._questions = {key: replace(one, votes=dict(one.votes)) for key, one in self._questions.items()}
         other._taken, other._contrasts = dict(self._taken), dict(self._contrasts)
         other._cast_by = {number: list(cast) for number, cast in self._cast_by.items()}
-        docs = {doc_id for key in self._questions for doc_id in (key.first, key.second)}
+        # Also what was only prepared: an entry may be told, and looked up, but not be applied yet.
+        keys = self._questions.keys() | self._contrasts.keys()
+        docs = {doc_id for key in keys for doc_id in (key.first, key.second)}
         changed = {doc_id for doc_id in docs if not index.same_row(self._index, doc_id)}
-        before: dict[QuestionKey, Position | None] = {
-            key: question.position
-            for key, question in other._questions.items()
-            if key.first in changed or key.second in changed
-        }
-        for key in before:
+        stale = {key for key in keys if key.first in changed or key.second in changed}
+        for key in stale:
             other._contrasts.pop(key, None)
+        before: dict[QuestionKey, Position | None] = {
+            key: question.position for key, question in other._questions.items() if key in stale
+        }
         other._advance(before)
         return other
 
