@@ -1,4 +1,4 @@
-"""What a number must be, said once: integers that are no bools, counts, seeds, finite numbers.
+"""What a number must be, said once: integers that are no bools, counts, seeds, finite numbers; and what is there twice.
 
 ``is_…`` answers, ``check_…`` returns the value as Python's own or raises.
 """
@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 from tercet.errors import InputError, ParameterError
+
+T = TypeVar("T", bound=Hashable)
 
 
 def is_integer(value: object, least: int | None = None, most: int | None = None) -> bool:
@@ -66,3 +70,15 @@ def check_seed(random_state: Any) -> int:
 def wrong_parameter(owner: str, name: str, allowed: str, got: object) -> ParameterError:
     """The error to raise for a constructor's parameter that is not what it may be."""
     return ParameterError(f"The '{name}' parameter of {owner} must be {allowed}. Got {got!r} instead.")
+
+
+def first_repeated(items: Iterable[T]) -> T | None:
+    """The first item that is there more than once, or None; in time linear in their number.
+
+    Examples
+    --------
+    >>> first_repeated(["d3", "d1", "d7", "d7", "d1"]), first_repeated("abc")
+    ('d1', None)
+    """
+    counts = Counter(items)  # which keeps the order of the first occurrences
+    return next((item for item, count in counts.items() if count > 1), None)

@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from os import PathLike
 
+LONGEST_MESSAGE = 2_000  # characters of what is said of a file; the middle of a longer one is left out
+
 
 class TercetError(Exception):
     """Base of every error raised on purpose."""
@@ -52,6 +54,8 @@ class FormatError(InputError):
     """
 
     def __init__(self, path: str | PathLike[str], line: int | None, message: str, kind: str = "format") -> None:
+        if len(message) > LONGEST_MESSAGE:  # a file puts its own words into it
+            message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}"
         self.path = str(path)
         self.line = line
         self.message = message

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercet.data import lines
+from tercet.data import limits
+from tercet.data.json_lines import parse_json_object
 from tercet.data.lines import (
     open_bytes,
     open_lines,
     parse_float,
     parse_int,
-    parse_json_object,
     split_columns,
     write_atomically,
 )
 from tercet.errors import FormatError, InputError
 
-ROOMS = ["lines", "beir", "trec", "preference_files", "labelled", "letor", "recognition"]
+ROOMS = ["lines", "json_lines", "columns", "beir", "trec", "preference_files", "labelled", "letor", "recognition"]
 
 
 @pytest.mark.parametrize("name", ROOMS)
@@ -117,7 +117,7 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LONGEST_LINE", 100)
+    monkeypatch.setattr(limits, "LONGEST_LINE", 100)
     (tmp_path / "f").write_bytes(b"x" * 99 + b"\n" + b"y" * 101)
     with pytest.raises(FormatError, match=r"f:2: the line is longer than 100 bytes"):
         list(open_lines(tmp_path / "f"))

@@ -28,9 +28,10 @@ from tercet.data.beir import iter_carrying_corpus, plain_or_packed
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
 from tercet.data.documents import DocumentStream, gather_documents
+from tercet.data.json_lines import parse_json_object
 from tercet.data.judgements import JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
-from tercet.data.lines import parse_json_object, write_atomically
+from tercet.data.lines import write_atomically
 from tercet.data.parquet import is_parquet
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles

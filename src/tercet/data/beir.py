@@ -10,14 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from tercet.data.columns import Columns
 from tercet.data.documents import Documents, joined_text
+from tercet.data.json_lines import json_field, json_text, parse_json_object
 from tercet.data.lines import (
     FilePath,
     Refused,
     find_line,
-    json_field,
-    json_text,
-    parse_json_object,
     parsed_lines,
     read_id,
     surrogate_problem,
@@ -31,7 +30,7 @@ from tercet.data.trec import (
     gather_judgements,
     iterate_judgements,
 )
-from tercet.data.values import Record, Value, plain_record
+from tercet.data.values import Record, plain_record
 from tercet.errors import FormatError, InputError
 
 T = TypeVar("T")
@@ -168,15 +167,13 @@ def read_corpus(path: FilePath) -> Documents:
     ('Bond\\nA spy.', {'year': 1962})
     """
     ids: list[str] = []
-    columns: dict[str, list[Value]] = {"text": []}
+    gathered = Columns(("text",))
     for doc_id, record in _unrepeated(path, records_of(path)):
-        for name in record.keys() - columns.keys():
-            columns[name] = [None] * len(ids)
         ids.append(doc_id)
-        for name, column in columns.items():
-            column.append(record.get(name))
+        gathered.add(record, partial(FormatError, path, None))
     if not ids:
         raise FormatError(path, None, NO_DOCUMENTS)
+    columns = gathered.finished()
     return Documents(ids, columns, _TEXTS if "title" in columns else _TEXTS[1:])
 
 

@@ -5,7 +5,6 @@ Columns are found by their names (`roles`), or named. Lists come in the order of
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from tercet.data.clicks import CLICK_HEADER, SESSIONS, ClickLog, Impression, impression_problem, impressions_of
 from tercet.data.documents import id_in, ids_in
 from tercet.data.frames import as_table, key_id
+from tercet.data.json_lines import load_json
 from tercet.data.judgements import Columns, query_in
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.parquet import is_parquet
@@ -438,8 +438,8 @@ def _attribute(row: Record, path: Sequence[str]) -> Value:
             for inner in path[n:]:
                 if isinstance(value, str):
                     try:
-                        value = json.loads(value)
-                    except ValueError:
+                        value = load_json(value)
+                    except (ValueError, RecursionError):
                         return None
                 value = value.get(inner) if isinstance(value, Mapping) else None
             return value if isinstance(value, str | int | float | bool) else None

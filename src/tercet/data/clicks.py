@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby, islice
 from os import fspath
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from tercet._validate import first_repeated
+from tercet.data import limits
+from tercet.data.json_lines import json_field, parse_json_object
 from tercet.data.lines import (
     FilePath,
     Refused,
-    json_field,
-    parse_json_object,
     parsed_lines,
     read_id,
     writable_id,
@@ -141,24 +144,42 @@ def click_preferences(
     >>> [(better, worse, round(weight, 2)) for better, worse, weight in click_preferences("abcd", "d")]
     [('d', 'a', 0.47), ('d', 'b', 0.3), ('d', 'c', 0.23)]
     """
-    chosen = dict.fromkeys(clicked)
+    chosen = list(dict.fromkeys(clicked))
     if examination is None:
         looked = [examination_guess(rank) for rank in range(1, len(shown) + 1)]
     else:
         looked = [examination[min(rank, len(examination)) - 1] for rank in range(1, len(shown) + 1)]
     ranks = {doc: rank for rank, doc in enumerate(shown, start=1)}
-    preferences = [
-        (better, worse, looked[rank - 1])
-        for better in chosen
-        for rank, worse in enumerate(shown, start=1)
-        if worse not in chosen and (skipped == "all" or rank < ranks[better])
-    ]
-    if len(preferences) > MOST_PREFERENCES:
-        preferences = sorted(preferences, key=lambda preference: -preference[2])[:MOST_PREFERENCES]
+    # A clicked document is better than those passed over up to this rank.
+    last = {doc: len(shown) if skipped == "all" else ranks[doc] for doc in chosen}
+    lowest = max(last.values(), default=0)
+    was_clicked = set(chosen)
+    passed = [
+        (rank, doc) for rank, doc in enumerate(shown, start=1) if rank <= lowest and doc not in was_clicked
+    ]  # each of them is worse than some clicked one
+    places = [rank for rank, _ in passed]
+    if sum(bisect_right(places, last[better]) for better in chosen) <= MOST_PREFERENCES:
+        preferences = list(_pairs(chosen, last, passed, looked))
+    else:
+        # Those that count most are of the ranks that count most: all pairs need not be made to find them.
+        by_weight = groupby(sorted(passed, key=lambda place: -looked[place[0] - 1]), lambda place: looked[place[0] - 1])
+        alike = (_pairs(chosen, last, list(group), looked) for _, group in by_weight)
+        preferences = list(islice(chain.from_iterable(alike), MOST_PREFERENCES))
     total = math.fsum(weight for _, _, weight in preferences)
     if total > most:
         preferences = [(better, worse, weight / total * most) for better, worse, weight in preferences]
     return preferences
+
+
+def _pairs(
+    chosen: Sequence[Doc], last: Mapping[Doc, int], passed: Sequence[tuple[int, Doc]], looked: Sequence[float]
+) -> Iterator[tuple[Doc, Doc, float]]:
+    """Each clicked document over those passed over up to its last rank, which come by rank."""
+    for better in chosen:
+        for rank, worse in passed:
+            if rank > last[better]:
+                break
+            yield better, worse, looked[rank - 1]
 
 
 def read_clicks(path: FilePath) -> list[Impression]:
@@ -254,8 +275,7 @@ def impression_problem(impression: Impression) -> str | None:
     shown = set(impression.shown)
     for what, ids in (("shown", impression.shown), ("clicked", impression.clicked)):
         if len(set(ids)) < len(ids):
-            repeated = next(one for one in ids if ids.count(one) > 1)
-            return f"document {repeated!r} is {what} twice; name it once"
+            return f"document {first_repeated(ids)!r} is {what} twice; name it once"
     for doc_id in impression.clicked:
         if doc_id not in shown:
             return f"document {doc_id!r} is clicked and was not shown"
@@ -263,10 +283,11 @@ def impression_problem(impression: Impression) -> str | None:
 
 
 def _tsv_impression(text: str, path: FilePath, line: int) -> Impression:
-    columns = text.split("\t")
+    columns = text.split("\t", limits.MOST_VALUES)
     if len(columns) != 3:
         raise FormatError(path, line, f"{len(columns)} columns; 3 are needed, separated by tabs: {_COLUMNS}")
     query = read_id(columns[0], path, line, "query id")
+    limits.check_values(text, " ", path, line, "ids")
     shown, clicked = (
         tuple(read_id(one, path, line, f"{what} document's id") for one in column.split(" ") if one)
         for what, column in (("shown", columns[1]), ("clicked", columns[2]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from tercet.data import limits
+from tercet.data.columns import Columns
 from tercet.data.frames import IndexedTexts, as_table
+from tercet.data.json_lines import load_json
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, open_table, typed_row
@@ -168,9 +171,11 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
     if not table.is_typed:
         numbers = number_columns(roles.carried, rows)
         rows = [typed_row(row, numbers) for row in rows]
-    # Keys that only later rows of JSONL have come last.
-    names = dict.fromkeys((*roles.text, *roles.carried, *(name for row in rows for name in row if name != roles.id)))
-    return Documents(ids, {name: [row.get(name) for row in rows] for name in names}, roles.text)
+    gathered = Columns((*roles.text, *roles.carried))  # keys that only later rows of JSONL have come last
+    for row in rows:
+        row.pop(roles.id, None)
+        gathered.add(row, partial(FormatError, table.name, None))
+    return Documents(ids, gathered.finished(), roles.text)
 
 
 class DocumentStream:
@@ -236,11 +241,14 @@ def ids_in(value: Value, table: DataTable, number: int, column: str) -> tuple[st
         return ()
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            ids = json.loads(value)
-        except ValueError:
+            ids = load_json(value)
+        except (ValueError, RecursionError):
             raise table.error(number, f"{column} {value[:60]!r} is no JSON array of ids") from None
     else:
         text = str(value)
         mark = next((mark for mark in (",", ";", "|") if mark in text), None)
-        ids = [part.strip() for part in text.split(mark) if part.strip()]
+        parts = text.split(mark, limits.MOST_VALUES)
+        if len(parts) > limits.MOST_VALUES:
+            raise table.error(number, f"{column} has more than {limits.MOST_VALUES:,} ids")
+        ids = [part.strip() for part in parts if part.strip()]
     return tuple(id_in(one, table, number, column) for one in ids)

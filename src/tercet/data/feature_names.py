@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tercet._validate import first_repeated
 from tercet.data.lines import FilePath, open_lines, parse_int, surrogate_problem
 from tercet.errors import FormatError, InputError
 
@@ -66,8 +67,9 @@ def checked_feature_names(names: Sequence[str], n_features: int) -> tuple[str, .
         if problem is not None or "\n" in name:
             raise InputError(f"the feature name {name!r} {problem or 'holds a line break'}")
     if len(set(checked)) < n_features:
-        twice = next(name for name in checked if checked.count(name) > 1)
-        raise InputError(f"the feature name {twice!r} is there twice; each feature has a name of its own")
+        raise InputError(
+            f"the feature name {first_repeated(checked)!r} is there twice; each feature has a name of its own"
+        )
     return checked
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+from tercet._validate import first_repeated
 from tercet.data.lines import Refused, id_problem, refuse
 from tercet.data.tables import RECORDS_LOOKED_AT, DataTable, check_names
 from tercet.data.values import Record, plain_record, plain_value
@@ -144,8 +144,7 @@ def _of_frame(thing: Any, name: str) -> DataTable | IndexedTexts | None:
 
 
 def _two_columns(name: str, columns: Sequence[str]) -> str:
-    doubled = next(column for column in columns if columns.count(column) > 1)
-    return f"{name} has two columns called {doubled!r}; each needs a name of its own"
+    return f"{name} has two columns called {first_repeated(columns)!r}; each needs a name of its own"
 
 
 def _may_be_frame(thing: Any) -> bool:
@@ -185,8 +184,7 @@ def key_id(key: Any, name: str) -> str:
 
 def _distinct(ids: list[str], name: str) -> list[str]:
     if len(set(ids)) < len(ids):
-        doubled, _ = Counter(ids).most_common(1)[0]
-        raise InputError(f"{name} has the id {doubled!r} twice")
+        raise InputError(f"{name} has the id {first_repeated(ids)!r} twice")
     return ids
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import ExitStack
-from gzip import GzipFile
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from tercet.data.lines import FilePath, line_text, open_bytes, raw_line
+from tercet.data.lines import FilePath, Unpacked, line_text, open_bytes, raw_line
 from tercet.data.preference_files import START, StreamPosition
 from tercet.errors import FormatError
 
@@ -57,7 +56,7 @@ class GrowingFile:
             raise FormatError(self.path, None, "this is a pipe or a device; a file is needed, to go on in it later")
         with ExitStack() as opened:  # closed again should anything be wrong
             self._stream = opened.enter_context(open_bytes(self.path))
-            self.is_packed = isinstance(getattr(self._stream, "raw", None), GzipFile)
+            self.is_packed = isinstance(getattr(self._stream, "raw", None), Unpacked)
             status = os.fstat(self._stream.fileno())
             self._inode = status.st_ino
             if not self.is_packed and status.st_size < self.position.at:

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tercet.data import limits
 from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
 from tercet.data.lines import FilePath, LookAlikes, Refused, refuse, split_columns
@@ -71,7 +72,7 @@ class QueryLookup:
 
     def __init__(self, queries: Mapping[str, str]) -> None:
         self._ids = queries
-        self._by_text: dict[str, tuple[str, ...]] | None = None
+        self._by_text: dict[str, list[str]] | None = None
 
     def __call__(self, query: str) -> tuple[str, ...]:
         """The ids of the queries that are meant; all of those with this text."""
@@ -80,8 +81,14 @@ class QueryLookup:
         if self._by_text is None:
             self._by_text = {}
             for qid, text in self._ids.items():
-                self._by_text[plain_text(text)] = (*self._by_text.get(plain_text(text), ()), qid)
-        return self._by_text.get(plain_text(query), ())
+                self._by_text.setdefault(plain_text(text), []).append(qid)
+        qids = self._by_text.get(plain_text(query), [])
+        if len(qids) > limits.MOST_QUERIES_OF_A_TEXT:
+            raise InputError(
+                f"{len(qids):,} queries have the text {query[:60]!r}; name a query by its id where more than "
+                f"{limits.MOST_QUERIES_OF_A_TEXT:,} have its text"
+            )
+        return tuple(qids)
 
 
 def plain_text(text: str) -> str:

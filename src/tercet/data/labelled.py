@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tercet.data.lines import FilePath, Refused, archive_members, decoding_error, open_bytes, refuse
+from tercet.data import limits
+from tercet.data.archives import archive_members
+from tercet.data.lines import FilePath, Refused, decoding_error, open_bytes, refuse
 from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
 NEWSGROUPS_TEST = "20news-bydate-test"
-# The largest real post has 160 kB and all posts 36 MB; these bound what a hostile archive can make us hold.
-LARGEST_POST = 1 << 24
+# All posts have 36 MB, the largest 160 kB; a hostile archive may not make us hold what it likes.
 LARGEST_ARCHIVE = 1 << 30
 
 
@@ -40,7 +41,7 @@ def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTex
     """Read a folder that has a subfolder for each class and in it a file for each text.
 
     Hidden files and folders are skipped, and so are files beside the class folders. Texts are kept whole,
-    line ends included; a gzipped file is unpacked.
+    line ends included; a gzipped file is unpacked. One of more than `limits.LARGEST_TEXT` bytes is refused.
 
     Parameters
     ----------
@@ -70,6 +71,7 @@ def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTex
 
 def texts_of_folder(root: Path, encoding: str, refused: Refused | None = None) -> Iterator[tuple[Path, str]]:
     """Yield each file in a class folder and its text; what cannot be read is handed to `refused`, if there is one."""
+    n_read = n_stored = 0
     for class_folder in _visible(root):
         if not class_folder.is_dir():
             continue
@@ -81,10 +83,16 @@ def texts_of_folder(root: Path, encoding: str, refused: Refused | None = None) -
                 if not file.is_file():
                     raise FormatError(file, None, "this is not a file; a class folder holds a file for each text")
                 with open_bytes(file) as stream:
-                    text = decode_text(stream.read(), file, encoding)
+                    content = stream.read(limits.LARGEST_TEXT + 1)
+                if len(content) > limits.LARGEST_TEXT:
+                    message = f"the text is longer than {limits.LARGEST_TEXT:,} bytes; make several texts of it"
+                    raise FormatError(file, None, message)
+                text = decode_text(content, file, encoding)
+                n_read, n_stored = n_read + len(content), n_stored + file.stat().st_size
             except FormatError as error:
                 refuse(error, refused)
             else:
+                limits.check_unpacked(root, n_read, n_stored, "packed")
                 yield file, text
 
 
@@ -169,12 +177,12 @@ def _posts_in_archive(path: FilePath) -> dict[str, list[tuple[str, str, str]]]:
     total = 0
     for member, content in archive_members(path):
         parts = PurePosixPath(member.name).parts
-        if member.isdir() or len(parts) != 3 or parts[0] not in posts or parts[2].startswith("."):
+        if member.is_folder or len(parts) != 3 or parts[0] not in posts or parts[2].startswith("."):
             continue
         if content is None:
             raise FormatError(path, None, f"{member.name} in the archive is not an ordinary file")
         total += member.size
-        if member.size > LARGEST_POST or total > LARGEST_ARCHIVE:
+        if member.size > limits.LARGEST_TEXT or total > LARGEST_ARCHIVE:
             message = f"{member.name} in the archive brings it beyond any real copy of 20 Newsgroups"
             raise FormatError(path, None, message)
         if parts in seen:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_seed, is_integer
+from tercet.data.archives import archive_members
 from tercet.data.letor import LetorData, assemble
 from tercet.data.letor_text import TextBlock, check_not_empty, is_dense, read_blocks, width_of
-from tercet.data.lines import FilePath, archive_members, open_bytes
+from tercet.data.lines import FilePath, open_bytes
 from tercet.errors import FormatError, InputError
 
 PARTS_OF_A_FOLD = ("train", "vali", "test")
@@ -112,7 +113,7 @@ def _members_of_archive(path: FilePath, comments: bool) -> dict[str, dict[str, l
         members = members_of.setdefault(fold, {})
         if part in members:
             raise FormatError(path, None, f"{fold}/{part}.txt is in the archive twice")
-        members[part] = _blocks_of(cast(BinaryIO, content), f"{path}/{member.name}", comments)
+        members[part] = _blocks_of(content, f"{path}/{member.name}", comments)
     return members_of
 
 

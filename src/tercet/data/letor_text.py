@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import check_integer
+from tercet.data import limits
 from tercet.data.lines import (
-    LONGEST_LINE,
     PACKING_DAMAGE,
     UTF8_MARK,
     UTF16_MARKS,
@@ -239,9 +239,9 @@ def _lines_in_blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iter
             raise FormatError(path, 1, advice, "encoding")
         stop = text.rfind(b"\n") + 1 if fresh else len(text)
         carried = text[stop:]
-        if len(carried) > LONGEST_LINE:
+        if len(carried) > limits.LONGEST_LINE:
             line = n_lines + text.count(b"\n") + 1
-            raise FormatError(path, line, f"the line is longer than {LONGEST_LINE} bytes; is this a text file?")
+            raise limits.too_long(path, line)
         whole = text[:stop]
         if whole:
             unmarked = whole.removeprefix(UTF8_MARK) if n_bytes == 0 else whole

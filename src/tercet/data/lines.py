@@ -10,19 +10,20 @@ import bz2
 import gzip
 import hashlib
 import io
-import json
 import math
 import os
 import re
-import tarfile
+import stat
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
+from typing import Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
 
+from tercet.data import limits
 from tercet.data.watching import READ_AT_ONCE, watched
 from tercet.errors import FormatError, InputError
 from tercet.store import open_atomically
@@ -36,8 +37,6 @@ GZIP_MAGIC = b"\x1f\x8b"
 _BZIP2_MAGIC = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # of a stream with data, and of an empty one
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-# A longer line is a binary file or a decompression bomb; without a bound, one readline could fill the memory.
-LONGEST_LINE = 1 << 28
 
 _SAMPLE, _N_SAMPLES, _EDGE = 1 << 16, 32, 1 << 20  # of `sampled_digest`
 _ASCII_BLANKS = re.compile(r"[ \t\r\f\v]+")
@@ -76,6 +75,37 @@ class _Bzip2File(bz2.BZ2File):
             raise DamagedBzip2(str(error)) from error
 
 
+class Unpacked(io.RawIOBase):
+    """What is in a packed file, up to so many times its size; a pipe has none, and is read to its end."""
+
+    def __init__(self, packed: gzip.GzipFile | bz2.BZ2File, path: FilePath) -> None:
+        self._packed, self._path = packed, path
+        status = os.fstat(packed.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        self._packing = "bzip2" if isinstance(packed, bz2.BZ2File) else "gzip"
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._packed.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._packed.tell()
+
+    def fileno(self) -> int:
+        return self._packed.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        n_read = self._packed.readinto(buffer)
+        if self._size is not None:
+            limits.check_unpacked(self._path, self._packed.tell(), self._size, self._packing)
+        return n_read
+
+
 @contextmanager
 def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
     """Open a file for reading bytes, decompressed when it begins with the magic of gzip or bzip2.
@@ -109,9 +139,9 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
         else:
             yield raw
             return
-        with packed as unpacked:
+        with packed:
             try:
-                yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, unpacked), READ_AT_ONCE))
+                yield cast(BinaryIO, io.BufferedReader(Unpacked(packed, path), READ_AT_ONCE))
             except PACKING_DAMAGE as error:
                 raise FormatError(path, None, damage_message(error), "packing") from error
 
@@ -158,12 +188,11 @@ def open_lines(path: FilePath, refused: Refused | None = None) -> Generator[tupl
 def raw_line(stream: BinaryIO, path: FilePath, number: int) -> bytes:
     """The bytes of the next line with its end, none at the end of the file; `number` is the line's."""
     try:
-        raw = stream.readline(LONGEST_LINE + 1)
+        raw = stream.readline(limits.LONGEST_LINE + 1)
     except PACKING_DAMAGE as error:
         raise FormatError(path, number, damage_message(error), "packing") from error
-    if len(raw) > LONGEST_LINE:
-        message = f"the line is longer than {LONGEST_LINE} bytes; is this a text file?"
-        raise FormatError(path, number, message)
+    if len(raw) > limits.LONGEST_LINE:
+        raise limits.too_long(path, number)
     return raw
 
 
@@ -221,6 +250,18 @@ def parsed_lines(
             yield line, parsed
 
 
+def within_a_line(lines: Iterable[tuple[int, str]], most: int) -> list[tuple[int, str]]:
+    """The first lines, so many at most, of those that together are no longer than one may be; at least one."""
+    first: list[tuple[int, str]] = []
+    length = 0
+    for number, text in islice(lines, most):
+        length += len(text)
+        if first and length > limits.LONGEST_LINE:
+            break
+        first.append((number, text))
+    return first
+
+
 def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
     """Return the number of the first line for which `matches` is true, by reading the file again.
 
@@ -233,11 +274,14 @@ def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
 
 
 def split_columns(text: str) -> list[str]:
-    """Split at runs of ASCII blanks, as the TREC tools do, so that other Unicode spaces stay inside ids."""
+    """Split at runs of ASCII blanks, as the TREC tools do, so that other Unicode spaces stay inside ids.
+
+    Beyond `limits.MOST_VALUES` columns the rest is one.
+    """
     if text.isascii():
-        return text.split()
+        return text.split(maxsplit=limits.MOST_VALUES)
     stripped = text.strip(" \t\r\f\v")
-    return _ASCII_BLANKS.split(stripped) if stripped else []
+    return _ASCII_BLANKS.split(stripped, maxsplit=limits.MOST_VALUES) if stripped else []
 
 
 def parse_float(text: str, path: FilePath, line: int, what: str) -> float:
@@ -363,71 +407,6 @@ def writable_id(identifier: object, path: FilePath, what: str, *, blanks: bool =
     return cast(str, identifier)
 
 
-def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
-    """Parse one line that holds one JSON object; a key given twice is an error, since a value would be lost.
-
-    Examples
-    --------
-    >>> parse_json_object('{"query": "007"}', "prefs.jsonl", 1)
-    {'query': '007'}
-    """
-    repeated: str | None = None
-
-    def gather(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # Objects are finished innermost first, so what the last call leaves belongs to the outer object.
-        nonlocal repeated
-        gathered = dict(pairs)
-        repeated = None
-        if len(gathered) < len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-        return gathered
-
-    try:
-        record = json.loads(text, object_pairs_hook=gather)
-    except json.JSONDecodeError as error:
-        raise FormatError(path, line, f"column {error.colno}: broken JSON: {error.msg}", "json") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; nesting without end
-        raise FormatError(path, line, f"the JSON cannot be taken in: {error}", "json") from error
-    if not isinstance(record, dict):
-        raise FormatError(path, line, f"found a JSON {_json_name(record)}; each line holds one object, {{…}}")
-    if repeated is not None:
-        raise FormatError(path, line, f'the key "{repeated}" occurs twice')
-    return record
-
-
-def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> Any:
-    """Return a key's value; a missing key is an error that lists the keys there are."""
-    if key not in record:
-        keys = ", ".join(f'"{name}"' for name in record) or "none"
-        raise FormatError(path, line, f'the key "{key}" is missing; found {keys}')
-    return record[key]
-
-
-def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> str:
-    """Return a key's value, which must be a string of real characters."""
-    value = json_field(record, key, path, line)
-    if not isinstance(value, str):
-        raise FormatError(path, line, f'"{key}" is a JSON {_json_name(value)}; a string is needed')
-    problem = None if value.isascii() else surrogate_problem(value)
-    if problem is not None:
-        raise FormatError(path, line, f'"{key}" {problem}')
-    return value
-
-
-def _json_name(value: object) -> str:
-    names = {
-        type(None): "null",
-        bool: "truth value",
-        str: "string",
-        int: "number",
-        float: "number",
-        list: "array",
-        dict: "object",
-    }
-    return names[type(value)]
-
-
 def sampled_digest(path: FilePath) -> str:
     """A digest of a file's size, its first and last megabyte and 32 places between; reads 4 MB at most.
 
@@ -490,19 +469,3 @@ def write_atomically(path: FilePath) -> Iterator[TextIO]:
     except UnicodeEncodeError as error:
         near = error.object[max(0, error.start - 20) : error.end + 20]
         raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
-
-
-def archive_members(path: FilePath) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Members of a tar archive, gzipped or not, in their order, each with its content; None for what is no file.
-
-    The content must be read before the next member is asked for.
-    """
-    with open_bytes(path) as stream:
-        try:
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for member in archive:
-                    yield member, archive.extractfile(member) if member.isfile() else None
-        except tarfile.TarError as error:
-            raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
-        while stream.read(1 << 20):  # the gzip checksum is only compared at the very end
-            pass

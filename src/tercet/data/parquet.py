@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data import limits
 from tercet.data.lines import FilePath, Refused, id_problem
 from tercet.data.preference_text import IDS, NO_PREFERENCES, NUMBERS, PreferenceTriples
 from tercet.errors import FormatError, MissingExtraError
@@ -57,6 +59,16 @@ def parquet_batches(
                 first += batch.num_rows
 
 
+def check_parquet_size(file: Any, path: FilePath) -> None:
+    """Refuse a file that says of itself that it unpacks to far more than it is; one that lies is not told by this."""
+    metadata, size = file.metadata, os.path.getsize(path)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    limits.check_unpacked(path, sum(group.total_byte_size for group in groups), size, "Parquet")
+    if metadata.num_rows > max(1 << 20, limits.MOST_ROWS_PER_BYTE * size):
+        rows = f"{metadata.num_rows:,} rows in {size:,} bytes"
+        raise FormatError(path, None, f"{rows}, as made to fill the memory; are they all the same?", "packing")
+
+
 @contextmanager
 def _opened(path: FilePath) -> Iterator[Any]:
     try:
@@ -66,6 +78,7 @@ def _opened(path: FilePath) -> Iterator[Any]:
         raise MissingExtraError("pyarrow", "parquet", f"reading {path}") from error
     try:
         with parquet.ParquetFile(path, memory_map=False, buffer_size=_PAGES_AT_ONCE, pre_buffer=False) as file:
+            check_parquet_size(file, path)
             _check_columns(file.schema_arrow, arrow.types, path)
             if file.metadata.num_rows == 0:
                 raise FormatError(path, None, NO_PREFERENCES)

@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from tercet._validate import check_integer
+from tercet.data import limits
 from tercet.data.lines import (
     PACKING_DAMAGE,
     UTF8_MARK,
@@ -314,6 +315,8 @@ def count_preferences(path: FilePath) -> int:
             text = carried + fresh
             stop = text.rfind(b"\n") + 1 if fresh else len(text)
             carried = text[stop:]
+            if len(carried) > limits.LONGEST_LINE:
+                raise limits.too_long(path, count + 1)
             count += _n_filled_lines(text[:stop])
             if not fresh:
                 break

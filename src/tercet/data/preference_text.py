@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data import limits
+from tercet.data.json_lines import json_field, parse_json_object
 from tercet.data.lines import (
     FilePath,
     Refused,
-    json_field,
     parse_float,
-    parse_json_object,
     parsed_lines,
     read_id,
 )
@@ -157,7 +157,7 @@ def uneven_numbers(names: Collection[str], expected: Collection[str]) -> str | N
 
 
 def _tsv_row(text: str, names: tuple[str, ...], path: FilePath, line: int) -> PreferenceLine:
-    columns = text.split("\t")
+    columns = text.split("\t", limits.MOST_VALUES)
     if not 3 <= len(columns) <= 3 + len(names):
         needed = f"3 to {3 + len(names)}" if len(names) > 1 else "3 or 4"
         wanted = ", ".join((*IDS, *names))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tarfile
 from collections import Counter
 from contextlib import closing
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias, cast
 
+from tercet.data.archives import archive_members
 from tercet.data.beir import plain_or_packed
 from tercet.data.clicks import CLICK_HEADER, KEYS
+from tercet.data.json_lines import load_json, parse_json_object
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
-from tercet.data.lines import UTF16_MARKS, FilePath, Refused, open_bytes, open_lines, parse_json_object, split_columns
+from tercet.data.lines import UTF16_MARKS, FilePath, Refused, open_bytes, open_lines, split_columns, within_a_line
 from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADER, TSV_HEADERS
@@ -26,6 +26,7 @@ from tercet.data.trec import BEIR_HEADER
 from tercet.data.ubi import ubi_files
 from tercet.errors import FormatError, InputError
 from tercet.store import MANIFEST_NAME
+from tercet.store.canonical import MAX_MANIFEST_BYTES
 from tercet.store.kinds import VECTORS
 
 Kind: TypeAlias = Literal[
@@ -180,7 +181,8 @@ def _holds_vectors(folder: Path) -> bool:
     if not file.is_file():
         return False
     try:
-        manifest = json.loads(file.read_bytes())
+        with open(file, "rb") as stream:
+            manifest = load_json(stream.read(MAX_MANIFEST_BYTES).decode())
     except ValueError:
         return False
     return isinstance(manifest, dict) and manifest.get("kind") == VECTORS
@@ -288,15 +290,12 @@ def _table_with_header(path: Path) -> tuple[DataTable | None, FormatError | None
 
 
 def _recognise_archive(path: Path) -> Kind:
-    try:
-        with open_bytes(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in islice(archive, LINES_LOOKED_AT):
-                if PurePosixPath(member.name).parts[:1] in ((NEWSGROUPS_TRAIN,), (NEWSGROUPS_TEST,)):
-                    return "20newsgroups"
-                if fold_member(member.name)[1] is not None:
-                    return "letor-folds"
-    except tarfile.TarError as error:
-        raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
+    with closing(archive_members(path)) as members:
+        for member, _ in islice(members, LINES_LOOKED_AT):
+            if PurePosixPath(member.name).parts[:1] in ((NEWSGROUPS_TRAIN,), (NEWSGROUPS_TEST,)):
+                return "20newsgroups"
+            if fold_member(member.name)[1] is not None:
+                return "letor-folds"
     raise InputError(
         f"{path}: an archive of no known kind; only 20 Newsgroups ({NEWSGROUPS_TRAIN}/…) and LETOR folds "
         "(…/Fold1/train.txt) are read packed, extract any other and give the folder"
@@ -305,7 +304,7 @@ def _recognise_archive(path: Path) -> Kind:
 
 def _first_lines(path: Path, refused: Refused | None = None) -> list[tuple[int, str]]:
     with closing(open_lines(path, refused)) as lines:
-        return list(islice(((line, text) for line, text in lines if text.strip()), LINES_LOOKED_AT))
+        return within_a_line(((line, text) for line, text in lines if text.strip()), LINES_LOOKED_AT)
 
 
 def _kinds_of_table(lines: list[str]) -> list[Kind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ class ShownList:
     began: int
     time: float | None = None
     positions: dict[str, float | None] = field(default_factory=dict)
+    taken: set[float] = field(default_factory=set)  # of the positions
     clicks: dict[str, None] = field(default_factory=dict)
     session: str | None = None
     is_random: bool = False
@@ -65,13 +67,14 @@ class ShownLists:
         lists = self._of_key.setdefault(key, [])
         shown = lists[-1] if lists else None
         if shown is not None and not self.by_id:
-            again = doc_id in shown.positions or (position is not None and position in shown.positions.values())
+            again = doc_id in shown.positions or position in shown.taken
             shown = None if again or (key[0] is None and key != self._last_key) else shown
         if shown is None:
             shown = ShownList(query, len(self._clicks), time)
             lists.append(shown)
             self.lists.append(shown)
-        shown.positions.setdefault(doc_id, position)
+        if shown.positions.setdefault(doc_id, position) is not None:
+            shown.taken.add(shown.positions[doc_id])  # type: ignore[arg-type]
         if time is not None and shown.time is not None:
             shown.time = min(time, shown.time)
         self._last_key = key
@@ -83,11 +86,17 @@ class ShownLists:
 
     def close(self) -> None:
         """Give each click to the last list of its key that had begun and shows the document, else to the first."""
+        clicked_keys = {key for key, _, _ in self._clicks}
+        lists_with: dict[tuple[Any, str], list[ShownList]] = {}
+        for key in clicked_keys:
+            for shown in self._of_key.get(key, ()):
+                for doc_id in shown.positions:
+                    lists_with.setdefault((key, doc_id), []).append(shown)
         for key, doc_id, order in self._clicks:
-            lists = [shown for shown in self._of_key.get(key, ()) if doc_id in shown.positions]
-            before = [shown for shown in lists if shown.began <= order]
+            lists = lists_with.get((key, doc_id))
             if lists:
-                clicks = (before[-1] if before else lists[0]).clicks
+                n_before = bisect_right(lists, order, key=lambda shown: shown.began)  # they begin one after the other
+                clicks = lists[max(0, n_before - 1)].clicks
                 self.n_repeated += doc_id in clicks
                 clicks[doc_id] = None
             else:

@@ -17,8 +17,10 @@ from importlib import import_module
 from itertools import chain, islice
 from typing import Any
 
+from tercet.data import limits
+from tercet.data.columns import too_many_columns
+from tercet.data.json_lines import parse_json_object
 from tercet.data.lines import (
-    LONGEST_LINE,
     PACKING_DAMAGE,
     UTF16_MARKS,
     FilePath,
@@ -27,10 +29,10 @@ from tercet.data.lines import (
     decoding_error,
     open_bytes,
     open_lines,
-    parse_json_object,
     refuse,
+    within_a_line,
 )
-from tercet.data.parquet import is_parquet
+from tercet.data.parquet import check_parquet_size, is_parquet
 from tercet.data.values import Record, number_in, plain_record
 from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError, MissingExtraError, TercetError
@@ -213,7 +215,9 @@ def text_lines(
 
 def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], None, None]:
     decoder = codecs.getincrementaldecoder(encoding)()
-    number, offset, rest = 0, 0, ""
+    number, offset = 0, 0
+    pieces: list[str] = []  # of the line that has no end yet
+    length = 0
     with open_bytes(path) as stream:
         while True:
             try:
@@ -232,23 +236,26 @@ def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], 
             except UnicodeError as error:  # UTF-16 without its mark
                 raise FormatError(path, number + 1, f"this is not {encoding}: {error}", "encoding") from error
             offset += len(fresh)
-            *whole, rest = (rest + text).split("\n")
-            for line in whole:
+            rest, *others = text.split("\n")
+            for other in others:
                 number += 1
+                line = "".join((*pieces, rest))
                 yield number, line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
-            if len(rest) > LONGEST_LINE:
-                message = f"the line is longer than {LONGEST_LINE} characters; is this a text file?"
-                raise FormatError(path, number + 1, message)
+                pieces, length, rest = [], 0, other
+            pieces.append(rest)
+            length += len(rest)
+            if length > limits.LONGEST_LINE:
+                raise limits.too_long(path, number + 1, "characters")
             if not fresh:
                 break
-    if rest:
-        yield number + 1, rest.removesuffix("\r").removeprefix("" if number else "\ufeff")
+    if length:
+        yield number + 1, "".join(pieces).removesuffix("\r").removeprefix("" if number else "\ufeff")
 
 
 @contextmanager
 def _long_cells() -> Iterator[None]:
     """Cells may be as long as lines; the limit of the csv module is one for all who use it, so it is put back."""
-    before = csv.field_size_limit(LONGEST_LINE)
+    before = csv.field_size_limit(limits.LONGEST_LINE)
     try:
         yield
     finally:
@@ -263,17 +270,21 @@ def csv_records(
     Records without any text are left out. A broken record is handed to `refused` only where it stands on one line: a
     quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row.
     """
-    begins = last = 0
+    begins = last = length = 0
 
     def texts() -> Iterator[str]:
-        nonlocal begins, last
+        nonlocal begins, last, length
         for number, text in lines:
-            begins, last = begins or number, number
+            begins, last, length = begins or number, number, length + len(text) + 1
+            limits.check_values(text, delimiter, path, number, "cells")
+            if length > limits.LONGEST_LINE and last > begins:
+                long = f"the record is longer than {limits.LONGEST_LINE:,} characters"
+                raise FormatError(path, begins, f"{long}; the quote that opens here is not closed")
             yield text + "\n"
 
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
     while True:
-        begins = 0
+        begins = length = 0
         try:
             with _long_cells():
                 cells = next(reader)
@@ -302,7 +313,7 @@ class CsvTable(DataTable):
         self._encoding = encoding
         self._delimiter, self._skipped = delimiter or ",", 0
         with closing(self._lines(None)) as lines:
-            numbered = list(islice(lines, RECORDS_LOOKED_AT))
+            numbered = within_a_line(lines, RECORDS_LOOKED_AT)
         said = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
         if said is not None:
             self._skipped = numbered[0][0]
@@ -376,7 +387,9 @@ def _check_header(table: DataTable, number: int, names: Sequence[str]) -> None:
 
 
 def check_names(table: DataTable, number: int) -> None:
-    """Every column has a name of its own."""
+    """Every column has a name of its own, and there are not too many."""
+    if len(table.columns) > limits.MOST_COLUMNS:
+        raise table.error(number, too_many_columns(len(table.columns)), "header")
     seen: dict[str, int] = {}
     for place, name in enumerate(table.columns, start=1):
         first = seen.setdefault(name, place)
@@ -397,8 +410,10 @@ class JsonTable(DataTable):
             self.form = f"JSONL, {encoding.upper()}"
         ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
         keys: dict[str, None] = {}
-        for _, row in islice(self.rows(ignored), RECORDS_LOOKED_AT):
+        for number, row in islice(self.rows(ignored), RECORDS_LOOKED_AT):
             keys |= dict.fromkeys(row)
+            if len(keys) > limits.MOST_COLUMNS:
+                raise self.error(number, too_many_columns(len(keys)), "header")
         if not keys:
             next(self.rows(), None)  # says what is wrong with the first
             raise FormatError(path, None, NO_ROWS)
@@ -428,7 +443,8 @@ class ParquetTable(DataTable):
         with _opened_parquet(path) as (file, types):
             fields = list(file.schema_arrow)
         binary = [field.name for field in fields if types.is_binary(field.type) or types.is_large_binary(field.type)]
-        self.columns = tuple(field.name for field in fields if field.name not in binary)
+        left_out = set(binary)
+        self.columns = tuple(field.name for field in fields if field.name not in left_out)
         check_names(self, 0)
         self.form = "Parquet" + (f", without the bytes of {', '.join(binary)}" if binary else "")
 
@@ -460,6 +476,7 @@ def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
         raise MissingExtraError("pyarrow", "parquet", f"reading {path}") from error
     try:
         with parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+            check_parquet_size(file, path)
             yield file, arrow.types
     except FileNotFoundError as error:
         raise FormatError(path, None, "there is no such file", "missing") from error

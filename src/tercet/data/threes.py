@@ -11,8 +11,9 @@ import numpy as np
 
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table, key_id
+from tercet.data.json_lines import parse_json_object
 from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
-from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object, refuse
+from tercet.data.lines import FilePath, LookAlikes, Refused, refuse
 from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tercet.data import limits
 from tercet.data.lines import (
     FilePath,
     Refused,
@@ -91,7 +92,7 @@ def iterate_judgements(
                 raise FormatError(path, line, message)
             if beir:
                 return None
-        columns = text.split("\t") if beir else split_columns(text)
+        columns = text.split("\t", limits.MOST_VALUES) if beir else split_columns(text)
         if len(columns) != (3 if beir else 4):
             raise FormatError(path, line, _wrong_columns(columns, beir))
         qid = read_id(columns[0], path, line, "query id")

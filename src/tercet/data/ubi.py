@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from tercet.data.growing import GrowingFile, check_before
-from tercet.data.lines import FilePath, Refused, parse_json_object
+from tercet.data.json_lines import parse_json_object
+from tercet.data.lines import FilePath, Refused
 from tercet.data.preference_files import START, StreamPosition
 from tercet.data.tables import DataTable
 from tercet.data.values import Record, moment_in
+from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError
 
 QUERIES, EVENTS = "ubi_queries", "ubi_events"
@@ -143,6 +145,7 @@ class _NumberedFiles:
         self._folder, self._kind = folder, kind
         self.number, self.offset = number, offset
         self._file: GrowingFile | None = None
+        self._counted = folder, 0, 0  # lines up to a place of a file
 
     @property
     def path(self) -> Path:
@@ -188,9 +191,18 @@ class _NumberedFiles:
 
     def error(self, message: str) -> FormatError:
         """What is wrong with the line that was read last."""
-        with open(self.path, "rb") as stream:
-            line = stream.read(self.offset).count(b"\n")
-        return FormatError(self.path, line, message)
+        path, offset, n_lines = self._counted
+        if path != self.path or offset > self.offset:
+            path, offset, n_lines = self.path, 0, 0
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            while offset < self.offset:  # on from the last error, so that many of them cost one reading
+                text = stream.read(min(READ_AT_ONCE, self.offset - offset))
+                if not text:
+                    break
+                offset, n_lines = offset + len(text), n_lines + text.count(b"\n")
+        self._counted = path, offset, n_lines
+        return FormatError(path, n_lines, message)
 
     def digest(self) -> str:
         if self._file is None and not self._open():
@@ -272,7 +284,8 @@ class GrowingUbi:
                 break
             clicks = self._clicks_of(one.query_id, one.shown_at)
             self._stand(self.position.within + 1)
-            yield replace(one, clicked=tuple(doc_id for doc_id in clicks if doc_id in one.shown))
+            shown = set(one.shown)
+            yield replace(one, clicked=tuple(doc_id for doc_id in clicks if doc_id in shown))
         self._stand(self.position.within)
 
     def _stand(self, n_lists: int) -> None:

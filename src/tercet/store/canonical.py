@@ -14,7 +14,7 @@ MAX_NESTING: Final = 32
 MAX_MANIFEST_BYTES: Final = 8 * 2**20
 
 # A string without its closing quote swallows the rest, so that the scan stays linear on broken text too.
-_STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -33,7 +33,7 @@ def parse_json(data: bytes, where: str) -> Any:
     """Parse JSON from a file that may be damaged; duplicate keys, NaN and deep nesting are refused."""
     try:
         text = data.decode("utf-8")
-        _refuse_deep_nesting(text)
+        refuse_deep_nesting(text, MAX_NESTING)
         return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except ValueError as error:  # includes UnicodeDecodeError and JSONDecodeError
         raise DamagedBundleError(f"{where}: not the JSON that Tercet writes: {error}") from error
@@ -77,14 +77,15 @@ def _check_text(text: str, where: str) -> None:
         raise InputError(f"{where} is {text!r}, which is not valid Unicode text: {error.reason}") from error
 
 
-def _refuse_deep_nesting(text: str) -> None:
+def refuse_deep_nesting(text: str, deepest: int) -> None:
+    """Raise ValueError where arrays and objects of a JSON text are inside each other more than so many times."""
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         first = text[match.start()]
         if first in "[{":
             depth += 1
-            if depth > MAX_NESTING:
-                raise ValueError(f"nested deeper than {MAX_NESTING} levels")
+            if depth > deepest:
+                raise ValueError(f"nested deeper than {deepest} levels")
         elif first in "]}":
             depth -= 1
 

@@ -10,12 +10,13 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from tercet.data.archives import archive_members
 from tercet.data.checking.findings import Findings
 from tercet.data.checking.near_duplicates import text_digest
 from tercet.data.labelled import read_20newsgroups, texts_of_folder
 from tercet.data.letor_folds import PARTS_OF_A_FOLD, fold_member, is_fold_name
 from tercet.data.letor_text import TextBlock, read_blocks
-from tercet.data.lines import UTF8_MARK, FilePath, archive_members, open_bytes
+from tercet.data.lines import UTF8_MARK, FilePath, open_bytes
 from tercet.errors import FormatError
 
 # What is wrong in a block is found by reading the block again, so blocks are small and a hopeless file is given up.
@@ -106,7 +107,7 @@ def _members_of_archive(path: Path) -> Iterator[tuple[str, str, FilePath, Binary
     for member, content in archive_members(path):
         fold, part = fold_member(member.name)
         if content is not None and part is not None:
-            yield fold, part, f"{path}/{member.name}", cast(BinaryIO, content)
+            yield fold, part, f"{path}/{member.name}", content
 
 
 def _scan(stream: BinaryIO, path: FilePath, findings: Findings, *, is_svmlight: bool = False) -> RowSummary:

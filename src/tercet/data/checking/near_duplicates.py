@@ -12,6 +12,7 @@ from unicodedata import normalize
 from tercet.data.lines import number_of
 
 NEAR = 0.9  # of the different words of both
+MOST_COMPARED = 1_000
 _WORD = re.compile(r"\w+")
 
 
@@ -69,7 +70,8 @@ def near_texts(
     Notes
     -----
     Not every pair is looked at. A text needs only be found by its rarest words: if two texts are alike enough, the
-    few rarest of one, ``n - ceil(threshold n) + 1``, have one in common with those of the other.
+    few rarest of one, ``n - ceil(threshold n) + 1``, have one in common with those of the other. Of more than
+    `MOST_COMPARED` that do, the first are looked at.
 
     Examples
     --------
@@ -95,7 +97,7 @@ def near_texts(
             continue
         candidates = {i for word in rarest(words) for i in with_word.get(word, ())}
         best, likeness = -1, 0.0
-        for i in sorted(candidates):
+        for i in sorted(candidates)[:MOST_COMPARED]:
             other = sets_of_first[keys[i]]
             alike = len(words & other) / len(words | other)
             if alike > likeness:

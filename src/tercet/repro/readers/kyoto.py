@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tercet.data.json_lines import json_field, json_text, parse_json_object
 from tercet.data.lines import (
     FilePath,
     find_line,
-    json_field,
-    json_text,
     open_lines,
-    parse_json_object,
     read_id,
     surrogate_problem,
 )

@@ -10,8 +10,9 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data.archives import archive_members
 from tercet.data.labelled import decode_text
-from tercet.data.lines import FilePath, archive_members, id_problem, open_bytes
+from tercet.data.lines import FilePath, id_problem, open_bytes
 from tercet.errors import FormatError
 
 WIKISPEEDIA_ARCHIVE = "wikispeedia.tar.gz"
@@ -190,7 +191,7 @@ def _files_in_archive(path: Path) -> Iterator[tuple[Path, bytes]]:
     total = 0
     for member, content in archive_members(path):
         parts = PurePosixPath(member.name).parts
-        if member.isdir() or len(parts) != 2 or not _is_wanted(parts):
+        if member.is_folder or len(parts) != 2 or not _is_wanted(parts):
             continue
         where = path.joinpath(*parts)
         if content is None:
