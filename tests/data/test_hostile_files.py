@@ -23,7 +23,7 @@ from tercet.data import limits
 from tercet.data.archives import archive_members
 from tercet.data.checking.near_duplicates import near_texts
 from tercet.data.clicks import MOST_PREFERENCES, click_preferences, examination_guess
-from tercet.data.columns import Columns
+from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.shown_lists import ShownLists
 from tercet.errors import LONGEST_MESSAGE, FormatError, InputError
 
@@ -297,7 +297,7 @@ def test_clicks_go_to_the_lists_that_a_search_of_all_finds(by_id, events) -> Non
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 3)), max_size=30))
 def test_columns_hold_what_the_rows_have(rows) -> None:
-    columns = Columns(("a",))
+    columns = GatheredColumns(("a",))
     for row in rows:
         columns.add(row, lambda message: FormatError("rows", None, message))
     finished = columns.finished()

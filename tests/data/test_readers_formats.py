@@ -217,9 +217,6 @@ def test_20newsgroups_is_the_same_packed_and_extracted(tmp_path: Path) -> None:
 
 def test_20newsgroups_takes_nothing_else_from_an_archive(tmp_path: Path) -> None:
     others = {
-        "../outside": b"no",
-        "/etc/absolute": b"no",
-        "20news-bydate-train/../../up": b"no",
         "20news-bydate-train/sci.space/._53": b"no",
         "README": b"no",
     }

@@ -25,7 +25,17 @@ from tercet.data.lines import (
 )
 from tercet.errors import FormatError, InputError
 
-ROOMS = ["lines", "json_lines", "columns", "beir", "trec", "preference_files", "labelled", "letor", "recognition"]
+ROOMS = [
+    "lines",
+    "json_lines",
+    "gathered_columns",
+    "beir",
+    "trec",
+    "preference_files",
+    "labelled",
+    "letor",
+    "recognition",
+]
 
 
 @pytest.mark.parametrize("name", ROOMS)

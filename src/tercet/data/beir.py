@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tercet.data.columns import Columns
 from tercet.data.documents import Documents, joined_text
+from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.json_lines import json_field, json_text, parse_json_object
 from tercet.data.lines import (
     FilePath,
@@ -167,7 +167,7 @@ def read_corpus(path: FilePath) -> Documents:
     ('Bond\\nA spy.', {'year': 1962})
     """
     ids: list[str] = []
-    gathered = Columns(("text",))
+    gathered = GatheredColumns(("text",))
     for doc_id, record in _unrepeated(path, records_of(path)):
         ids.append(doc_id)
         gathered.add(record, partial(FormatError, path, None))

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tercet.data import limits
-from tercet.data.columns import Columns
 from tercet.data.frames import IndexedTexts, as_table
+from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.json_lines import load_json
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
 from tercet.data.roles import DocumentRoles, document_roles
@@ -171,7 +171,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
     if not table.is_typed:
         numbers = number_columns(roles.carried, rows)
         rows = [typed_row(row, numbers) for row in rows]
-    gathered = Columns((*roles.text, *roles.carried))  # keys that only later rows of JSONL have come last
+    gathered = GatheredColumns((*roles.text, *roles.carried))  # keys that only later rows of JSONL have come last
     for row in rows:
         row.pop(roles.id, None)
         gathered.add(row, partial(FormatError, table.name, None))

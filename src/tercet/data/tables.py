@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tercet.data import limits
-from tercet.data.columns import too_many_columns
+from tercet.data.gathered_columns import too_many_columns
 from tercet.data.json_lines import parse_json_object
 from tercet.data.lines import (
     PACKING_DAMAGE,

@@ -43,7 +43,7 @@ class SparseColumn(Sequence[Value]):
         return self._values.get(range(self._length)[row])
 
 
-class Columns:
+class GatheredColumns:
     """Gathers rows by column, in time and memory linear in the values that they have.
 
     Parameters
@@ -52,7 +52,7 @@ class Columns:
 
     Examples
     --------
-    >>> columns = Columns(("text",))
+    >>> columns = GatheredColumns(("text",))
     >>> for row in ({"text": "Tea"}, {"text": "Milk", "price": 1.5}):
     ...     columns.add(row, lambda message: FormatError("rows", None, message))
     >>> columns.finished()
