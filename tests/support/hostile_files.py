@@ -169,18 +169,18 @@ def _judged_by_text(path: Path) -> Any:
 
 
 ATTACKS = {
-    "a list of clicks, half of it clicked": Attack(_clicks, data.check, None, 20_000, 2_000_000),
-    "a list that shows an id twice": Attack(_repeated_id, data.read_clicks, "is shown twice", 50_000, 500_000),
-    "a JSON key twice": Attack(_repeated_key, lambda path: list(data.iter_rows(path)), "occurs twice", 50_000, 500_000),
+    "a list of clicks, half of it clicked": Attack(_clicks, data.check, None, 20_000, 130_000),
+    "a list that shows an id twice": Attack(_repeated_id, data.read_clicks, "is shown twice", 50_000, 250_000),
+    "a JSON key twice": Attack(_repeated_key, lambda path: list(data.iter_rows(path)), "occurs twice", 50_000, 250_000),
     "JSON arrays inside each other": Attack(_deep_json, data.read_table, "nested deeper than 100", 10_000, 5_000_000),
-    "a JSON array of numbers": Attack(_many_values, data.read_table, "more than 524,288 elements", 3, 15),
+    "a JSON array of numbers": Attack(_many_values, data.read_table, "more than 262,144 elements", 3, 15),
     "a line without an end": Attack(_long_line, data.read_qrels, "longer than 16,777,216 bytes", 17, 100),
     "a line without an end, Latin-1": Attack(
         _long_line_latin, lambda path: data.read_table(path, encoding="latin-1"), "longer than 16,777,216", 17, 100
     ),
     "a line of features without an end": Attack(_long_line, data.read_svmlight, "grade|number|longer", 17, 100),
     "a quote that is not closed": Attack(_open_quote, data.read_table, "the record is longer than", 18, 100),
-    "a record of many cells": Attack(_many_cells, data.read_table, "more than 524,288 cells", 3, 15),
+    "a record of many cells": Attack(_many_cells, data.read_table, "more than 262,144 cells", 3, 15),
     "a gzip bomb": Attack(
         _gzip_bomb, lambda path: sum(1 for _ in data.iter_rows(path)), "more than 100 times", 120, 3_000
     ),

@@ -9,6 +9,7 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import ANY, FOLDER, output_options
 from tercet.cli.serve import journal_of
+from tercet.cli.terminal import echo
 from tercet.errors import InputError, JournalError
 from tercet.search import open_index
 from tercet.serve import Journal, read_journal
@@ -38,14 +39,14 @@ def bake(source: Path, index: Path | None, model: Path | None, output: Path) -> 
     baked = baked_model(opened, entries)
     baked.save(output)
     n_entries = baked.baked[-1].entry
-    click.echo(f"{output}: the model of {folder if model is None else model} and {journal}, entries 1 to {n_entries:,}")
+    echo(f"{output}: the model of {folder if model is None else model} and {journal}, entries 1 to {n_entries:,}")
     try:
         with Journal(journal) as own:
             own.compact(n_entries)
-        click.echo(f"{journal}: {len(own) - n_entries:,} entries; the others are archived beside it")
+        echo(f"{journal}: {len(own) - n_entries:,} entries; the others are archived beside it")
     except JournalError as error:
-        click.echo(f"note: {error}; the service archives these entries when it takes the model up", err=True)
-    click.echo(f"tercet promote {folder} {output} serves it")
+        echo(f"note: {error}; the service archives these entries when it takes the model up", err=True)
+    echo(f"tercet promote {folder} {output} serves it")
 
 
 def _places(source: Path, index: Path | None) -> tuple[Path, Path]:

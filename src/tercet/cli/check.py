@@ -9,6 +9,7 @@ from typing import cast, get_args
 import click
 
 from tercet.cli.options import ANY, json_option, table_options, table_settings
+from tercet.cli.terminal import echo
 from tercet.data import check as check_data
 from tercet.data.recognition import Kind
 from tercet.data.roles import kind_of_columns
@@ -33,5 +34,5 @@ def check(context: click.Context, data: Path, kind: Kind | None, most: int, as_j
     if kind is None and data.is_file() and said:  # so it is a table
         kind = cast(Kind, kind_of_columns(said.open(data).columns) or "documents")
     report = check_data(data, kind, most_shown=most, table=said)
-    click.echo(json.dumps(report.to_meta(), ensure_ascii=False, indent=2) if as_json else str(report))
+    echo(json.dumps(report.to_meta(), ensure_ascii=False, indent=2) if as_json else str(report))
     context.exit(1 if report.n_errors else 0)

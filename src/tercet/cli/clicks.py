@@ -10,6 +10,7 @@ import numpy as np
 
 from tercet.cli.inputs import read_clicks
 from tercet.cli.options import ANY, NEW, check_output, output_options, table_options
+from tercet.cli.terminal import echo
 from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_sessions
 from tercet.data.clicks import ClickLog, examination_guess
 from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
@@ -46,18 +47,18 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
     curves = estimate_examination(kept)
     chosen = choose_examination(kept, curves)
     for note in kept.notes:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     _print_facts(kept, odd)
     shown, clicked = _by_rank(kept)
     _print_curves(curves, shown, clicked)
     trust = estimate_trust(kept)
     if trust is not None:
-        click.echo(f"trust: {trust}")
-    click.echo(f"learning weighs clicks by {chosen.source}")
+        echo(f"trust: {trust}")
+    echo(f"learning weighs clicks by {chosen.source}")
     if any(impression.clicked for impression in kept.impressions):
         held_out = held_out_by_time(kept, chosen.chances)
         if held_out is not None:
-            click.echo(
+            echo(
                 f"clicks over expected clicks of the first nine tenths order {held_out.judged:.3f} of "
                 f"{held_out.n_preferences:,} preferences of the last tenth, the lists as shown {held_out.shown:.3f}"
             )
@@ -65,15 +66,15 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
         from tercet.pictures.click_curve import draw_examination
 
         save_figure(draw_examination(curves, shown, clicked), output)
-        click.echo(f"{output}: written")
+        echo(f"{output}: written")
     if judgements is not None:
         judged = judgements_of_clicks(kept, chosen.chances)
         texts = write_click_judgements(judgements, judged)
         grades = Counter(one.grade for docs in judged.values() for one in docs.values())
         told = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
-        click.echo(f"{judgements}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {told}")
+        echo(f"{judgements}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {told}")
         if texts is not None:
-            click.echo(f"{texts}: the texts of the queries")
+            echo(f"{texts}: the texts of the queries")
 
 
 def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
@@ -82,17 +83,17 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
     usable = sum(0 < len(impression.clicked) < len(impression.shown) for impression in log.impressions)
     order = "in the order of time" if log.is_timed else "in the order of the file"
     sessions = f" in {len(set(log.sessions)):,} sessions" if log.sessions else ""
-    click.echo(f"{len(log.impressions):,} lists of {len(queries):,} queries{sessions}, {n_clicks:,} clicks, {order}")
-    click.echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click and without one on all")
+    echo(f"{len(log.impressions):,} lists of {len(queries):,} queries{sessions}, {n_clicks:,} clicks, {order}")
+    echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click and without one on all")
     if log.randomised:
-        click.echo(f"{sum(log.randomised):,} lists were shown in random order")
+        echo(f"{sum(log.randomised):,} lists were shown in random order")
     if log.interleaved:
-        click.echo(f"{sum(log.interleaved):,} lists were made of two rankings (tercet serve --interleave)")
+        echo(f"{sum(log.interleaved):,} lists were made of two rankings (tercet serve --interleave)")
     for one in odd[:SESSIONS]:
         rate = f"{one.n_clicked:,} clicks on {one.n_shown:,} documents"
-        click.echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")
+        echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")
     if len(odd) > SESSIONS:
-        click.echo(f"left out: {len(odd) - SESSIONS:,} more")
+        echo(f"left out: {len(odd) - SESSIONS:,} more")
 
 
 def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
@@ -108,7 +109,7 @@ def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
 
 def _print_curves(curves: list[ExaminationCurve], shown: list[int], clicked: list[int]) -> None:
     head = "".join(f"  {curve.method:<20}" for curve in curves)
-    click.echo(f"\n{'rank':>4} {'shown':>9} {'clicks':>8} {'rate':>6}  guess{head}".rstrip())
+    echo(f"\n{'rank':>4} {'shown':>9} {'clicks':>8} {'rate':>6}  guess{head}".rstrip())
     for rank in range(min(len(shown), RANKS)):
         rate = clicked[rank] / shown[rank]
         line = f"{rank + 1:>4} {shown[rank]:>9,} {clicked[rank]:>8,} {rate:>6.3f}  {examination_guess(rank + 1):.3f}"
@@ -117,9 +118,9 @@ def _print_curves(curves: list[ExaminationCurve], shown: list[int], clicked: lis
             if rank < len(curve.values) and np.isfinite(curve.low[rank]):
                 interval = f"{curve.values[rank]:.3f} [{curve.low[rank]:.3f}, {curve.high[rank]:.3f}]"
             line += f"  {interval:<20}"
-        click.echo(line.rstrip())
-    click.echo()
+        echo(line.rstrip())
+    echo()
     for curve in curves:
-        click.echo(f"{curve.method}: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")
+        echo(f"{curve.method}: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")
         if curve.method == "em":
-            click.echo("em: it takes what a good ranking puts above for what people look at, so it may fall too fast")
+            echo("em: it takes what a good ranking puts above for what people look at, so it may fall too fast")

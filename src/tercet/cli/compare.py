@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from tercet.cli.evaluate import print_evaluations
 from tercet.cli.options import data_options, json_option, together
 from tercet.cli.systems import TEXT_MEASURES, open_systems, system_named, system_options
+from tercet.cli.terminal import echo, open_console
 from tercet.measure import Comparison
 from tercet.measure import compare as compare_runs
 from tercet.report import shown_p
@@ -103,7 +103,7 @@ def compare(
 def show_comparison(comparison: Comparison, texts: Mapping[str, str], largest: int, as_json: bool) -> None:
     """Print a comparison, with the texts of queries where there are any."""
     if as_json:
-        click.echo(json.dumps(comparison.to_meta(), ensure_ascii=False, indent=2))
+        echo(json.dumps(comparison.to_meta(), ensure_ascii=False, indent=2))
     else:
         print_comparison(comparison, texts, largest)
 
@@ -125,16 +125,16 @@ def print_comparison(comparison: Comparison, texts: Mapping[str, str], largest: 
         p_value = shown_p(contrast.p_adjusted).removeprefix("p ").removeprefix("= ")
         counts = [f"{count:,}" for count in (contrast.wins, contrast.ties, contrast.losses)]
         table.add_row(f"{contrast.system}\n{contrast.against}", str(contrast.measure), difference, p_value, *counts)
-    Console(width=None if Console().is_terminal else 140).print(table, markup=False)
+    open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)
     for note in comparison.notes():
-        click.echo(f"note: {note}")
+        echo(f"note: {note}")
     if not largest:
         return
     for system, against in dict.fromkeys((contrast.system, contrast.against) for contrast in comparison.contrasts):
         rows = comparison.largest(system, against, k=largest)
         if rows:
-            click.echo(f"largest differences by {comparison.measures[0]}, {system} against {against}:")
+            echo(f"largest differences by {comparison.measures[0]}, {system} against {against}:")
         for qid, first, second in rows:
             text = " ".join(texts.get(qid, "").split())
             text = text if len(text) <= _LONGEST_QUERY else text[: _LONGEST_QUERY - 1] + "…"
-            click.echo(f"  {first - second:+.4f}  {first:.4f} {second:.4f}  {qid}  {text}".rstrip())
+            echo(f"  {first - second:+.4f}  {first:.4f} {second:.4f}  {qid}  {text}".rstrip())

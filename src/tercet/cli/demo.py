@@ -16,6 +16,7 @@ from rich.table import Table
 from tercet._installed import called, install_command
 from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
+from tercet.cli.terminal import open_console
 from tercet.data.docstrings import DocstringCollection, docstring_collection
 from tercet.errors import InputError
 from tercet.fitting.recipe import fit
@@ -46,7 +47,7 @@ def demo(output: Path, seed: int) -> None:
     """
     began = time.perf_counter()
     _refuse_others(output)
-    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    console = open_console(width=None if sys.stdout.isatty() else 110, highlight=False)
     collection = docstring_collection(random_state=seed)
     console.print(f"[bold]Docstrings on this machine[/]: {collection}.")
     example = next(iter(collection.qrels["train"]))

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from tercet.cli.options import data_options
 from tercet.cli.systems import TEXT_MEASURES, open_systems, system_options
+from tercet.cli.terminal import open_console
 from tercet.measure import Evaluation
 from tercet.measure import evaluate as evaluate_run
 from tercet.report import shown_interval
@@ -49,4 +49,4 @@ def print_evaluations(evaluations: Mapping[str, Evaluation]) -> None:
         cells = [shown_interval(evaluation.mean(m), *evaluation.interval(m), digits=4) for m in evaluation.measures]
         missing = f" ({evaluation.missing} queries without results)" if evaluation.missing else ""
         table.add_row(name + missing, *cells)
-    Console(width=None if Console().is_terminal else 140).print(table, markup=False)
+    open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)

@@ -8,6 +8,7 @@ import click
 
 from tercet.cli.inputs import open_judged, open_model
 from tercet.cli.options import DATA, FILE, FOLDER, table_options
+from tercet.cli.terminal import echo
 from tercet.data.documents import Documents
 from tercet.errors import InputError
 from tercet.search import open_index
@@ -47,10 +48,10 @@ def explain(
         index = open_index(data, None if model is None else open_model(model))
         if versus is None:
             table = index.explain(text, document).table(count)
-            click.echo(f"{document} for {text!r}\n{table}")
+            echo(f"{document} for {text!r}\n{table}")
         else:
             table = index.versus(text, document, versus).table(count)
-            click.echo(f"{document} over {versus} for {text!r}\n{table}")
+            echo(f"{document} over {versus} for {text!r}\n{table}")
         return
     if versus is not None:
         raise click.UsageError("--versus is for an index")
@@ -66,8 +67,8 @@ def explain(
     query_text = texts.queries.get(query, query)
     docs = texts.docs
     why = open_model(model).explain(query_text, docs.part([doc_id]) if isinstance(docs, Documents) else docs[doc_id])
-    click.echo(f"{doc_id} for {query_text!r}")
-    click.echo(why.table(count))
+    echo(f"{doc_id} for {query_text!r}")
+    echo(why.table(count))
 
 
 @click.command()
@@ -83,4 +84,4 @@ def related(model: Path, words: tuple[str, ...], count: int) -> None:
     text_model = open_model(model)
     for word in words:
         pairs = text_model.related(word, count)
-        click.echo(f"{word}: " + "  ".join(f"{other} {weight:+.3f}" for other, weight in pairs))
+        echo(f"{word}: " + "  ".join(f"{other} {weight:+.3f}" for other, weight in pairs))

@@ -39,6 +39,7 @@ from tercet.cli.options import (
     table_settings,
     together,
 )
+from tercet.cli.terminal import echo
 from tercet.data import JudgedTexts, read_qrels
 from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
@@ -230,7 +231,7 @@ def fit(
             texts = open_data(data, corpus, queries, qrels, kind, known_only=True)
         if isinstance(texts, JudgedTexts) and has_pairs and qrels is None and texts.qrels:
             advice = "" if options["links"] else "; --judgements names some"
-            click.echo(f"note: the judgements of {data} are not learned from{advice}", err=True)
+            echo(f"note: the judgements of {data} are not learned from{advice}", err=True)
             texts = replace(texts, qrels={})
         if isinstance(texts, JudgedTexts) and not texts.qrels and not has_pairs:
             raise click.UsageError(
@@ -243,8 +244,8 @@ def fit(
     write_data_pointer(output, data=data, corpus=corpus, queries=queries)
     assert model.report is not None
     write_report_page(model.report, output / PAGE_NAME)
-    click.echo(str(model.report))
-    click.echo(f"{output}: written after {took}, with {PAGE_NAME}")
+    echo(str(model.report))
+    echo(f"{output}: written after {took}, with {PAGE_NAME}")
 
 
 def _without(options: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -369,14 +370,14 @@ def _read_links(paths: tuple[Path, ...], texts: JudgedTexts, skip_unknown: bool)
                 encoding=said.encoding,
                 delimiter=said.delimiter,
             )
-        click.echo(f"{path}: {part.form}")
+        echo(f"{path}: {part.form}")
         if part.n_unknown:
             known = f"{part.n_unknown:,} of {part.n_links + part.n_own + part.n_unknown:,} links"
-            click.echo(f"note: {path}: left out, to or from documents that are not there: {known}", err=True)
+            echo(f"note: {path}: left out, to or from documents that are not there: {known}", err=True)
         for source, targets in part.links.items():
             links.setdefault(source, []).extend(targets)
     n_links = sum(len(set(targets)) for targets in links.values())
-    click.echo(f"{n_links:,} links of {len(links):,} documents")
+    echo(f"{n_links:,} links of {len(links):,} documents")
     return links
 
 
@@ -397,13 +398,11 @@ def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Three]:
                 encoding=said.encoding,
                 delimiter=said.delimiter,
             )
-        click.echo(f"{path}: {part.form}")
+        echo(f"{path}: {part.form}")
         if part.has_margins:
-            click.echo(
-                f"note: texts are learned from threes and their weights; the margins of {path} are left out", err=True
-            )
+            echo(f"note: texts are learned from threes and their weights; the margins of {path} are left out", err=True)
         threes += part.threes
-    click.echo("1 preference" if len(threes) == 1 else f"{len(threes):,} preferences")
+    echo("1 preference" if len(threes) == 1 else f"{len(threes):,} preferences")
     return threes
 
 
@@ -449,7 +448,7 @@ def _fit_vectors(
         check_destination(checkpoint)
     vectors = Vectors.open(data)
     n_queries = 0 if vectors.queries is None else len(vectors.queries)
-    click.echo(f"{data}: vectors of {len(vectors.docs):,} documents and {n_queries:,} queries")
+    echo(f"{data}: vectors of {len(vectors.docs):,} documents and {n_queries:,} queries")
     shared = vectors.query_vectoriser is vectors.doc_vectoriser
     learner = term_pair_ranker(rankers, vectors.docs.shape, seed, shared=shared)
     source: Source | None = None
@@ -459,7 +458,7 @@ def _fit_vectors(
         )
         left_out = f"; {source.n_skipped:,} others are left out, since an id of theirs has no vector"
         counted = f"{source.n_steps:,} preferences, read as they are learned from"
-        click.echo(counted + (left_out if source.n_skipped else ""))
+        echo(counted + (left_out if source.n_skipped else ""))
     with naming_flag("--skip-unknown", UNKNOWN_ID):
         model = fit_vectors(
             vectors,

@@ -23,6 +23,7 @@ from tercet.cli.options import (
 )
 from tercet.cli.progress import DocumentCount
 from tercet.cli.serve import journal_of
+from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
@@ -118,7 +119,7 @@ def index(
         n_words = (built.model.n_words if isinstance(built.model, TextModel) else None) or n_terms(built.model)
         documents = "1 document" if len(built) == 1 else f"{len(built):,} documents"
         words = "1 word" if n_words == 1 else f"{n_words:,} words"
-        click.echo(f"{output}: {documents}, {words}{how}")
+        echo(f"{output}: {documents}, {words}{how}")
         _tell_journal(output)
         return
     if model is not None or stem is not None or no_texts:
@@ -150,7 +151,7 @@ def index(
         if merge:
             opened.merge()
         summary += ", in 1 segment" if opened.n_segments == 1 else f", in {opened.n_segments:,} segments"
-    click.echo(summary)
+    echo(summary)
 
 
 def _stems(language: str | None) -> str:
@@ -170,14 +171,14 @@ def _tell_new_words(new: Counter[str]) -> None:
     if new:
         examples = ", ".join(repr(word) for word, _ in new.most_common(3))
         known = f"note: {len(new):,} of the words are new to the index, such as {examples}"
-        click.echo(f"{known}; nothing is found by them until all documents are indexed anew, with --replace", err=True)
+        echo(f"{known}; nothing is found by them until all documents are indexed anew, with --replace", err=True)
 
 
 def _tell_journal(output: Path) -> None:
     """What was taught to the index that was here before counts for the new one, too, and nobody is to be surprised."""
     journal = journal_of(output)
     if journal.exists():
-        click.echo(f"note: {journal} stays: tercet serve applies what was taught to the new index", err=True)
+        echo(f"note: {journal} stays: tercet serve applies what was taught to the new index", err=True)
 
 
 def _listed(path: Path) -> Iterator[str]:

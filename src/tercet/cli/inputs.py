@@ -13,6 +13,7 @@ import click
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
 from tercet.cli.options import bad_rows, naming_table_options, say_of_tables, table_settings
+from tercet.cli.terminal import echo
 from tercet.data import (
     Documents,
     JudgedTexts,
@@ -154,7 +155,7 @@ def tell_once(message: str) -> None:
     said = set() if context is None else context.meta.setdefault("tercet.said", set())
     if message not in said:
         said.add(message)
-        click.echo(message)
+        echo(message)
 
 
 def read_data(data: Path, kind: str, qrels: Path | None, *, known_only: bool = False) -> JudgedTexts | Labelled:
@@ -168,11 +169,11 @@ def read_data(data: Path, kind: str, qrels: Path | None, *, known_only: bool = F
         return texts
     if kind == "labelled-folder":
         labelled = read_labelled_folder(data)
-        click.echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")
+        echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")
         return Labelled(labelled, None)
     if kind == "20newsgroups":
         train, test = read_20newsgroups(data)
-        click.echo(
+        echo(
             f"{data}: 20 Newsgroups, {len(train.texts):,} training and {len(test.texts):,} test posts in "
             f"{len(set(train.labels))} groups"
         )
@@ -198,10 +199,10 @@ def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Contain
             delimiter=said.delimiter,
         )
     if judged.form:
-        click.echo(f"{path}: {judged.form}")
+        echo(f"{path}: {judged.form}")
     if judged.n_ungraded:
         rows = "1 row" if judged.n_ungraded == 1 else f"{judged.n_ungraded:,} rows"
-        click.echo(f"note: {path}: left out, without a grade: {rows}", err=True)
+        echo(f"note: {path}: left out, without a grade: {rows}", err=True)
     return judged
 
 
@@ -210,7 +211,7 @@ def describe(name: str, kind: str, texts: JudgedTexts) -> None:
     documents = "1 document" if len(texts.docs) == 1 else f"{len(texts.docs):,} documents"
     queries = "1 query" if len(texts.queries) == 1 else f"{len(texts.queries):,} queries"
     judged = f" (judged: {splits})" if splits else ""
-    click.echo(f"{name}: {kind and f'{kind}, '}{documents}, {queries}{judged}")
+    echo(f"{name}: {kind and f'{kind}, '}{documents}, {queries}{judged}")
 
 
 def open_judged(data: Path | None, corpus: Path | None, queries: Path | None, qrels: Path | None) -> JudgedTexts:
@@ -303,8 +304,8 @@ def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
         log = read_click_log(
             paths, columns=said.columns, refused=bad_rows(), encoding=said.encoding, delimiter=said.delimiter
         )
-    click.echo(f"{', '.join(map(str, paths))}: {log.form}")
+    echo(f"{', '.join(map(str, paths))}: {log.form}")
     n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
     lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
-    click.echo(f"{lists}, {n_clicked:,} with a click")
+    echo(f"{lists}, {n_clicked:,} with a click")
     return log

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tercet.cli.options import FOLDER, json_option, output_options
+from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.data.values import moment_in
 from tercet.measure.duels import ADDRESS_LISTS, CLIENT_LISTS, Contest, DuelCourse, DuelReport, LeftOut, read_duels
@@ -57,14 +58,14 @@ def interleave(log: Path, since: float, settle_after: float, output: Path | None
         checked_picture(output)
     report = read_duels(log, since, settle_after)
     if as_json:
-        click.echo(json.dumps(_meta(report), indent=2))
+        echo(json.dumps(_meta(report), indent=2))
     else:
         _print_report(log, report)
     if output is not None:
         from tercet.pictures.duel_course import draw_duels
 
         save_figure(draw_duels(report), output)
-        click.echo(f"{output}: written", err=as_json)
+        echo(f"{output}: written", err=as_json)
 
 
 def _meta(report: DuelReport) -> dict[str, Any]:
@@ -78,15 +79,15 @@ def _meta(report: DuelReport) -> dict[str, Any]:
 
 def _print_report(log: Path, report: DuelReport) -> None:
     n_counted = sum(len(course.outcomes) for course in report.courses.values())
-    click.echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
+    echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
     for why, count in report.left_out.items():
-        click.echo(f"left out: {count:,} {_WHY[why]}")
+        echo(f"left out: {count:,} {_WHY[why]}")
     if report.waits:
-        click.echo("the latest lists wait for their clicks")
+        echo("the latest lists wait for their clicks")
     for contest, course in report.courses.items():
-        click.echo()
+        echo()
         for line in _sentences(contest, course):
-            click.echo(line)
+            echo(line)
 
 
 def _sentences(contest: Contest, course: DuelCourse) -> list[str]:

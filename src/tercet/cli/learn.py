@@ -23,6 +23,7 @@ from tercet.cli.inputs import (
 )
 from tercet.cli.options import DATA, FILE, FOLDER, NEW, check_output, naming_flag, quiet_option, replace_option
 from tercet.cli.progress import SpacedLines
+from tercet.cli.terminal import echo
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
 from tercet.data.growing import REPLACED
@@ -189,9 +190,9 @@ class _Progress:
         if event.written:
             self._written = f"written {datetime.now():%H:%M:%S}"
         if event.note is not None:
-            click.echo(f"note: {event.note}", err=True)
+            echo(f"note: {event.note}", err=True)
         if not self._quiet and self._lines.due():
-            click.echo(f"{self._progress_line(event)}; {self._output}: {self._written}", err=True)
+            echo(f"{self._progress_line(event)}; {self._output}: {self._written}", err=True)
 
     def _progress_line(self, event: ClickEvent) -> str:
         tally = event.tally
@@ -205,18 +206,16 @@ class _Progress:
         """Sum up."""
         assert self._last is not None
         tally = self._last.tally
-        click.echo(self._progress_line(self._last))
+        echo(self._progress_line(self._last))
         if tally.n_left_out:
             lists = _number(tally.n_left_out, "list")
-            click.echo(f"note: {lists} of sessions that click everything or come too often: left out", err=True)
+            echo(f"note: {lists} of sessions that click everything or come too often: left out", err=True)
         if tally.n_unknown:
-            click.echo(
-                f"note: {tally.n_unknown:,} of {tally.n_shown:,} documents shown are unknown: passed over", err=True
-            )
+            echo(f"note: {tally.n_unknown:,} of {tally.n_shown:,} documents shown are unknown: passed over", err=True)
         if tally.n_wordless:
             unknown = f"{tally.n_wordless:,} impressions are of queries without a word that the model knows"
-            click.echo(f"note: {unknown}", err=True)
-        click.echo(f"{self._output}: {self._written}")
+            echo(f"note: {unknown}", err=True)
+        echo(f"{self._output}: {self._written}")
 
 
 def _number(count: int, what: str) -> str:

@@ -13,6 +13,7 @@ import click
 from tercet import __version__
 from tercet.cli.groups import LazyGroup
 from tercet.cli.progress import show_reading
+from tercet.cli.terminal import echo
 from tercet.errors import TercetError
 
 VERBS = {
@@ -72,9 +73,9 @@ class Tercet(LazyGroup):
     @staticmethod
     def _fail(ctx: click.Context, error: BaseException) -> None:
         if ctx.params.get("traceback"):
-            traceback.print_exc()
+            echo(traceback.format_exc().rstrip(), err=True)
         else:
-            click.echo(f"error: {error}", err=True)
+            echo(f"error: {error}", err=True)
         sys.exit(1)
 
 
@@ -96,7 +97,7 @@ class Telling(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         context = click.get_current_context(silent=True)
-        click.echo(f"{'tercet' if context is None else context.command_path}: {record.getMessage()}", err=True)
+        echo(f"{'tercet' if context is None else context.command_path}: {record.getMessage()}", err=True)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
+from tercet.cli.terminal import echo
 from tercet.data.roles import TableSettings
 from tercet.data.tables import COLUMNS_PROBLEM, DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
@@ -154,9 +155,9 @@ def _bad_rows(context: click.Context, parameter: click.Parameter, value: int) ->
     def tell() -> None:
         if bad.problems:
             rows = "1 bad row is" if len(bad.problems) == 1 else f"{len(bad.problems):,} bad rows are"
-            click.echo(f"note: {rows} left out:", err=True)
+            echo(f"note: {rows} left out:", err=True)
         for problem in bad.problems:
-            click.echo(f"  {problem}", err=True)
+            echo(f"  {problem}", err=True)
 
     context.call_on_close(tell)
 
@@ -285,7 +286,7 @@ def learning_on(address: str | None) -> Iterator[None]:
     with Cluster(address) as cluster:
         yield
     if cluster.rounds:
-        click.echo(cluster.summary())
+        echo(cluster.summary())
 
 
 @contextmanager

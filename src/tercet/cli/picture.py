@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tercet.cli.options import FOLDER, output_options
+from tercet.cli.terminal import echo
 from tercet.errors import BundleError
 from tercet.fitting import FeatureModel
 from tercet.loading import load
@@ -23,4 +24,4 @@ def picture(model: Path, output: Path, words: int) -> None:
     if isinstance(learned, FeatureModel):
         raise BundleError(f"{model} holds a model of features; tercet letor picture draws it")
     drawn = draw(learned, output, n_query_words=words, n_doc_words=words)
-    click.echo(f"{output}: {len(drawn.query_names)} query words by {len(drawn.doc_names)} document words")
+    echo(f"{output}: {len(drawn.query_names)} query words by {len(drawn.doc_names)} document words")

@@ -10,8 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from tercet.cli.terminal import echo, open_console, plain
 from tercet.data.watching import watch_reading
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class ReadingBar:
             from rich.progress import DownloadColumn, TextColumn, TimeRemainingColumn
 
             self._bar = open_bar(self._console, DownloadColumn(), TextColumn("left"), TimeRemainingColumn())
-            self._bar.add_task(f"reading {Path(name).name}", total=size)
+            self._bar.add_task(f"reading {plain(Path(name).name)}", total=size)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done)
 
@@ -81,9 +80,7 @@ def show_reading() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-
-    bar = ReadingBar(Console(stderr=True))
+    bar = ReadingBar(open_console(stderr=True))
     try:
         with watch_reading(bar):
             yield
@@ -99,4 +96,4 @@ class DocumentCount:
 
     def __call__(self, done: int) -> None:
         if self._lines.due():
-            click.echo(f"{done:,} documents so far", err=True)
+            echo(f"{done:,} documents so far", err=True)

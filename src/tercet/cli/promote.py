@@ -8,6 +8,7 @@ import click
 
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER
+from tercet.cli.terminal import echo
 from tercet.search import open_index
 
 
@@ -28,10 +29,10 @@ def promote(index: Path, model: Path | None, undo: bool) -> None:
     opened = open_index(index)
     if promoting is None and not undo:
         for entry in opened.promotions:
-            click.echo(str(entry))
+            echo(str(entry))
         if not opened.promotions:
-            click.echo(f"{index}: no promotions; its model is the one that it was made with")
+            echo(f"{index}: no promotions; its model is the one that it was made with")
         return
     entry = opened.take_back() if promoting is None else opened.promote(promoting)
     took_back = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
-    click.echo(f"{index}: promotion {entry.number}, {entry.before} -> {entry.after}{took_back}")
+    echo(f"{index}: promotion {entry.number}, {entry.before} -> {entry.after}{took_back}")

@@ -9,6 +9,7 @@ import click
 from tercet.cli.inputs import open_judged, open_model
 from tercet.cli.options import FOLDER, data_options, output_options
 from tercet.cli.systems import tell_unknown
+from tercet.cli.terminal import echo
 from tercet.data import write_run
 
 
@@ -35,4 +36,4 @@ def rank(
     tell_unknown(text_model, query_texts)
     run = text_model.rank(query_texts, texts.docs, depth)
     write_run(output, run)
-    click.echo(f"{output}: {len(run):,} queries, up to {depth:,} documents each")
+    echo(f"{output}: {len(run):,} queries, up to {depth:,} documents each")

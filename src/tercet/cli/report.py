@@ -8,6 +8,7 @@ import click
 
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options
+from tercet.cli.terminal import echo
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel
 from tercet.loading import load
@@ -31,7 +32,7 @@ def report(model: Path, output: Path | None, as_json: bool) -> None:
     if learned is None:
         raise InputError(f"{model} has no report; fit writes one")
     if output is None:
-        click.echo(learned.to_json() if as_json else str(learned))
+        echo(learned.to_json() if as_json else str(learned))
         return
     write_report_page(learned, output, opened.weights_by_name() if isinstance(opened, FeatureModel) else ())
-    click.echo(f"{output}: written")
+    echo(f"{output}: written")

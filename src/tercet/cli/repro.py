@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from tercet.cli.options import FOLDER, NEW
 from tercet.cli.progress import open_bar
+from tercet.cli.terminal import open_console
 from tercet.report.table import Cell, Table
 from tercet.repro import find_plan, reproduce, write_results
 
@@ -45,7 +46,7 @@ def repro(
     """
     plan = find_plan(paper)
     folder = output or Path("out") / (plan.paper.key + ("-quick" if quick else ""))
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = open_console(width=None if sys.stdout.isatty() else 160, highlight=False)
     with _Lines(console) as lines:
         results = reproduce(
             plan,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify_option
+from tercet.cli.terminal import echo
 from tercet.fitting.text_model import TextModel
 from tercet.search import open_index
 from tercet.search.carried import shown_record
@@ -70,15 +71,15 @@ def search(
         write_run(output, run)
         _tell_absent(run.absent)
         empty = sum(not hits for hits in run.values())
-        click.echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
+        echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
         if empty:
-            click.echo(f"note: {empty:,} queries found nothing and have no line", err=True)
+            echo(f"note: {empty:,} queries found nothing and have no line", err=True)
         return
     assert text is not None
     where = where_of(filters, opened.has_column)
     hits = opened.search(text, count or 10, max_terms, cutoff=not everything, where=where)
     if as_json:
-        click.echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
+        echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:
         show(hits, why)
         if not hits and isinstance(opened.model, TextModel):
@@ -88,7 +89,7 @@ def search(
 def _tell_stop_words(words: list[str]) -> None:
     if words:
         listed, are = ", ".join(map(repr, words)), "is a stop word" if len(words) == 1 else "are stop words"
-        click.echo(f"{listed} {are}, which so many documents have that they are not searched", err=True)
+        echo(f"{listed} {are}, which so many documents have that they are not searched", err=True)
 
 
 def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
@@ -105,33 +106,28 @@ def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
 def show(hits: Results, why: bool) -> None:
     """Print hits, best first: score, id, the beginning of the text, and what they carry."""
     if hits.unknown:
-        click.echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
+        echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:
-        click.echo("nothing found", err=True)
+        echo("nothing found", err=True)
     _tell_absent(hits.absent)
     if not hits.exact and not hits.absent:
-        click.echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
+        echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
-        click.echo(_printable(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}"))
+        echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
         if carried := hit.carried:
-            click.echo(_printable(f"       {shown_record(carried, _TEXT_SHOWN)}"))
+            echo(f"       {shown_record(carried, _TEXT_SHOWN)}")
         if why:
             for line in hit.why.table(5).splitlines()[1:]:
                 if not line.startswith("the model does not know"):
-                    click.echo(f"       {line}")
+                    echo(f"       {line}")
     if hits.left_off:
         rest = f"{hits.left_off} hits without a word of the query, far below the best"
-        click.echo(f"no more matches; --all shows {rest}", err=True)
+        echo(f"no more matches; --all shows {rest}", err=True)
 
 
 def _tell_absent(urls: tuple[str, ...]) -> None:
     if urls:
-        click.echo(f"partial: without the documents of {', '.join(urls)}, which did not answer", err=True)
-
-
-def _printable(line: str) -> str:
-    """Without what a terminal would take for a command."""
-    return line if line.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
+        echo(f"partial: without the documents of {', '.join(urls)}, which did not answer", err=True)
 
 
 def _beginning(text: str | None) -> str:

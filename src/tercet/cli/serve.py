@@ -9,6 +9,7 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FILE, FOLDER, verify_option
 from tercet.cli.settings import LiveSettings, configured
+from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.errors import MissingExtraError
 from tercet.measure.interleaving import METHODS, Method
@@ -192,16 +193,14 @@ def serve(
     )
     try:
         if log is not None:
-            click.echo(
-                f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True
-            )
+            echo(f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True)
         if interleaver is not None:
-            click.echo(f"lists are shared: {interleaver.said}", err=True)
+            echo(f"lists are shared: {interleaver.said}", err=True)
         if service.journal.torn_bytes:
-            click.echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
-        click.echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)
+            echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
+        echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)
         settings = LiveSettings(click.get_current_context(), service, requests)
-        run(service, access, host, port, click.echo, requests, settings.reread)
+        run(service, access, host, port, echo, requests, settings.reread)
     finally:
         service.close()
         if requests is not None:

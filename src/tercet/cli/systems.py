@@ -10,6 +10,7 @@ import click
 
 from tercet.cli.inputs import ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements, read_query_texts
 from tercet.cli.options import FILE, measures_option, models_option, together
+from tercet.cli.terminal import echo
 from tercet.data import read_run
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
@@ -79,7 +80,7 @@ def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None
     """A line about words of queries that a model does not know, if there are any."""
     unknown = unknown_words(model.query_vectoriser, queries.values())
     if unknown.n_affected or unknown.n_lost:
-        click.echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)
+        echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)
 
 
 def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:

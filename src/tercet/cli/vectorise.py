@@ -11,6 +11,7 @@ from tercet.cli.inputs import TABLES, Labelled, is_beir_texts, kind_of, open_mod
 from tercet.cli.inputs import documents_of as documents_as_read
 from tercet.cli.options import DATA, FILE, FOLDER, NEW, quiet_option, refuse_given, table_options
 from tercet.cli.progress import DocumentCount
+from tercet.cli.terminal import echo
 from tercet.data.beir import NO_DOCUMENTS, NO_QUERIES, documents_of, plain_or_packed, queries_of
 from tercet.errors import FormatError, InputError
 from tercet.text import CUTS, Analyser
@@ -87,7 +88,7 @@ def vectorise(
     n_queries = "no queries" if vectors.queries is None else f"{len(vectors.queries):,} queries"
     n_docs, n_entries = len(vectors.docs), vectors.docs.n_entries
     n_bytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
-    click.echo(
+    echo(
         f"{output}: {n_docs:,} documents, {n_queries}, {vectors.docs.shape[1]:,} words, {n_entries:,} entries "
         f"({n_entries / n_docs:.1f} a document), {n_bytes:,} bytes"
     )

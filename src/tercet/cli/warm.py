@@ -14,6 +14,7 @@ from typing import Any
 import click
 import numpy as np
 
+from tercet.cli.terminal import echo
 from tercet.errors import InputError
 
 N_TEXTS, N_WORDS, N_FEATURES = 120, 60, 12
@@ -164,7 +165,7 @@ def warm(verbs: tuple[str, ...]) -> None:
         for verb in verbs or WORK:
             began = time.process_time()
             WORK[verb](shop)
-            click.echo(f"{verb}: {time.process_time() - began:.1f} s of processor time")
+            echo(f"{verb}: {time.process_time() - began:.1f} s of processor time")
     if keeping_fails():
         raise InputError(f"{cache_folder()} cannot be written to, so nothing was kept")
-    click.echo(f"compiled kernels are in {cache_folder()}")
+    echo(f"compiled kernels are in {cache_folder()}")

@@ -13,7 +13,7 @@ from tercet.errors import FormatError
 
 LONGEST_LINE = 1 << 24  # bytes; also those of a record of CSV that goes over several lines
 LARGEST_TEXT = 1 << 24  # bytes of a file that is one text
-MOST_VALUES = 1 << 19  # on one line: ids, cells, or elements and keys of JSON
+MOST_VALUES = 1 << 18  # on one line: ids, cells, or elements and keys of JSON
 DEEPEST_JSON = 100  # arrays and objects inside each other
 MOST_COLUMNS = 10_000  # of a table; keys, where it is JSON
 MOST_QUERIES_OF_A_TEXT = 1_000  # that a judgement which names a query by its text may mean

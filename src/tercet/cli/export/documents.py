@@ -8,6 +8,7 @@ import click
 
 from tercet.cli.inputs import open_judged, open_model, read_documents, read_query_texts
 from tercet.cli.options import DATA, FILE, FOLDER, output_options, refuse_given, table_options
+from tercet.cli.terminal import echo
 from tercet.export import RankFeatures, write_anserini, write_ciff, write_rank_features
 
 WRITERS = {"anserini": write_anserini, "ciff": write_ciff}
@@ -85,17 +86,17 @@ def documents(
         queries=asked,
         mean_terms=mean_terms,
     )
-    click.echo(f"{output}: {written.n_docs:,} documents, {written.n_postings:,} impacts of {bits} bits")
-    click.echo(f"an impact of 1 is {written.step:.4g} of a score, off by at most {written.max_error:.4g}")
-    click.echo(
+    echo(f"{output}: {written.n_docs:,} documents, {written.n_postings:,} impacts of {bits} bits")
+    echo(f"an impact of 1 is {written.step:.4g} of a score, off by at most {written.max_error:.4g}")
+    echo(
         f"left out: {written.n_left_out:,} beyond {words}, {written.n_rounded:,} rounded to 0, "
         f"{written.n_negative:,} negative"
     )
 
 
 def _tell_features(output: Path, written: RankFeatures, words: str) -> None:
-    click.echo(
+    echo(
         f"{output}: {written.n_docs:,} documents for _bulk, {written.n_impacts:,} impacts, {written.n_folded:,} folded "
         f"features, each off by at most {written.relative_error:.2g} of itself"
     )
-    click.echo(f"left out of the impacts: {written.n_left_out:,} beyond {words}, {written.n_negative:,} negative")
+    echo(f"left out of the impacts: {written.n_left_out:,} beyond {words}, {written.n_negative:,} negative")

@@ -9,6 +9,7 @@ import click
 
 from tercet.cli.letor.rows import open_feature_model
 from tercet.cli.options import FOLDER, NEW, check_output, replace_option
+from tercet.cli.terminal import echo
 from tercet.export.linear_models import FEATURES_NAME, MODEL_NAME, write_ltr
 
 ADDRESSES = {
@@ -30,9 +31,9 @@ def ltr(context: click.Context, model: Path, output: Path, engine: Any, name: st
         check_output(context, output / file, None)
     written = write_ltr(output, open_feature_model(model), engine=engine, name=name)
     for file, address in zip((FEATURES_NAME, MODEL_NAME), ADDRESSES[engine], strict=True):
-        click.echo(f"{output / file}: for {address.format(name=name)}")
-    click.echo(f"{len(written.fields):,} features with a weight; {written.n_left_out:,} without one are left out")
-    click.echo(
+        echo(f"{output / file}: for {address.format(name=name)}")
+    echo(f"{len(written.fields):,} features with a weight; {written.n_left_out:,} without one are left out")
+    echo(
         f"each is taken from a document's field ({', '.join(list(written.fields.values())[:5])}, …); one that a query "
         f"computes is to be put in its place in {FEATURES_NAME}"
     )

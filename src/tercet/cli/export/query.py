@@ -11,6 +11,7 @@ import click
 from tercet.adapters.elasticsearch import rewrite
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options, refuse_given
+from tercet.cli.terminal import echo
 from tercet.data.lines import write_atomically
 from tercet.errors import InputError
 from tercet.export import boosted_query, positive_query_string
@@ -70,18 +71,18 @@ def query(
         unknown = f"; the model does not know: {', '.join(boosted.unknown)}" if boosted.unknown else ""
         raise InputError(f"no word counts for the query {text!r}, so there is nothing to export{unknown}")
     _write(output, boosted.text)
-    click.echo(f"{len(boosted.clauses)} clauses hold {boosted.share:.0%} of all weight", err=True)
-    click.echo(f"left out: {boosted.n_left_out:,} smaller and {len(boosted.negative):,} negative weights", err=True)
+    echo(f"{len(boosted.clauses)} clauses hold {boosted.share:.0%} of all weight", err=True)
+    echo(f"left out: {boosted.n_left_out:,} smaller and {len(boosted.negative):,} negative weights", err=True)
     if boosted.negative:
         listed = "  ".join(f"{word} {boost:+.3g}" for word, boost in boosted.negative[:10])
-        click.echo(f"most negative: {listed}", err=True)
+        echo(f"most negative: {listed}", err=True)
     if boosted.unknown:
-        click.echo(f"the model does not know: {', '.join(boosted.unknown)}", err=True)
+        echo(f"the model does not know: {', '.join(boosted.unknown)}", err=True)
 
 
 def _write(output: Path | None, text: str) -> None:
     if output is None:
-        click.echo(text)
+        echo(text)
     else:
         with write_atomically(output) as stream:
             stream.write(f"{text}\n")

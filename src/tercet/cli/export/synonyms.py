@@ -9,6 +9,7 @@ import click
 
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options
+from tercet.cli.terminal import echo
 from tercet.export import write_synonyms
 
 
@@ -23,8 +24,8 @@ from tercet.export import write_synonyms
 def synonyms(model: Path, output: Path, engine: Any, min_boost: float, max_words: int) -> None:
     """Write the document words that count for each query word as a file of synonyms."""
     written = write_synonyms(output, open_model(model), engine=engine, min_boost=min_boost, max_words=max_words)
-    click.echo(f"{output}: {written.n_pairs:,} words for {written.n_words:,} query words")
-    click.echo(
+    echo(f"{output}: {written.n_pairs:,} words for {written.n_words:,} query words")
+    echo(
         f"left out: {written.n_below:,} smaller and {written.n_negative:,} negative weights, "
         f"{written.n_unwritable:,} words the format cannot hold"
     )

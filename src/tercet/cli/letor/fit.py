@@ -10,6 +10,7 @@ import click
 from tercet.choose import RULES
 from tercet.cli.letor.rows import print_features, print_written, read_rows
 from tercet.cli.options import ANY, FILE, cluster_option, learning_on, output_options, quiet_option, seed_option
+from tercet.cli.terminal import echo
 from tercet.data import read_feature_names, read_letor_folds, recognise
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds
@@ -76,7 +77,7 @@ def fit(
                 raise click.UsageError(f"{option} is not for a set of folds: {data} has its own three parts in each")
         parts = read_letor_folds(data, comments=False)
         n_features = parts[0].train.n_features
-        click.echo(f"{data}: a LETOR set of {len(parts)} folds, {n_features} features")
+        echo(f"{data}: a LETOR set of {len(parts)} folds, {n_features} features")
         options |= _learner(ranker, min(len(part.train) for part in parts))
         with learning_on(cluster):
             model = fit_letor_folds(parts, feature_names=_names(names, n_features), **options)
@@ -119,9 +120,9 @@ def _finish(model: FeatureModel, output: Path | None, show_path: bool) -> None:
     if output is not None:
         model.save(output)
         write_report_page(report, output / PAGE_NAME, model.weights_by_name())
-    click.echo(str(report))
+    echo(str(report))
     print_features(model)
     if show_path:
-        click.echo(report.path_table())
+        echo(report.path_table())
     learning = f"{report.features.learn_seconds:.2f} s of learning"
     print_written(output, f"{learning}, {report.seconds:.1f} s with the choice and the measuring")

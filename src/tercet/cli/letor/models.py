@@ -15,6 +15,7 @@ from tercet.cli.evaluate import print_evaluations
 from tercet.cli.letor.rows import evaluations, open_feature_model, open_rows
 from tercet.cli.options import FILE, FOLDER, measures_option, models_option, output_options
 from tercet.cli.systems import system_named
+from tercet.cli.terminal import echo
 from tercet.data import LetorData, write_run
 from tercet.data.lines import write_atomically
 from tercet.fitting.feature_model import as_run, document_ids
@@ -58,7 +59,7 @@ def write_scores(output: Path | None, scores: NDArray[np.float64]) -> None:
         return
     with write_atomically(output) as stream:
         stream.writelines(lines)
-    click.echo(f"{output}: {len(scores):,} scores, one a row", err=True)
+    echo(f"{output}: {len(scores):,} scores, one a row", err=True)
 
 
 def write_ranking(output: Path, rows: LetorData, scores: NDArray[np.float64], depth: int | None) -> None:
@@ -69,7 +70,7 @@ def write_ranking(output: Path, rows: LetorData, scores: NDArray[np.float64], de
         run = {qid: dict(sorted(docs.items(), key=lambda item: -item[1])[:depth]) for qid, docs in run.items()}
     write_run(output, run)
     whose = "ids from the comments (docid = …)" if document_ids(rows)[1] else "rows counted from 1 as ids"
-    click.echo(f"{output}: {len(run):,} queries, {whose}", err=True)
+    echo(f"{output}: {len(run):,} queries, {whose}", err=True)
 
 
 @click.command("eval")
@@ -121,4 +122,4 @@ def picture(model: Path, output: Path) -> None:
     features = open_feature_model(model)
     draw(features, output)
     learning = None if features.report is None else features.report.features
-    click.echo(f"{output}: {0 if learning is None else len(learning.path)} penalties")
+    echo(f"{output}: {0 if learning is None else len(learning.path)} penalties")

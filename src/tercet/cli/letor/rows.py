@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
+from tercet.cli.terminal import echo
 from tercet.data import LetorData, read_letor
 from tercet.errors import BundleError
 from tercet.fitting import FeatureModel
@@ -23,9 +22,7 @@ _LONGEST_LABEL = 40
 def read_rows(path: Path, *, comments: bool = False, err: bool = False) -> LetorData:
     """Read a LETOR file and say what is in it."""
     rows = read_letor(path, comments=comments)
-    click.echo(
-        f"{path}: a LETOR file, {rows.n_queries:,} queries, {len(rows):,} rows, {rows.n_features:,} features", err=err
-    )
+    echo(f"{path}: a LETOR file, {rows.n_queries:,} queries, {len(rows):,} rows, {rows.n_features:,} features", err=err)
     return rows
 
 
@@ -45,7 +42,7 @@ def open_rows(path: Path, model: FeatureModel) -> LetorData:
     """The rows of a LETOR file with the columns that a model knows."""
     rows, note = fit_width(read_rows(path, comments=True, err=True), model.n_features, str(path))
     if note is not None:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     return rows
 
 
@@ -67,12 +64,12 @@ def print_features(model: FeatureModel) -> None:
     for row in shown:
         bar = "█" * max(1, round(BAR_WIDTH * abs(row.weight / features[0].weight)))
         name = f"  {(row.name or '')[:width]:<{width}}" if width else ""
-        click.echo(f"  {row.feature:>{number}}{name}  {row.weight:+.4g}".ljust(number + width + 16) + f"  {bar}")
+        echo(f"  {row.feature:>{number}}{name}  {row.weight:+.4g}".ljust(number + width + 16) + f"  {bar}")
     if len(features) > len(shown):
-        click.echo(f"  and {len(features) - len(shown):,} more with smaller weights")
+        echo(f"  and {len(features) - len(shown):,} more with smaller weights")
 
 
 def print_written(output: Path | None, took: str) -> None:
     """The last line of a fit."""
     what = f"{took}; nothing was written, as no -o was given"
-    click.echo(what if output is None else f"{output}: written after {took}, with {PAGE_NAME}")
+    echo(what if output is None else f"{output}: written after {took}, with {PAGE_NAME}")

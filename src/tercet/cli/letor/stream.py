@@ -10,6 +10,7 @@ import click
 
 from tercet.cli.letor.rows import print_features, print_written
 from tercet.cli.options import FILE, NEW, cluster_option, learning_on, output_options
+from tercet.cli.terminal import echo
 from tercet.data import read_feature_names
 from tercet.fitting import fit_letor_stream
 from tercet.fitting.feature_model import LETOR_MEASURES
@@ -63,7 +64,7 @@ def stream(
         if names is not None and feature_names is None:
             feature_names = read_feature_names(names, int(learner.n_features_in_))
 
-    click.echo(f"{data}: a LETOR file, read in chunks")
+    echo(f"{data}: a LETOR file, read in chunks")
     with learning_on(cluster):
         model = fit_letor_stream(
             data,
@@ -81,6 +82,6 @@ def stream(
     assert model.report is not None
     if output is not None:
         write_report_page(model.report, output / PAGE_NAME, model.weights_by_name())
-    click.echo(str(model.report))
+    echo(str(model.report))
     print_features(model)
     print_written(output, f"{model.report.seconds:.1f} s")
