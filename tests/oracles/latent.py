@@ -198,3 +198,21 @@ def class_scores(X, classes, penalty):
     Y = (np.asarray(classes)[:, None] == np.unique(classes)[None, :]).astype(float)
     alpha = penalty * np.mean(np.sum(X**2, axis=1))
     return np.linalg.solve(X.T @ X + alpha * np.eye(X.shape[1]), X.T @ (Y - Y.mean(axis=0)))
+
+
+def softmax_map(X, Z, batches, rate, identity_weight, against="batch"):
+    """The mean of M over batches of (query, better, worse, weight): descent of log(1 + sum exp(s_worse - s_better)),
+    each slope by its definition, one pair of vectors at a time."""
+    length = [np.linalg.norm(vectors, axis=1).mean() for vectors in (X, Z)]
+    X, Z = X / length[0], Z / length[1]
+    M, total = identity_weight * np.eye(X.shape[1]), 0.0
+    for number, batch in enumerate(batches):
+        slope = np.zeros_like(M)
+        for one, (q, better, _, weight) in enumerate(batch):
+            others = [batch[one]] if against == "own" else batch
+            odds = [np.exp(X[q] @ M @ (Z[worse] - Z[better])) for _, _, worse, _ in others]
+            for odd, (_, _, worse, _) in zip(odds, others, strict=True):
+                slope += weight * odd / (1 + sum(odds)) * np.outer(X[q], Z[better] - Z[worse]) / len(batch)
+        M = M + rate * (1 - number / len(batches)) * slope
+        total = total + M
+    return total / len(batches) / (length[0] * length[1])

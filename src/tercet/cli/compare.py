@@ -66,6 +66,8 @@ def compare(
     queries: Path | None,
     qrels: Path | None,
     models: tuple[Path, ...],
+    doc_vectors: Path | None,
+    query_vectors: Path | None,
     runs: tuple[Path, ...],
     split: str | None,
     measures: tuple[str, ...],
@@ -86,7 +88,7 @@ def compare(
     if len(models) + len(runs) < 2:
         raise click.UsageError("name at least two systems, each by --model or --run")
     with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what DATA is belongs into no JSON
-        systems = open_systems(data, corpus, queries, qrels, models, runs, split, depth)
+        systems = open_systems(data, corpus, queries, qrels, models, runs, split, depth, doc_vectors, query_vectors)
     comparison = compare_runs(
         systems.qrels,
         systems.runs,

@@ -25,6 +25,8 @@ def evaluate(
     queries: Path | None,
     qrels: Path | None,
     models: tuple[Path, ...],
+    doc_vectors: Path | None,
+    query_vectors: Path | None,
     runs: tuple[Path, ...],
     split: str | None,
     measures: tuple[str, ...],
@@ -33,7 +35,7 @@ def evaluate(
     """Measure models on DATA, runs against --qrels, or both, with 95 % intervals."""
     if not models and not runs:
         raise click.UsageError("name --model, or --run and --qrels")
-    systems = open_systems(data, corpus, queries, qrels, models, runs, split, depth)
+    systems = open_systems(data, corpus, queries, qrels, models, runs, split, depth, doc_vectors, query_vectors)
     names = measures or TEXT_MEASURES
     print_evaluations({name: evaluate_run(systems.qrels, run, names) for name, run in systems.runs.items()})
 

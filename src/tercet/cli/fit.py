@@ -33,6 +33,7 @@ from tercet.cli.options import (
     naming_flag,
     naming_table_options,
     output_options,
+    own_vector_options,
     quiet_option,
     refuse_given,
     seed_option,
@@ -62,9 +63,11 @@ from tercet.text.vectors import Vectors
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 CHECKPOINT_EVERY = 100_000  # steps
 
+COLUMN_OPTIONS = ("fields", "features", "doc_vectors", "query_vectors")  # what counts beside words
 TEXT_OPTIONS = (
     *("train", "validation", "test", "cut", "stem", "words", "n_models", "budget", "accept"),
-    *("fields", "features", "prior", "prior_mode"),
+    *COLUMN_OPTIONS,
+    *("prior", "prior_mode"),
 )
 text_options = together(
     click.option("--train", default="train", show_default=True, help="Split to learn from."),
@@ -135,6 +138,7 @@ text_options = together(
         help="A column of numbers that counts, as in --feature price --feature log:downloads; transforms are log, "
         "inverse, rank and date.",
     ),
+    own_vector_options,
 )
 VECTOR_OPTIONS = ("validation_qrels", "test_qrels", "checkpoint")
 SPLIT_OPTIONS = ("train", "validation", "test")  # that threes, clicks and links have no use for
@@ -217,7 +221,7 @@ def fit(
         refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
         has_pairs = bool(options["preferences"] or options["clicks"] or options["links"])
         if options["links"]:
-            others = ("queries", "qrels", "preferences", "clicks", "fields", "features", *SPLIT_OPTIONS)
+            others = ("queries", "qrels", "preferences", "clicks", *COLUMN_OPTIONS, *SPLIT_OPTIONS)
             refuse_given(context, others, "is not for --links: documents are the queries, and a tenth is held out")
         elif options["skip_unknown"]:
             raise click.UsageError("--skip-unknown is for --links, and for --preferences of vectors")
@@ -274,6 +278,8 @@ def _fit_texts(
     prior_mode: PriorMode,
     fields: tuple[str, ...],
     features: tuple[str, ...],
+    doc_vectors: Path | None,
+    query_vectors: Path | None,
     rankers: list[NameWithParameters],
     steps: int | None,
     seed: int,
@@ -300,6 +306,8 @@ def _fit_texts(
     if isinstance(texts, Labelled):
         if fields or features:
             raise InputError("labelled texts have no columns; leave out --field and --feature")
+        if doc_vectors is not None or query_vectors is not None:
+            raise InputError("labelled texts are no documents and queries; leave out --doc-vectors and --query-vectors")
         if preferences or clicks:
             raise InputError(
                 "labelled texts have no queries to prefer documents for; leave out --preferences and --clicks"
@@ -315,6 +323,7 @@ def _fit_texts(
         model = fit_linked(texts.docs, found, measure=measure or "AP", **settings)
     else:
         settings |= {"fields": _field_weights(fields), "features": features}
+        settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors}
         if preferences or clicks:
             model = fit_judged(
                 texts.docs,

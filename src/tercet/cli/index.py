@@ -16,6 +16,7 @@ from tercet.cli.options import (
     FOLDER,
     NEW,
     check_output,
+    doc_vectors_option,
     quiet_option,
     refuse_given,
     replace_option,
@@ -40,6 +41,7 @@ from tercet.text import Analyser
 @click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
 @table_options
 @click.option("--model", type=FOLDER, help="A new index: the text model to search with.  [default: BM25]")
+@doc_vectors_option
 @click.option(
     "--stem",
     metavar="LANGUAGE|none",
@@ -68,6 +70,7 @@ def index(
     data: Path | None,
     corpus: Path | None,
     model: Path | None,
+    doc_vectors: Path | None,
     stem: str | None,
     output: Path,
     add: bool,
@@ -101,7 +104,11 @@ def index(
         if not (output / UPLOAD).is_file():  # else an upload goes on
             check_output(context, output, BACKENDS[backend].kind if backend in BACKENDS else INDEX)
         text_model = None if model is None else open_model(model)
-        docs = documents_of(data, corpus) if text_model is None else documents_for(text_model, data, corpus)
+        if text_model is None and doc_vectors is not None:
+            raise click.UsageError("--doc-vectors are for a --model that was learned with some")
+        docs = (
+            documents_of(data, corpus) if text_model is None else documents_for(text_model, data, corpus, doc_vectors)
+        )
         keep_texts = not no_texts
         analyser = None if stem is None else Analyser(stop_words="english", stemmer=None if stem == "none" else stem)
         if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
@@ -140,7 +147,11 @@ def index(
         opened.remove(gone)
     if add or update:
         kept = opened.model
-        docs = documents_for(kept, data, corpus) if isinstance(kept, TextModel) else documents_of(data, corpus)
+        docs = (
+            documents_for(kept, data, corpus, doc_vectors)
+            if isinstance(kept, TextModel)
+            else documents_of(data, corpus)
+        )
         new_words: Counter[str] = Counter()
         if isinstance(kept, TextModel) and not isinstance(docs, Mapping):
             docs = _with_words_noted(docs, kept, new_words)

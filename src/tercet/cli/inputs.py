@@ -28,11 +28,12 @@ from tercet.data import (
 from tercet.data.beir import iter_carrying_corpus, plain_or_packed
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
-from tercet.data.documents import DocumentStream, gather_documents
+from tercet.data.documents import DocumentStream, as_documents, gather_documents
 from tercet.data.json_lines import parse_json_object
 from tercet.data.judgements import JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
 from tercet.data.lines import write_atomically
+from tercet.data.own_vectors import read_own_vectors
 from tercet.data.parquet import is_parquet
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
@@ -242,10 +243,39 @@ def documents_of(data: Path | None, corpus: Path | None) -> Iterable[tuple[Any, 
     return texts.docs.items()
 
 
-def documents_for(model: TextModel, data: Path | None, corpus: Path | None) -> Iterable[Any]:
-    """The same for a model; `Documents`, in memory, where it scores columns of theirs."""
-    if model.n_words is None:
-        return documents_of(data, corpus)
+def documents_for(
+    model: TextModel, data: Path | None, corpus: Path | None, doc_vectors: Path | None = None
+) -> Iterable[Any]:
+    """The same for a model; `Documents`, in memory, where it scores columns or own vectors of theirs."""
+    if model.n_dims:
+        return with_own_vectors(model, _in_memory(data, corpus), doc_vectors)
+    if doc_vectors is not None:
+        raise InputError("--doc-vectors: the model was learned without own vectors")
+    return documents_of(data, corpus) if model.n_words is None else _with_columns(data, corpus)
+
+
+def with_own_vectors(model: TextModel, docs: Mapping[str, str], doc_vectors: Path | None) -> Mapping[str, str]:
+    """Documents with the vectors that a model needs; as they are where it needs none."""
+    if not model.n_dims:
+        return docs
+    if doc_vectors is None:
+        raise InputError(
+            f"the model has own vectors of {model.n_dims} numbers; name those of the documents: --doc-vectors"
+        )
+    return as_documents(docs).with_vectors(read_own_vectors(doc_vectors))
+
+
+def _in_memory(data: Path | None, corpus: Path | None) -> Documents:
+    """Documents of any format, with what they carry."""
+    path = corpus or data
+    assert path is not None
+    if corpus is not None or kind_of(path) in TABLES or kind_of(path) == "beir":
+        return _with_columns(data, corpus)
+    listed = [(document[0], document[1]) for document in documents_of(data, corpus)]
+    return as_documents(dict(listed))
+
+
+def _with_columns(data: Path | None, corpus: Path | None) -> Documents:
     path = corpus or data
     assert path is not None
     if corpus is None and kind_of(path) == "beir":

@@ -256,6 +256,13 @@ data_options = together(
     ),
     table_options,
 )
+doc_vectors_option = click.option(
+    "--doc-vectors",
+    type=FILE,
+    help="Own vectors of the documents: .npz with ids and vectors, or .npy and .ids beside it.",
+)
+query_vectors_option = click.option("--query-vectors", type=FILE, help="Own vectors of the queries, in the same form.")
+own_vector_options = together(doc_vectors_option, query_vectors_option)
 models_option = click.option(
     "--model", "models", type=FOLDER, multiple=True, help="A model to measure; may be repeated."
 )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import open_judged, open_model
-from tercet.cli.options import FOLDER, data_options, output_options
+from tercet.cli.inputs import open_judged, open_model, with_own_vectors
+from tercet.cli.options import FOLDER, data_options, output_options, own_vector_options
 from tercet.cli.systems import tell_unknown
 from tercet.cli.terminal import echo
 from tercet.data import write_run
@@ -15,6 +15,7 @@ from tercet.data import write_run
 
 @click.command()
 @data_options
+@own_vector_options
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
 @output_options("File to write; .gz is packed.", required=True)
 @click.option("-k", "depth", default=100, show_default=True, type=click.IntRange(min=1), help="Documents a query.")
@@ -24,6 +25,8 @@ def rank(
     corpus: Path | None,
     queries: Path | None,
     qrels: Path | None,
+    doc_vectors: Path | None,
+    query_vectors: Path | None,
     model: Path,
     output: Path,
     depth: int,
@@ -34,6 +37,7 @@ def rank(
     query_texts = texts.queries if split is None else texts.queries_of(split)
     text_model = open_model(model)
     tell_unknown(text_model, query_texts)
-    run = text_model.rank(query_texts, texts.docs, depth)
+    docs = with_own_vectors(text_model, texts.docs, doc_vectors)
+    run = text_model.rank(query_texts, docs, depth, query_vectors)
     write_run(output, run)
     echo(f"{output}: {len(run):,} queries, up to {depth:,} documents each")

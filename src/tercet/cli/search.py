@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from tercet.cli.options import FILE, FOLDER, json_option, output_options, verify_option
+from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option, verify_option
 from tercet.cli.terminal import echo
+from tercet.data.own_vectors import read_vector
 from tercet.fitting.text_model import TextModel
 from tercet.search import open_index
 from tercet.search.carried import shown_record
@@ -32,6 +33,8 @@ _TEXT_SHOWN = 76
 @click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
+@click.option("--vector", type=FILE, help="The text's own vector, one row of .npy, where the model has such.")
+@query_vectors_option
 @output_options("The run to write; .gz is packed.")
 @click.option("--partial", is_flag=True, help="Go on without shards that do not answer; says so.")
 @verify_option
@@ -46,6 +49,8 @@ def search(
     max_terms: int | None,
     model: Path | None,
     queries: Path | None,
+    vector: Path | None,
+    query_vectors: Path | None,
     output: Path | None,
     partial: bool,
     unverified: bool,
@@ -57,6 +62,8 @@ def search(
         raise click.UsageError("--queries and -o go together")
     if queries is not None and (why or as_json or filters):
         raise click.UsageError("--why, --json and --filter are for one text; a run has no place for them")
+    if (query_vectors is not None and queries is None) or (vector is not None and queries is not None):
+        raise click.UsageError("--vector is for a text, --query-vectors for --queries")
     other = None
     if model is not None:
         from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
@@ -67,7 +74,7 @@ def search(
         from tercet.cli.inputs import read_query_texts
         from tercet.data import write_run
 
-        run = opened.search_many(read_query_texts(queries), count or 100, max_terms)
+        run = opened.search_many(read_query_texts(queries), count or 100, max_terms, query_vectors)
         write_run(output, run)
         _tell_absent(run.absent)
         empty = sum(not hits for hits in run.values())
@@ -77,7 +84,8 @@ def search(
         return
     assert text is not None
     where = where_of(filters, opened.has_column)
-    hits = opened.search(text, count or 10, max_terms, cutoff=not everything, where=where)
+    own = None if vector is None else read_vector(vector)
+    hits = opened.search(text, count or 10, max_terms, cutoff=not everything, where=where, vector=own)
     if as_json:
         echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import ONLY_SPLIT, Qrels, open_judged, open_model, read_judgements, read_query_texts
-from tercet.cli.options import FILE, measures_option, models_option, together
+from tercet.cli.inputs import (
+    ONLY_SPLIT,
+    Qrels,
+    open_judged,
+    open_model,
+    read_judgements,
+    read_query_texts,
+    with_own_vectors,
+)
+from tercet.cli.options import FILE, measures_option, models_option, own_vector_options, together
 from tercet.cli.terminal import echo
 from tercet.data import read_run
 from tercet.errors import InputError
@@ -31,6 +39,7 @@ class Systems:
 # What is measured, and how.
 system_options = together(
     models_option,
+    own_vector_options,
     click.option("--run", "runs", type=FILE, multiple=True, help="A TREC run, with --qrels or DATA; may be repeated."),
     click.option("--split", help="Whose judgements of DATA to use.  [default: test]"),
     measures_option,
@@ -47,6 +56,8 @@ def open_systems(
     runs: tuple[Path, ...],
     split: str | None,
     depth: int,
+    doc_vectors: Path | None = None,
+    query_vectors: Path | None = None,
 ) -> Systems:
     """Read the judgements and the runs, and let the models rank."""
     for path in (*models, *runs):
@@ -70,7 +81,8 @@ def open_systems(
         for path in models:
             model = open_model(path)
             tell_unknown(model, query_texts, path if len(models) > 1 else None)
-            systems.runs[str(path)] = model.rank(query_texts, judged.docs, depth)
+            docs = with_own_vectors(model, judged.docs, doc_vectors)
+            systems.runs[str(path)] = model.rank(query_texts, docs, depth, query_vectors if model.n_dims else None)
     for path in runs:
         systems.runs[str(path)] = read_run(path)
     return systems

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from tercet.data.letor_writing import write_letor as write_letor
     from tercet.data.link_tables import ReadLinks as ReadLinks
     from tercet.data.link_tables import read_links as read_links
+    from tercet.data.own_vectors import OwnVectors as OwnVectors
+    from tercet.data.own_vectors import as_own_vectors as as_own_vectors
+    from tercet.data.own_vectors import read_own_vectors as read_own_vectors
     from tercet.data.preference_files import iter_preferences as iter_preferences
     from tercet.data.preference_files import read_preferences as read_preferences
     from tercet.data.preference_files import write_preferences as write_preferences
@@ -92,6 +95,7 @@ else:
             "tercet.data.letor_folds": ("LetorFold", "query_folds", "read_letor_folds"),
             "tercet.data.letor_writing": ("write_letor",),
             "tercet.data.link_tables": ("ReadLinks", "read_links"),
+            "tercet.data.own_vectors": ("OwnVectors", "as_own_vectors", "read_own_vectors"),
             "tercet.data.preference_files": ("iter_preferences", "read_preferences", "write_preferences"),
             "tercet.data.preference_text": ("PreferenceTriples",),
             "tercet.data.preferences": ("Preferences",),

@@ -7,11 +7,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tercet.data import limits
 from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.json_lines import load_json
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
+from tercet.data.own_vectors import as_own_vectors
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, open_table, typed_row
 from tercet.data.values import Record, Value
@@ -25,6 +29,7 @@ class Documents(Mapping[str, str]):
     ----------
     text_columns : the columns that the text is made of, the title first
     columns : all columns but the id, one value for each document, in order
+    vectors : float32 (n_docs, n_dims), vectors of the user's own, in the same order; None where there are none
 
     Examples
     --------
@@ -34,12 +39,17 @@ class Documents(Mapping[str, str]):
     """
 
     def __init__(
-        self, ids: Iterable[str], columns: Mapping[str, Sequence[Value]], text_columns: Sequence[str] = ("text",)
+        self,
+        ids: Iterable[str],
+        columns: Mapping[str, Sequence[Value]],
+        text_columns: Sequence[str] = ("text",),
+        vectors: NDArray[np.float32] | None = None,
     ) -> None:
         self._row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         self.columns: Mapping[str, Sequence[Value]] = MappingProxyType(dict(columns))
         self.text_columns = tuple(text_columns)
         self._texts = [self.columns[name] for name in self.text_columns]
+        self.vectors = vectors
 
     def __getitem__(self, doc_id: str) -> str:
         row = self._row_of[doc_id]
@@ -67,7 +77,28 @@ class Documents(Mapping[str, str]):
         """Some of the documents, in that order."""
         rows = [self._row_of[doc_id] for doc_id in doc_ids]
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
-        return Documents(doc_ids, columns, self.text_columns)
+        return Documents(
+            doc_ids,
+            columns,
+            self.text_columns,
+            None if self.vectors is None else self.vectors[np.array(rows, np.int64)],
+        )
+
+    def with_vectors(self, vectors: Any) -> Documents:
+        """The same with a vector for each, which a model that was learned with some needs.
+
+        Parameters
+        ----------
+        vectors : id -> vector, a pair (ids, matrix), a file, or `OwnVectors`; a document without one is an error,
+            vectors of other ids are left out
+
+        Examples
+        --------
+        >>> as_documents({"a": "tea", "b": "cocoa"}).with_vectors({"b": [0, 1], "a": [1, 0]}).vectors.tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
+        own = as_own_vectors(vectors, "doc_vectors")
+        return Documents(self._row_of, self.columns, self.text_columns, own.of(self))
 
     def __repr__(self) -> str:
         carried = [name for name in self.columns if name not in self.text_columns]

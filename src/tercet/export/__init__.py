@@ -1,6 +1,7 @@
 """What a model learned, in the formats of other engines: synonym files, boosted queries, impact-weighted
-documents, linear models of features."""
+documents, linear models of features, adapted vectors."""
 
+from tercet.export.adapted_vectors import AdaptedVectors, write_adapted_vectors
 from tercet.export.ciff import write_ciff
 from tercet.export.expansions import Expansions, write_synonyms
 from tercet.export.impacts import Impacts, write_anserini
@@ -9,6 +10,7 @@ from tercet.export.query_strings import BoostedQuery, boosted_query, positive_qu
 from tercet.export.rank_features import RankFeatures, write_rank_features
 
 __all__ = [
+    "AdaptedVectors",
     "BoostedQuery",
     "Expansions",
     "Impacts",
@@ -17,6 +19,7 @@ __all__ = [
     "boosted_query",
     "linear_export",
     "positive_query_string",
+    "write_adapted_vectors",
     "write_anserini",
     "write_ciff",
     "write_ltr",

@@ -189,6 +189,7 @@ class _Evidence:
             tuple(fold for fold in folds if fold is not None),
             lambda Q, D: self._main(choosing, Q, D),
             report_on if self.given["test"] else None,
+            qids=tuple(self.texts),
         )
 
     # -- learning ----------------------------------------------------------------------------------------------------

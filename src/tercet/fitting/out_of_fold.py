@@ -95,27 +95,33 @@ class OutOfFold:
         """Of what learning starts from."""
         return self.evaluate(lambda held_out, measures: held_out.evaluate(self.space.start, measures).values)
 
-    def fit(self, train: Callable[[Fold, int], Iterable[Weights]], blends: Sequence[Sequence[float]]) -> list[Pool]:
-        """Of each of the weights that a fold trains, with so much more of the identity."""
+    def fit(
+        self,
+        train: Callable[[Fold, int], Iterable[Weights | tuple[Weights, Weights]]],
+        blends: Sequence[Sequence[float]],
+    ) -> list[Pool]:
+        """Of each of the weights that a fold trains, with so much more of the identity, or of what stands beside them
+        in a pair."""
         pools = [Pool() for _ in blends]
         for number, (fold, parts) in enumerate(zip(self.folds, self.parts, strict=True)):
-            for pool, more, weights in zip(pools, blends, train(fold, number), strict=True):
-                for part, values in zip(parts, self._blended(parts, weights, more), strict=True):
+            for pool, more, trained in zip(pools, blends, train(fold, number), strict=True):
+                weights, other = trained if isinstance(trained, tuple) else (trained, self.space.match)
+                for part, values in zip(parts, self._blended(parts, weights, other, more), strict=True):
                     pool.add(part.name, part.held_out.qids, values)
         return pools
 
     def _blended(
-        self, parts: Sequence[HeldOutPart], weights: Weights, blends: Sequence[float]
+        self, parts: Sequence[HeldOutPart], weights: Weights, other: Weights, blends: Sequence[float]
     ) -> Iterator[NDArray[np.float64]]:
         """Values of each part, (n_blends, n_queries, n_measures)."""
-        every, match = parts[0].held_out, self.space.match
+        every = parts[0].held_out
         rankings = [part.held_out for part in parts if isinstance(part.held_out, HeldOutQueries)]
         are_parts = {part.name for part in parts} <= {EVERY, SEEN, NEW}
         if isinstance(every, HeldOutQueries) and are_parts and len(rankings) == len(parts):
-            yield from every.measures_of_parts(rankings, weights, match, blends, self._measures_of(every))
+            yield from every.measures_of_parts(rankings, weights, other, blends, self._measures_of(every))
             return
         for _, held_out, _ in parts:
-            yield held_out.measures_of_blends(weights, match, blends, self._measures_of(held_out))
+            yield held_out.measures_of_blends(weights, other, blends, self._measures_of(held_out))
 
     def size(self, name: str) -> int:
         """How much evidence a part has, each query counted once."""

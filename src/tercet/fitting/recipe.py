@@ -14,6 +14,7 @@ from tercet.data.link_tables import as_links
 from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import choose_start, told_start
+from tercet.fitting.beside_words import VectorPair, VectorTrials
 from tercet.fitting.evidence import evidence_task
 from tercet.fitting.out_of_fold import Accept
 from tercet.fitting.outcome import Outcome, make_report
@@ -43,6 +44,8 @@ def fit(
     ranker: RankerChoice | None = None,
     fields: Fields | None = None,
     features: Iterable[str] | None = None,
+    doc_vectors: Any = None,
+    query_vectors: Any = None,
     prior: Any = None,
     validation: Any = None,
     test: Any = None,
@@ -78,6 +81,9 @@ def fit(
     fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
         one in the whole text, where learning starts from; or their names alone, which count 1
     features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/fields.md
+    doc_vectors, query_vectors : vectors of the user's own, one for each document and each query: id -> vector, a pair
+        (ids, matrix) or a file. A map between them is learned and blended with the words, where that is clearly better;
+        see docs/vectors.md
     prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
         ``{("car", "automobile"): 0.5}``. What is learned is added to them; a `Prior` may also be what W starts from
     validation, test : judgements, or preferences, of other queries, to choose and to report on
@@ -138,12 +144,13 @@ def fit(
             measure=measure,
             random_state=how.seed,
         )
-        return _solve(task, chosen_by, how)
-    if queries is None:
-        raise InputError("judgements are of queries; give their texts, id -> text")
-    assert qrels is not None
-    chosen_by = str(parse_measure(measure or "nDCG@10"))
-    return _solve(judged_task(docs, queries, qrels, validation, test, chosen_by, how.seed), chosen_by, how)
+    else:
+        if queries is None:
+            raise InputError("judgements are of queries; give their texts, id -> text")
+        assert qrels is not None
+        chosen_by = str(parse_measure(measure or "nDCG@10"))
+        task = judged_task(docs, queries, qrels, validation, test, chosen_by, how.seed)
+    return _solve(task, chosen_by, how, VectorPair.of(doc_vectors, query_vectors, docs, task.qids))
 
 
 def fit_labelled(
@@ -232,7 +239,7 @@ def fit_linked(
 # -- solving ----------------------------------------------------------------------------------------------------------
 
 
-def _solve(task: Task, measure: str, how: FitSettings) -> TextModel:
+def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None = None) -> TextModel:
     began = time.perf_counter()
     spaces, space = choose_start(task, how.analyser, how.columns, how.words)
     known = None if how.prior is None else how.prior.between(space.vectoriser)
@@ -247,6 +254,20 @@ def _solve(task: Task, measure: str, how: FitSettings) -> TextModel:
         choice = search.choose([with_columns(one, space.vectoriser) for one in candidates])
         # What is declined is measured where there is something to measure it by, and else not learned again.
         final = search.learn(choice) if choice.decision.accepted or space.test else None
+        chosen = {**told_start(space), **told_candidate(choice.tried.candidate), "blend": choice.blend}
+        out_of_fold = search.out_of_fold
+        if vectors is not None:
+            trials = VectorTrials(search, choice, vectors)
+            beside = trials.choose()
+            task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, beside.note)))
+            if beside.accepted:
+                final = trials.learn(beside, final if choice.decision.accepted else None)
+                if not choice.decision.accepted:
+                    chosen = told_start(space)
+                chosen |= beside.told()
+                spaces = [beside.space if one is space else one for one in spaces]
+                space, choice, out_of_fold = beside.space, beside.choice, beside.out_of_fold
+            spaces = [beside.raw, *spaces]
     n_folds = len(search.out_of_fold.folds)
     if n_folds < len(task.folds):
         split = (
@@ -262,7 +283,6 @@ def _solve(task: Task, measure: str, how: FitSettings) -> TextModel:
     if choice.decision.accepted:
         assert final is not None
         model = TextModel(words, words, final.weights, words=final.words)
-    chosen = {**told_start(space), **told_candidate(choice.tried.candidate), "blend": choice.blend}
     if final is not None:
         chosen |= {**final.told, **chosen_weights(space.vectoriser, final.weights)}
     outcome = Outcome(
@@ -270,7 +290,7 @@ def _solve(task: Task, measure: str, how: FitSettings) -> TextModel:
         choice,
         chosen,
         search.curves,
-        search.out_of_fold,
+        out_of_fold,
         how.name,
         how.seed,
         None if final is None else final.weights,

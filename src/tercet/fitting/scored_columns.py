@@ -150,7 +150,7 @@ def chosen_weights(words: Vectoriser, weights: Weights) -> dict[str, float]:
 
 def columns_notes(words: Vectoriser, weights: Weights) -> tuple[str, ...]:
     """The weights of fields and numbers in a sentence."""
-    if not isinstance(words, FieldedVectoriser):
+    if not isinstance(words, FieldedVectoriser) or not words.layout_.n_features:
         return ()
     named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())
     match = f"beside words, of which a match counts {weights.identity:.3g}: "

@@ -117,6 +117,7 @@ class Task:
     queries : those that choose among ways to weight words
     test : what was given to report on, if anything, of a vectoriser, Q and D
     labelled : whether each text is a query for the others of its class; rankers have settings of their own for that
+    qids : the query of each row of Q, where queries have ids
     """
 
     sampler: Sampler
@@ -127,6 +128,7 @@ class Task:
     queries: Callable[[sparse.csr_array, sparse.csr_array], TextHeldOut]
     test: Callable[[Vectoriser, sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] | None = None
     labelled: bool = False
+    qids: tuple[str, ...] = ()
 
     def spaces(self, vectorisers: Mapping[str, Vectoriser]) -> list[Space]:
         """A space of each, by name."""

@@ -9,10 +9,12 @@ from os import PathLike
 from typing import Annotated, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.documents import Documents, as_documents
 from tercet.data.judgements import as_queries
+from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.report import Report
@@ -23,8 +25,9 @@ from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, Bounds, SameAs
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
-from tercet.text.fielded import ANY_QUERY, FieldedVectoriser, docs_for
-from tercet.weights import Explanation, Identity, Sparse, Weights
+from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectoriser, docs_for
+from tercet.weights import Explanation, Identity, Pairs, Sparse, Weights
+from tercet.weights.explanation import merge_pairs
 
 # BM25 as engines have it: what learning starts from where nothing is clearly better.
 ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}
@@ -144,9 +147,14 @@ class TextModel:
         words = Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25).fit(texts)
         return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
 
-    def queries(self, texts: Sequence[str]) -> sparse.csr_array:
-        """Query rows of texts."""
-        return self.query_vectoriser.transform_queries(texts)
+    def queries(self, texts: Sequence[str], vectors: Any = None) -> sparse.csr_array:
+        """Query rows of texts; with their own vectors, (n, n_dims), where the model has some: else by words alone."""
+        if vectors is None:
+            return self.query_vectoriser.transform_queries(texts)
+        if not self.n_dims:
+            raise InputError("the model has no own vectors; it was learned from words alone")
+        assert isinstance(self.query_vectoriser, FieldedVectoriser)
+        return self.query_vectoriser.transform_queries(texts, vectors)
 
     def docs(self, docs: Sequence[str] | Mapping[str, str]) -> sparse.csr_array:
         """Document rows of texts, or of documents by id; `Documents` where the model has fields or numbers."""
@@ -160,8 +168,39 @@ class TextModel:
         words = self.doc_vectoriser
         return words.layout_.n_words if isinstance(words, FieldedVectoriser) else None
 
+    @property
+    def any_query(self) -> int | None:
+        """The column that all queries have, by which numbers of documents count; None where all columns are words."""
+        return self._layout.any_query if isinstance(self.doc_vectoriser, FieldedVectoriser) else None
+
+    @property
+    def n_dims(self) -> int:
+        """How many numbers the own vectors have that documents and queries must come with; 0 where there are none."""
+        words = self.doc_vectoriser
+        return words.layout_.n_dims if isinstance(words, FieldedVectoriser) else 0
+
+    def adapted_vectors(self, vectors: Any) -> NDArray[np.float32]:
+        """Own vectors of queries as a vector engine is to be asked: ``M'x`` (n, n_dims).
+
+        The inner product with a document's vector as it was given is what the map adds to the score.
+        """
+        if not self.n_dims:
+            raise InputError("the model has no own vectors; it was learned from words alone")
+        from tercet.learn.vector_map import map_of
+
+        layout = self._layout
+        Q = self.queries([""] * len(vectors), vectors)[:, layout.query_dims]
+        adapted: NDArray[np.float32] = (Q.astype(np.float64) @ map_of(self.weights, layout)).astype(np.float32)
+        return adapted
+
+    @property
+    def _layout(self) -> ColumnLayout:
+        assert isinstance(self.doc_vectoriser, FieldedVectoriser)
+        return self.doc_vectoriser.layout_
+
     def words_alone(self) -> TextModel:
-        """The same without fields and numbers, and without a report, which is of both; itself where it has none."""
+        """The same without fields, numbers and own vectors, and without a report, which is of all; itself where it has
+        none."""
         words = self.doc_vectoriser
         if not isinstance(words, FieldedVectoriser):
             return self
@@ -172,18 +211,21 @@ class TextModel:
     def check_words_only(self, what: str) -> None:
         """Refuse, for what can do nothing with them, a model that has fields or numbers."""
         if isinstance(self.doc_vectoriser, FieldedVectoriser):
-            raise InputError(f"{what} is of words alone, and the model has fields or numbers of documents besides")
+            others = "own vectors" if self.n_dims else "fields or numbers of documents"
+            raise InputError(f"{what} is of words alone, and the model has {others} besides")
 
-    def rank(self, queries: Any, docs: Any, k: int = 100) -> dict[str, dict[str, float]]:
+    def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
         """A run: the k best documents of each query, best first, as qid -> doc_id -> score.
 
-        ``queries`` and ``docs`` are whatever ``tc.fit`` takes: texts by id, records or frames.
+        ``queries`` and ``docs`` are whatever ``tc.fit`` takes: texts by id, records or frames, and so are
+        ``query_vectors``; documents bring theirs along, see `Documents.with_vectors`.
         """
         queries, docs = as_queries(queries), as_documents(docs)
         if not queries or not docs:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
-        doc_rows, scores = self.weights.rank(self.queries(list(queries.values())), self.docs(docs), k)
+        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").of(queries, "query")
+        doc_rows, scores = self.weights.rank(self.queries(list(queries.values()), own), self.docs(docs), k)
         return {
             qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}
             for qid, row, best in zip(queries, doc_rows, scores, strict=True)
@@ -195,7 +237,26 @@ class TextModel:
             doc = as_documents({"document": doc})
         row = self.docs([doc] if isinstance(doc, str) else doc)
         unknown = tuple(self.query_vectoriser.unknown_words(query))
-        return self.worded(self.weights.explain(self.queries([query]), row), unknown, row)
+        return self.worded(self.explained(self.weights, self.queries([query]), row), unknown, row)
+
+    def explained(self, weights: Weights, query: sparse.csr_array, doc: sparse.csr_array) -> Explanation:
+        """The pairs of columns behind a score by weights over the columns of this model; own vectors are one pair."""
+        if not self.n_dims or not (own := query.indices >= self._layout.query_dims.start).any():
+            return weights.explain(query, doc)
+
+        def kept(chosen: NDArray[np.bool_]) -> sparse.csr_array:
+            entries = query.data[chosen], query.indices[chosen], [0, int(chosen.sum())]
+            return sparse.csr_array(entries, shape=query.shape)
+
+        why = weights.explain(kept(~own), doc)
+        of_vectors = float(weights.score_rows(kept(own), doc)[0])
+        pair = Pairs(
+            np.array([self._layout.query_dims.start], np.int32),
+            np.array([self._layout.doc_dims.start], np.int32),
+            np.array([of_vectors]),
+        )
+        pairs = merge_pairs([Pairs(why.query_term, why.doc_term, why.contribution), pair])
+        return Explanation(float(weights.score_rows(query, doc)[0]), *pairs)
 
     def worded(
         self, why: Explanation, unknown: tuple[str, ...] = (), doc: sparse.csr_array | None = None
@@ -267,17 +328,20 @@ class TextModel:
 
         W is looked at a block of rows at a time, so that of a low-rank model no dense W is ever in memory. What was
         reported of this model is no longer true of the other, so it has no report; ``tercet eval`` measures it. A
-        per-document scale counts at typical document length. Fields and numbers keep their weights: what is thinned is
-        W between words, and the density is a share of that.
+        per-document scale counts at typical document length. Fields, numbers and own vectors keep their weights: what
+        is thinned is W between words, and the density is a share of that.
         """
         from tercet.learn.joint import joined, taken_apart
         from tercet.learn.thin import largest_entries
 
         if isinstance(self.doc_vectoriser, FieldedVectoriser):
+            from tercet.learn.vector_map import is_vector_map
+
             layout = self.doc_vectoriser.layout_
             words, w = taken_apart(self.weights, layout)
-            thinned = Weights([Sparse(weights=largest_entries(words, density))])
-            return replace(self, weights=joined(thinned, w, layout), report=None)
+            thinned = joined(Weights([Sparse(weights=largest_entries(words, density))]), w, layout)
+            maps = [part for part in self.weights.parts if is_vector_map(part, layout)]
+            return replace(self, weights=Weights([*thinned.parts, *maps]), report=None)
         return replace(self, weights=Weights([Sparse(weights=largest_entries(self.weights, density))]), report=None)
 
     # -- saving -------------------------------------------------------------------------------------------------

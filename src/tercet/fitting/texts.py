@@ -191,7 +191,7 @@ def judged_task(
     split = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])))
     facts = Facts(data, len(judged.qids), split, queries)
     tested = None if to_report is None else report_on
-    return Task(judged.sampler(), n_judgements, facts, build, tuple(folds), choose_by, tested)
+    return Task(judged.sampler(), n_judgements, facts, build, tuple(folds), choose_by, tested, qids=tuple(queries))
 
 
 def usable_judgements(

@@ -172,6 +172,13 @@ class Search:
         words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
         return FinalModel(weights + self.space.match * choice.blend, words, told)
 
+    def without(self, fold: Fold, choice: Choice) -> Weights:
+        """The chosen one learned without a fold, as it was tried there."""
+        candidate: Candidate = choice.tried.candidate
+        found = [self._train(member, fold.sampler)[0] for member in candidate.members]
+        weights = _mean_of_units(candidate, found) if candidate.mean_of else found[0]
+        return weights + self.space.match * choice.blend
+
     def _suited(self, candidates: list[Candidate]) -> list[Candidate]:
         """The candidates for these texts and the time there is: of fields and numbers, and for so many steps."""
         space, how, n_judgements = self.space, self.how, self.task.n_judgements

@@ -35,6 +35,7 @@ from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import SparseRanker
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State, Steps
+from tercet.learn.vector_map import is_vector_map
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.text.fielded import ColumnLayout
@@ -58,7 +59,7 @@ def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weig
     >>> W.rows(np.array([0, 5]))[:, :5].tolist()  # of a word, and of the column that all queries have
     [[1.0, 0.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.25]]
     """
-    parts = [_over_all(part, layout) for part in words.parts]
+    parts = [widened(part, layout.n_words, layout.n_columns) for part in words.parts]
     n, n_columns = layout.n_words, layout.n_columns
     row = np.concatenate([np.tile(np.arange(n), layout.n_fields), np.full(layout.n_numbers, layout.any_query)])
     column = np.arange(n, layout.any_query)
@@ -71,7 +72,8 @@ def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weig
 
 
 def taken_apart(weights: Weights, layout: ColumnLayout) -> tuple[Weights, NDArray[np.float64]]:
-    """What `joined` was made of: W between words, and w."""
+    """What `joined` was made of: W between words, and w; a map between own vectors is neither."""
+    weights = Weights([part for part in weights.parts if not is_vector_map(part, layout)])
     to_words = sparse.csr_array(sparse.eye_array(layout.n_columns, layout.n_words, format="csr", dtype=np.float32))
     words = Weights([Mapped(A=to_words, B=to_words, part=part) for part in weights.parts])
     first, last = weights.rows(np.array([0, layout.any_query]))
@@ -79,11 +81,10 @@ def taken_apart(weights: Weights, layout: ColumnLayout) -> tuple[Weights, NDArra
     return words, np.concatenate([of_fields, last[layout.first_number : layout.any_query]])
 
 
-def _over_all(part: Part, layout: ColumnLayout) -> Part:
-    """A part between words as one between all columns, with nothing on the others."""
-    n, n_columns = layout.n_words, layout.n_columns
+def widened(part: Part, n: int, n_columns: int) -> Part:
+    """A part between the first n columns as one between all of them, with nothing on the others."""
     if isinstance(part, Identity):
-        # No document has the column that queries have beyond words, and no query those of documents.
+        # No document has a column that queries have beyond words, and no query those of documents.
         return Identity(n_terms=n_columns, scale=part.scale)
     if isinstance(part, Diagonal):
         return Diagonal(weights=np.pad(part.weights, (0, n_columns - n)), scale=part.scale)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import check_integer
+from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
@@ -130,7 +131,13 @@ class BaseIndex(ABC):
     # -- searching ----------------------------------------------------------------------------------------------
 
     def search(
-        self, text: str, k: int = 10, max_terms: int | None = None, cutoff: bool = True, where: Where | None = None
+        self,
+        text: str,
+        k: int = 10,
+        max_terms: int | None = None,
+        cutoff: bool = True,
+        where: Where | None = None,
+        vector: Any = None,
     ) -> Results:
         """The k best documents for a text, best first, down to the last one that matches.
 
@@ -145,8 +152,9 @@ class BaseIndex(ABC):
             document a score. False fills the list. Runs of `search_many` are never cut
         where : only among documents that carry these values, by column, see `rows_with`: all columns, and in each of
             them one of the values. The best of those, not those of the best. Not where an engine keeps the documents
+        vector : the query's own vector, where the model has some; without one it is asked by its words alone
         """
-        model, Q = self._query(text)
+        model, Q = self._query(text, vector)
         unknown = tuple(model.query_vectoriser.unknown_words(text))
         searched = SearchedQuery(self._among(where), model, Q, unknown)
         return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
@@ -174,14 +182,20 @@ class BaseIndex(ABC):
         listed = zip(doc_ids, scores, rows.tolist(), strict=True)
         return [Hit(doc_id, score, searched, row) for doc_id, score, row in listed]
 
-    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
-        """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict."""
+    def search_many(
+        self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None, query_vectors: Any = None
+    ) -> SearchRun:
+        """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict.
+
+        ``query_vectors`` are their own vectors, as ``tc.fit`` takes them, where the model has some.
+        """
         model, view = self._text_model(), self._view
         check_integer(k, "k")
         _check_max_terms(max_terms)
         run = SearchRun(dict(queries), model)
         run.update((qid, {}) for qid in queries)
-        Q = model.queries(list(queries.values()))
+        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").of(queries, "query")
+        Q = model.queries(list(queries.values()), own)
         worded = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
         qids = iter([qid for qid, has_words in zip(queries, worded.tolist(), strict=True) if has_words])
         for block in view.scorer.expand(Q if worded.all() else Q[worded]):
@@ -224,11 +238,11 @@ class BaseIndex(ABC):
         model, Q = self._query(text)
         return SearchedQuery(self._view, model, Q, tuple(model.query_vectoriser.unknown_words(text)))
 
-    def _query(self, text: str) -> tuple[TextModel, sparse.csr_array]:
+    def _query(self, text: str, vector: Any = None) -> tuple[TextModel, sparse.csr_array]:
         model = self._text_model()
         if not isinstance(text, str):
             raise InputError(f"the query is of type {type(text).__name__}; expected a string")
-        return model, model.queries([text])
+        return model, model.queries([text], None if vector is None else [vector])
 
     def _text_model(self) -> TextModel:
         if not isinstance(self._model, TextModel):
@@ -238,9 +252,9 @@ class BaseIndex(ABC):
 
 def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64]) -> int:
     """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
-    n, n_words = len(rows), None if searched.model is None else searched.model.n_words
-    if n_words is not None:  # a number of a document counts for every query, so it makes no match
-        [by_words] = searched.view.scorer.expand(_of_words(searched.query, n_words))
+    n, any_query = len(rows), None if searched.model is None else searched.model.any_query
+    if any_query is not None:  # a number of a document counts for every query, so it makes no match
+        [by_words] = searched.view.scorer.expand(_without_column(searched.query, any_query))
         scores = searched.view.rescore(by_words, rows)
     best = scores.max(initial=0.0)
     if best <= 0:
@@ -253,9 +267,9 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
     return n
 
 
-def _of_words(row: sparse.csr_array, n_words: int) -> sparse.csr_array:
-    """A query by its words alone."""
-    kept = row.indices < n_words
+def _without_column(row: sparse.csr_array, column: int) -> sparse.csr_array:
+    """A query without one of its columns."""
+    kept = row.indices != column
     return sparse.csr_array((row.data[kept], row.indices[kept], [0, int(kept.sum())]), shape=row.shape)
 
 

@@ -230,11 +230,17 @@ class SearchedQuery:
     unknown: tuple[str, ...]
 
     def pairs(self, row: int) -> Explanation:
-        return self.view.scorer.weights.explain(self.query, self.view.matrix(row))
+        return self._explained(self.view.matrix(row))
 
     def why(self, row: int) -> TextExplanation:
         doc = self.view.matrix(row)
-        return self._worded(self.view.scorer.weights.explain(self.query, doc), doc)
+        return self._worded(self._explained(doc), doc)
+
+    def _explained(self, doc: sparse.csr_array) -> Explanation:
+        weights = self.view.scorer.weights
+        return (
+            weights.explain(self.query, doc) if self.model is None else self.model.explained(weights, self.query, doc)
+        )
 
     def versus(self, row: int, other: int) -> TextExplanation:
         """What one document has over another: the pairs add up to the difference of their scores."""

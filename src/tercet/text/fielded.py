@@ -1,4 +1,4 @@
-"""Documents with columns as vectors: words of the whole text, words of fields, and numbers, side by side."""
+"""Documents with columns as vectors, side by side: words of the whole text and of fields, numbers, own vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tercet.data.documents import Documents
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Shape
+from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.text.analyser import Analyser
 from tercet.text.counting import count_words
 from tercet.text.estimator import check_fitted
@@ -23,19 +23,23 @@ from tercet.text.numbers import NumberColumn, parse_number
 from tercet.text.vectoriser import Vectoriser
 
 ANY_QUERY: Final = "any query"  # what the column is called that all queries have
+OWN_VECTORS: Final = "own vectors"  # what the columns of vectors are called that documents and queries come with
 
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """What the columns are, from left to right: words, the words of each field, numbers, and what all queries have.
+    """What the columns are, from left to right: words, the words of each field, numbers, what all queries have, the own
+    vectors of documents, those of queries.
 
-    Queries have words and the last one, documents all but the last one. A feature is a field, whose value for a query
-    and a document is the inner product of their words in it, or a number, whose value is that of the document.
+    Queries have words, the one that all have and vectors of queries, documents the others: words are the only columns
+    that both have. A feature is a field, whose value for a query and a document is the inner product of their words in
+    it, or a number, whose value is that of the document.
     """
 
     n_words: Annotated[int, Bounds(least=1)]
     n_fields: Annotated[int, Bounds(least=0)]
     n_numbers: Annotated[int, Bounds(least=0)]
+    n_dims: Annotated[int, Bounds(least=0), OMIT_DEFAULT] = 0
 
     @property
     def n_features(self) -> int:
@@ -50,8 +54,18 @@ class ColumnLayout:
         return self.first_number + self.n_numbers
 
     @property
+    def doc_dims(self) -> slice:
+        """The own vectors of documents."""
+        return slice(self.any_query + 1, self.any_query + 1 + self.n_dims)
+
+    @property
+    def query_dims(self) -> slice:
+        """The own vectors of queries."""
+        return slice(self.doc_dims.stop, self.doc_dims.stop + self.n_dims)
+
+    @property
     def n_columns(self) -> int:
-        return self.any_query + 1
+        return self.query_dims.stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +84,7 @@ class _SavedFielded:
     words: Vectoriser
     fields: tuple[_SavedField, ...]
     numbers: tuple[NumberColumn, ...]
+    n_dims: Annotated[int, Bounds(least=0), OMIT_DEFAULT] = 0
 
 
 class FieldedVectoriser(Vectoriser):
@@ -78,12 +93,14 @@ class FieldedVectoriser(Vectoriser):
     A field is weighted as the whole text is, by statistics of its own: in how many documents' titles a word is, how
     long titles are. The query's share of a word's idf is that of the whole text. Numbers are transformed and
     standardised (`NumberColumn`) and have a column that marks documents without one. So with a weight for each field
-    and for each number a score is an inner product like any other, and is searched, explained and saved as one.
+    and for each number a score is an inner product like any other, and is searched, explained and saved as one. So it
+    is with vectors that documents and queries come with (`Documents.vectors`), between which a map has the weights.
 
     Parameters
     ----------
     fields : columns of text with a match of their own
     features : columns of numbers, each as it is or by a transform: ``"price"``, ``"log:downloads"``
+    n_dims : how many numbers own vectors have; 0 where there are none
     analyser, weighting : as in `Vectoriser`
 
     Attributes
@@ -117,6 +134,7 @@ class FieldedVectoriser(Vectoriser):
         *,
         fields: Sequence[str] = (),
         features: Sequence[str] = (),
+        n_dims: int = 0,
         analyser: Analyser | None = None,
         weighting: str = "bm25",
         k1: float = 0.9,
@@ -125,6 +143,7 @@ class FieldedVectoriser(Vectoriser):
         super().__init__(analyser=analyser, weighting=weighting, k1=k1, b=b)
         self.fields = fields
         self.features = features
+        self.n_dims = n_dims
         check_names(fields, features)
 
     # -- learning -----------------------------------------------------------------------------------------------
@@ -156,7 +175,7 @@ class FieldedVectoriser(Vectoriser):
         self, plain: Vectoriser, fields: dict[str, Vectoriser], numbers: tuple[NumberColumn, ...]
     ) -> None:
         self.plain_, self.fields_, self.numbers_ = plain, fields, numbers
-        layout = self.layout_ = ColumnLayout(len(plain.words_), len(fields), 2 * len(numbers))
+        layout = self.layout_ = ColumnLayout(len(plain.words_), len(fields), 2 * len(numbers), self.n_dims)
         names = list(plain.words_)
         for name in fields:
             names += [f"{name}: {word}" for word in plain.words_]
@@ -164,11 +183,29 @@ class FieldedVectoriser(Vectoriser):
             names += [number.name, f"{number.column} missing"]
         frequency = np.zeros(layout.n_columns, dtype=np.int64)
         frequency[: layout.n_words] = plain.document_frequency_
-        self.words_ = [*names, ANY_QUERY]
+        self.words_ = [*names, ANY_QUERY, *[OWN_VECTORS] * (2 * layout.n_dims)]
         self.index_ = plain.index_
         self.document_frequency_ = frequency
         self.n_docs_, self.mean_length_, self.doc_scale_ = plain.n_docs_, plain.mean_length_, plain.doc_scale_
         self.n_features_in_ = layout.n_columns
+
+    @classmethod
+    def with_dims(cls, words: Vectoriser, n_dims: int) -> FieldedVectoriser:
+        """What a fitted vectoriser knows, with columns for own vectors behind its own."""
+        of_columns = words if isinstance(words, FieldedVectoriser) else None
+        plain = words if of_columns is None else of_columns.plain_
+        vectoriser = cls(
+            fields=() if of_columns is None else of_columns.fields,
+            features=() if of_columns is None else of_columns.features,
+            n_dims=n_dims,
+            analyser=plain.analyser,
+            weighting=plain.weighting,
+            k1=plain.k1,
+            b=plain.b,
+        )
+        fields, numbers = ({}, ()) if of_columns is None else (of_columns.fields_, of_columns.numbers_)
+        vectoriser._put_together(plain, fields, numbers)
+        return vectoriser
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
@@ -190,15 +227,45 @@ class FieldedVectoriser(Vectoriser):
             row, column = np.argwhere(~np.isfinite(values))[0]
             name = self.numbers_[column // 2].name
             raise InputError(f"{name} of document {ids[row]!r} is beyond what a number of an index can be")
-        return sp.csr_array(sp.hstack([*blocks, sp.csr_array(values)], format="csr", dtype=np.float32))
+        blocks = [*blocks, sp.csr_array(values)]
+        if self.n_dims:
+            if docs.vectors is None:
+                raise InputError(
+                    f"the model has own vectors of {self.n_dims} numbers, and the documents come without; give some, "
+                    "as Documents.with_vectors takes them"
+                )
+            vectors = self._own_vectors(docs.vectors, len(ids), "documents")
+            blocks += [vectors, sp.csr_array(vectors.shape, dtype=np.float32)]
+        return sp.csr_array(sp.hstack(blocks, format="csr", dtype=np.float32))
 
-    def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
-        """Rows for queries: their words, and the column that all of them have; empty for one without known words."""
+    def transform_queries(self, texts: Iterable[str], vectors: Any = None) -> sp.csr_array:
+        """Rows for queries: their words, the column that all of them have, and their own vectors.
+
+        Without vectors, queries are their words alone; one without a known word is then empty.
+        """
         check_fitted(self, "words_")
         words = self.plain_.transform_queries(texts)
-        known = (np.diff(words.indptr) > 0).astype(np.float32)[:, None]
+        known = np.diff(words.indptr) > 0
         between = sp.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
-        return sp.csr_array(sp.hstack([words, between, sp.csr_array(known)], format="csr", dtype=np.float32))
+        behind = [sp.csr_array((words.shape[0], self.n_dims), dtype=np.float32) for _ in range(2)]
+        if vectors is not None:
+            behind[1] = self._own_vectors(vectors, words.shape[0], "queries")
+            known |= np.diff(behind[1].indptr) > 0
+        column = sp.csr_array(known.astype(np.float32)[:, None])
+        return sp.csr_array(sp.hstack([words, between, column, *behind], format="csr", dtype=np.float32))
+
+    def _own_vectors(self, vectors: Any, n: int, what: str) -> sp.csr_array:
+        try:
+            rows = np.asarray(vectors, dtype=np.float32)
+        except (TypeError, ValueError):
+            raise InputError(f"the vectors of {what} are no numbers") from None
+        if rows.shape != (n, self.n_dims):
+            raise InputError(
+                f"the vectors of {what} have the shape {rows.shape}; {n} of {self.n_dims} numbers each are needed"
+            )
+        if not np.isfinite(rows).all():
+            raise InputError(f"the vectors of {what} have numbers that are not finite")
+        return sp.csr_array(rows)
 
     def described(self, column: int, value: float | None = None) -> str:
         """The name of a column; with a document's value in it, a number as the document has it."""
@@ -210,6 +277,11 @@ class FieldedVectoriser(Vectoriser):
     def _documents(self, docs: Any) -> Documents:
         if not isinstance(docs, Documents):
             columns = [*self.fields, *(parse_number(name)[0] for name in self.features)]
+            if self.n_dims and not columns:
+                raise InputError(
+                    f"documents are scored by own vectors besides their texts; they must come with them, as "
+                    f"Documents.with_vectors gives them, and not as {type(docs).__name__}"
+                )
             raise InputError(
                 f"documents are scored by {_listed(columns)} besides their texts; they must come with these columns, "
                 f"as tc.as_documents gives them, and not as {type(docs).__name__}"
@@ -225,7 +297,7 @@ class FieldedVectoriser(Vectoriser):
             _SavedField(name, field.n_docs_, field.mean_length_, field.doc_scale_, field.document_frequency_)
             for name, field in self.fields_.items()
         )
-        return encode(_SavedFielded(self.plain_, fields, self.numbers_))
+        return encode(_SavedFielded(self.plain_, fields, self.numbers_, self.n_dims))
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FieldedVectoriser:
@@ -238,6 +310,7 @@ class FieldedVectoriser(Vectoriser):
         vectoriser = cls(
             fields=[field.name for field in saved.fields],
             features=[number.name for number in saved.numbers],
+            n_dims=saved.n_dims,
             analyser=plain.analyser,
             weighting=plain.weighting,
             k1=plain.k1,

@@ -10,6 +10,7 @@ VERBS = {
     "synonyms": ("tercet.cli.export.synonyms:synonyms", "Synonym files for Solr and Elasticsearch."),
     "query": ("tercet.cli.export.query:query", "One query as boosted clauses."),
     "ltr": ("tercet.cli.export.ltr:ltr", "Linear feature models for Solr and Elasticsearch LTR."),
+    "vectors": ("tercet.cli.export.vectors:vectors", "Own vectors of queries, adapted, for vector engines."),
     "documents": ("tercet.cli.export.documents:documents", "Documents as impacts, for Anserini and PISA."),
 }
 

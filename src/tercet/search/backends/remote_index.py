@@ -259,9 +259,11 @@ class RemoteIndex(BaseIndex):
 
     # -- searching ----------------------------------------------------------------------------------------------
 
-    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
+    def search_many(
+        self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None, query_vectors: Any = None
+    ) -> SearchRun:
         with absent_noted() as absent:
-            run = super().search_many(queries, k, max_terms)
+            run = super().search_many(queries, k, max_terms, query_vectors)
         run.absent = tuple(sorted(absent))
         return run
 

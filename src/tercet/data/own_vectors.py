@@ -1,0 +1,182 @@
+"""Vectors that come with documents and queries, by id: from memory, from a NumPy file."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.data.lines import FilePath, id_problem, open_lines
+from tercet.errors import FormatError, InputError
+
+IDS_ENDING: Final = ".ids"  # of the file beside an .npy file that has an id a line
+_EXPECTED: Final = "a matrix of real numbers, a row for each id"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnVectors:
+    """A vector for each of some ids.
+
+    Attributes
+    ----------
+    ids : each once
+    matrix : float32 (n_ids, n_dims), finite
+
+    Examples
+    --------
+    >>> vectors = as_own_vectors({"a": [1, 0], "b": [0, 2]})
+    >>> vectors.of(["b"]).tolist(), vectors.n_dims
+    ([[0.0, 2.0]], 2)
+    """
+
+    ids: tuple[str, ...]
+    matrix: NDArray[np.float32]
+    _row_of: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ids, matrix = tuple(self.ids), np.asarray(self.matrix)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or not matrix.shape[1]:
+            raise InputError(f"found an array of {matrix.dtype} and shape {matrix.shape}; expected {_EXPECTED}")
+        if len(ids) != len(matrix):
+            raise InputError(f"there are {len(ids):,} ids for {len(matrix):,} vectors; they must agree")
+        row_of: dict[str, int] = {}
+        for row, one in enumerate(ids):
+            if (problem := id_problem(one)) is not None:
+                raise InputError(f"the id of vector {row} {problem}")
+            if row_of.setdefault(one, row) != row:
+                raise InputError(f"the id {one!r} has two vectors, {row_of[one]} and {row}; expected one")
+        with np.errstate(over="ignore"):
+            single = np.array(matrix, dtype=np.float32)
+        finite = np.isfinite(single).all(axis=1)
+        if not finite.all():
+            raise InputError(
+                f"the vector of {ids[int(np.argmin(finite))]!r} has numbers that are not finite in float32"
+            )
+        single.flags.writeable = False
+        for name, value in (("ids", ids), ("matrix", single), ("_row_of", row_of)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_dims(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.matrix.shape[1])
+
+    def of(self, ids: Iterable[str], what: str = "document") -> NDArray[np.float32]:
+        """The vectors of some ids, in their order; one that has none is an error that says what it is the id of."""
+        rows = []
+        for one in ids:
+            if one not in self._row_of:
+                raise InputError(
+                    f"{what} {one!r} has no vector among the {len(self.ids):,} that were given; each needs one"
+                )
+            rows.append(self._row_of[one])
+        return self.matrix[np.array(rows, dtype=np.int64)]
+
+
+def as_own_vectors(vectors: Any, what: str = "vectors") -> OwnVectors:
+    """Vectors of whatever holds them.
+
+    Parameters
+    ----------
+    vectors : id -> vector, a pair (ids, matrix), the path of a file as `read_own_vectors` takes it, or `OwnVectors`
+    what : what errors call them
+    """
+    if isinstance(vectors, OwnVectors):
+        return vectors
+    if isinstance(vectors, str | Path):
+        return read_own_vectors(vectors)
+    try:
+        if isinstance(vectors, Mapping):
+            if not vectors:
+                raise InputError("there are none")
+            return OwnVectors(tuple(vectors), _stacked(vectors))
+        if isinstance(vectors, tuple) and len(vectors) == 2:
+            ids, matrix = vectors
+            if isinstance(ids, str) or not isinstance(ids, Sequence | np.ndarray):
+                raise InputError(f"the first of a pair are ids; got {type(ids).__name__}")
+            return OwnVectors(tuple(np.asarray(ids).tolist()), np.asarray(matrix))
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from error
+    raise InputError(f"{what} must be id -> vector, or a pair of ids and a matrix; got {type(vectors).__name__}")
+
+
+def read_own_vectors(path: FilePath) -> OwnVectors:
+    r"""Read vectors by id: ``.npz`` with the arrays ``ids`` and ``vectors``, or ``.npy`` with the ids beside it.
+
+    The ids of ``d.npy`` are in ``d.ids``, one a line, in the order of its rows. Nothing in a file is executed: arrays
+    of Python objects are refused.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "d.npy")
+    ...     np.save(file, np.eye(2))
+    ...     _ = file.with_suffix(".ids").write_text("a\nb\n")
+    ...     read_own_vectors(file).of(["b"]).tolist()
+    [[0.0, 1.0]]
+    """
+    path = Path(path)
+    arrays = _loaded(path)
+    if isinstance(arrays, np.ndarray):
+        beside = path.with_suffix(IDS_ENDING)
+        if not beside.is_file():
+            raise FormatError(
+                path,
+                None,
+                f"the ids of its rows are not there; expected {beside}, an id a line in the order of the rows",
+            )
+        ids, matrix = tuple(line.strip() for _, line in open_lines(beside)), arrays
+    else:
+        if set(arrays) != {"ids", "vectors"}:
+            raise FormatError(
+                path, None, f"holds {', '.join(arrays) or 'nothing'}; expected the arrays ids and vectors"
+            )
+        if arrays["ids"].dtype.kind != "U" or arrays["ids"].ndim != 1:
+            found = f"{arrays['ids'].dtype} of shape {arrays['ids'].shape}"
+            raise FormatError(path, None, f"its ids are {found}; expected a list of strings")
+        ids, matrix = tuple(arrays["ids"].tolist()), arrays["vectors"]
+    try:
+        return OwnVectors(ids, matrix)
+    except InputError as error:
+        raise FormatError(path, None, str(error)) from error
+
+
+def read_vector(path: FilePath) -> NDArray[np.float32]:
+    """One vector: the only row of an .npy file."""
+    array = _loaded(Path(path))
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or array.size != max(array.shape, default=0):
+        shape = array.shape if isinstance(array, np.ndarray) else "several arrays"
+        raise FormatError(path, None, f"found {shape}; expected one row of numbers in an .npy file")
+    return array.astype(np.float32).ravel()
+
+
+def _loaded(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
+    """The array of an .npy file, or those of an .npz file by name."""
+    try:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError:
+        raise FormatError(path, None, "there is no such file", "missing") from None
+    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
+        raise FormatError(path, None, f"is no NumPy file of numbers and strings (.npy or .npz): {error}") from error
+
+
+def _stacked(vectors: Mapping[Any, Any]) -> NDArray[Any]:
+    rows = []
+    first = None
+    for one, vector in vectors.items():
+        row = np.asarray(vector)
+        if row.ndim != 1 or row.dtype.kind not in "fiu":
+            raise InputError(f"that of {one!r} is no list of numbers")
+        first = row.size if first is None else first
+        if row.size != first:
+            raise InputError(f"that of {one!r} has {row.size} numbers, those before it have {first}")
+        rows.append(row)
+    return np.stack(rows)
