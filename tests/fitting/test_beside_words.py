@@ -15,10 +15,10 @@ from tercet.text import Analyser, FieldedVectoriser
 
 K = 4
 ANALYSER = Analyser()
-QUICK = {"analyser": ANALYSER, "n_steps": 5000, "n_models": 1, "verbose": False, "ranker": "diagonal"}
+QUICK = {"analyser": ANALYSER, "n_steps": 3000, "n_models": 1, "verbose": False, "ranker": "diagonal"}
 
 
-def collection(seed=0, n_docs=120, n_queries=40, *, told_by="vectors"):
+def collection(seed=0, n_docs=120, n_queries=30, *, told_by="vectors"):
     """Queries whose answers are told by turned vectors, or by words; vectors are noise then."""
     rng = np.random.default_rng(seed)
     words = np.array([f"word{i}" for i in range(20)])
@@ -58,6 +58,7 @@ def test_what_vectors_say_is_found_and_told(fitted):
     assert values["learned"] > max(values["own vectors"], values["BM25"]) + 0.2
 
 
+@pytest.mark.slow
 def test_what_vectors_do_not_say_is_left_out():
     docs, queries, qrels, doc_vectors, query_vectors = collection(told_by="words")
     model = tc.fit(docs, queries, qrels, doc_vectors=doc_vectors, query_vectors=query_vectors, **QUICK)
@@ -137,6 +138,7 @@ def test_a_thinned_model_keeps_its_map(fitted):
     np.testing.assert_allclose(thin.adapted_vectors(X), model.adapted_vectors(X))
 
 
+@pytest.mark.slow
 def test_threes_learn_a_map_too():
     docs, queries, qrels, doc_vectors, query_vectors = collection(1)
     rng = np.random.default_rng(1)
@@ -192,7 +194,7 @@ def test_from_the_shell(tmp_path, monkeypatch):
 
     texts = ["--corpus", "docs.csv", "--queries", "queries.csv", "--judgements", "judged.txt"]
     own = ["--doc-vectors", "d.npy", "--query-vectors", "q.npz"]
-    quick = ["--ranker", "diagonal", "--steps", "5000", "--models", "1", "--quiet"]
+    quick = ["--ranker", "diagonal", "--steps", "3000", "--models", "1", "--quiet"]
     assert "were kept" in run("fit", *texts, *own, *quick, "-o", "model")
     assert "--doc-vectors" in run("index", "--corpus", "docs.csv", "--model", "model", "-o", "index", fails=True)
     run("index", "--corpus", "docs.csv", "--model", "model", "--doc-vectors", "d.npy", "-o", "index", "--quiet")

@@ -160,7 +160,7 @@ def _loaded(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
     """The array of an .npy file, or those of an .npz file by name."""
     try:
         with open(path, "rb") as file:
-            loaded = np.load(file, allow_pickle=False)
+            loaded = np.load(file)  # which refuses Python objects unless it is told otherwise
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except FileNotFoundError:
         raise FormatError(path, None, "there is no such file", "missing") from None

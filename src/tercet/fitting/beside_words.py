@@ -29,7 +29,7 @@ from tercet.learn.vector_map import MapSetting, learned_map, vector_map
 from tercet.text.fielded import OWN_VECTORS, ColumnLayout, FieldedVectoriser
 from tercet.weights import Weights
 
-SETTINGS: Final = (MapSetting(0.0), MapSetting(150.0), MapSetting(150.0, against="own"))
+SETTINGS: Final = (MapSetting(0.0), MapSetting(100.0), MapSetting(200.0), MapSetting(100.0, against="own"))
 # What the map counts, as multiples of the weight by which it differs as much from document to document as the words do.
 BLENDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 100_000
