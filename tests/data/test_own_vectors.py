@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tercet as tc
-from tercet.data import OwnVectors, as_own_vectors, read_own_vectors
+from tercet.data import OwnVectors, as_own_vectors, limits, read_own_vectors
 from tercet.data.own_vectors import read_vector
 from tercet.errors import FormatError, InputError
 
@@ -60,6 +60,18 @@ def test_damaged_files_are_refused(tmp_path, damage):
         read_own_vectors(tmp_path / "d.npy")
     with pytest.raises(FormatError, match="no such file"):
         read_own_vectors(tmp_path / "e.npy")
+
+
+def test_files_that_claim_more_than_they_have_are_refused(tmp_path, monkeypatch):
+    np.save(tmp_path / "d.npy", np.zeros((2, 2)))
+    lies = (tmp_path / "d.npy").read_bytes().replace(b"(2, 2), }          ", b"(2, 200000000000), }")[: 128 + 32]
+    (tmp_path / "d.npy").write_bytes(lies)
+    with pytest.raises(FormatError, match="no NumPy file"):
+        read_own_vectors(tmp_path / "d.npy")
+    np.savez_compressed(tmp_path / "d.npz", ids=np.array(["a"]), vectors=np.zeros((1, 100_000)))
+    monkeypatch.setattr(limits, "ALWAYS_UNPACKED", 1000)
+    with pytest.raises(FormatError, match="unpacks to more than 100 times as many"):
+        read_own_vectors(tmp_path / "d.npz")
 
 
 def test_one_vector(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data import limits
 from tercet.data.lines import FilePath, id_problem, open_lines
 from tercet.errors import FormatError, InputError
 
@@ -157,14 +159,30 @@ def read_vector(path: FilePath) -> NDArray[np.float32]:
 
 
 def _loaded(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
-    """The array of an .npy file, or those of an .npz file by name."""
+    """The array of an .npy file, or those of an .npz file by name; Python objects are refused, as NumPy has it."""
     try:
-        with open(path, "rb") as file:
-            loaded = np.load(file)  # which refuses Python objects unless it is told otherwise
-            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as packed:
+                n_unpacked = sum(member.file_size for member in packed.infolist())
+            limits.check_unpacked(path, n_unpacked, path.stat().st_size, "zip")
+            with np.load(path) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        # Mapped, so that a header which claims more than there is gets noticed.
+        return np.array(np.lib.format.open_memmap(path, mode="r"))
     except FileNotFoundError:
         raise FormatError(path, None, "there is no such file", "missing") from None
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
+    except (
+        ValueError,
+        EOFError,
+        OSError,
+        KeyError,
+        MemoryError,
+        OverflowError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        if isinstance(error, FormatError):
+            raise
         raise FormatError(path, None, f"is no NumPy file of numbers and strings (.npy or .npz): {error}") from error
 
 

@@ -8,6 +8,7 @@ import click
 
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options, query_vectors_option
+from tercet.cli.terminal import echo
 from tercet.export import write_adapted_vectors
 
 
@@ -26,6 +27,6 @@ def vectors(model: Path, query_vectors: Path | None, output: Path, only_map: boo
         raise click.UsageError("name --query-vectors, or --map")
     written = write_adapted_vectors(output, open_model(model), query_vectors)
     if only_map:
-        click.echo(f"{output}: a map of {written.n_dims} × {written.n_dims} numbers; a query x is asked as x @ map")
+        echo(f"{output}: a map of {written.n_dims} × {written.n_dims} numbers; a query x is asked as x @ map")
     else:
-        click.echo(f"{output}: {written.n_queries:,} queries of {written.n_dims} numbers, to be asked by inner product")
+        echo(f"{output}: {written.n_queries:,} queries of {written.n_dims} numbers, to be asked by inner product")
