@@ -43,6 +43,7 @@ NOT_RUN = {
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--query-vectors": "the same",
+    "--vector ": "the same",
 }
 
 
