@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import filelock
 import numba
 import pytest
 
 import tercet.kernels.compiler as compiler
+from support.bundles import posix_only
 from support.checked_kernels import GROUPS, WORKLOADS, kernels_of
+from tercet.kernels import code_cache
 
 TESTS = Path(__file__).parents[1]
 
-WITHOUT_KERNELS = {"__init__", "compiler"}  # the latter is the decorator itself
+WITHOUT_KERNELS = {"__init__", "compiler", "code_cache"}  # the decorator itself, and where its code is kept
 
 
 def in_another_process(*arguments: str, **variables: str) -> str:
@@ -151,8 +155,8 @@ def test_a_cache_that_cannot_be_written_to_is_told_once(fresh, caplog, tmp_path)
     assert compiler.kernel(add_one)(1) == 2
     assert compiler.kernel(lambda x: x + 2)(1) == 3
     assert said(caplog)[1:] == [
-        f"compiled kernels cannot be kept in {fresh} (File exists), so every run compiles them again; NUMBA_CACHE_DIR "
-        "names another folder"
+        f"compiled kernels cannot be kept in {fresh} (Not a directory), so every run compiles them again; "
+        "NUMBA_CACHE_DIR names another folder"
     ]
     assert set(Path(tempfile.gettempdir()).glob("tercet-*")) == before
 
@@ -166,17 +170,13 @@ def test_damaged_code_is_compiled_again(fresh):
 
 def test_folders_of_other_versions_go_when_nobody_used_them_for_long(fresh, tmp_path):
     old = [tmp_path / name for name in ("f" * 16, "tercet-" + "e" * 16)]
-    kept = [tmp_path / name for name in ("d" * 16, "mine", "f" * 15, "x" + "f" * 16)]
-    for folder in (*old, *kept):
+    left = [tmp_path / name for name in ("d" * 16, "mine", "f" * 15, "x" + "f" * 16)]
+    for folder in (*old, *left):
         folder.mkdir()
         (folder / "code.nbc").touch()
         os.utime(folder, (0, 0) if folder.name != "d" * 16 else None)
-    held = tmp_path / ("c" * 16)
-    held.mkdir()
-    with compiler._locked(held):
-        os.utime(held, (0, 0))
-        assert compiler.kernel(add_one)(1) == 2
-        assert {path.name for path in tmp_path.iterdir()} == {fresh.name, held.name, *(path.name for path in kept)}
+    assert compiler.kernel(add_one)(1) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {fresh.name, *(path.name for path in left)}
 
 
 def test_use_is_marked_for_others_to_see(fresh, monkeypatch):
@@ -197,18 +197,162 @@ def test_the_cache_is_where_the_system_has_it(monkeypatch, tmp_path):
     assert compiler.cache_folder.__wrapped__() == tmp_path / f"tercet-{compiler.own_fingerprint()}"
 
 
-def test_processes_save_compiled_code_one_after_the_other(fresh, monkeypatch):
+# -- what is kept is whole, and nobody else's -------------------------------------------------------------------------
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def hits_of(compiled) -> int:
+    return sum(compiled.stats.cache_hits.values())
+
+
+@pytest.mark.parametrize("damage", ["emptied", "zeroed", "half zeroed", "cut", "flipped", "another's"])
+def test_a_file_of_the_cache_that_is_not_whole_is_noticed_and_written_anew(fresh, damage):
+    compiler.kernel(add_one)(1)
+    [file] = kept(fresh)
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[-1000] ^= 1  # in the machine code
+    other = fresh.parent / "other"
+    file.write_bytes(
+        {
+            "emptied": b"",
+            "zeroed": bytes(len(content)),
+            "half zeroed": content[: len(content) // 2] + bytes(len(content) - len(content) // 2),
+            "cut": content[:-100],
+            "flipped": bytes(flipped),
+            "another's": pickle.dumps(Planted(other)),
+        }[damage]
+    )
     compiled = compiler.kernel(add_one)
-    held = []
-
-    def write(signature, data):
-        with pytest.raises(filelock.Timeout):
-            compiler._locked(fresh).acquire(timeout=0)  # as another process would
-        held.append(signature)
-
-    monkeypatch.setattr(compiled._cache, "_save_overload", write)
     assert compiled(1) == 2
-    assert len(held) == 1
+    assert hits_of(compiled) == 0
+    assert not other.exists()
+    again = compiler.kernel(add_one)
+    assert again(1) == 2
+    assert hits_of(again) == 1
+
+
+class Planted:
+    """What runs when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_the_code_of_another_signature_is_not_taken(fresh):
+    compiler.kernel(add_one)(1)
+    [whole] = kept(fresh)
+    compiler.kernel(add_one)(1.5)
+    [fractional] = [file for file in kept(fresh) if file != whole]
+    fractional.write_bytes(whole.read_bytes())
+    assert compiler.kernel(add_one)(1.5) == 2.5
+
+
+def sealed(payload: bytes) -> bytes:
+    return code_cache._MAGIC + hashlib.sha256(payload).digest() + payload
+
+
+@posix_only
+@pytest.mark.parametrize("who", ["group", "others", "owner", "link", "file of others"])
+def test_no_code_is_taken_from_where_others_can_write(fresh, who, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "tercet.kernels")
+    compiler.kernel(add_one)(1)
+    [file] = kept(fresh)
+    planted = tmp_path / "planted"
+    file.write_bytes(sealed(pickle.dumps(Planted(planted))))
+    if who in ("group", "others"):
+        fresh.chmod(0o770 if who == "group" else 0o707)
+    elif who == "file of others":
+        file.chmod(0o666)
+    elif who == "owner":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        monkeypatch.setattr(code_cache, "_ROOT", -1)
+    else:
+        fresh.rename(tmp_path / "elsewhere")
+        fresh.symlink_to(tmp_path / "elsewhere")
+    assert compiler.kernel(add_one)(1) == 2
+    assert not planted.exists()
+    assert any("compiled kernels cannot be kept" in line for line in said(caplog)) == (who != "file of others")
+
+
+@posix_only
+def test_the_cache_is_this_users_alone(fresh):
+    mask = os.umask(0)
+    try:
+        compiler.kernel(add_one)(1)
+    finally:
+        os.umask(mask)
+    assert fresh.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in kept(fresh))
+
+
+@posix_only
+def test_a_shared_numba_cache_is_left_and_the_user_told(tmp_path, monkeypatch, capsys):
+    shared = tmp_path / "shared" / f"tercet-{compiler.own_fingerprint()}"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    monkeypatch.setattr(compiler.config, "CACHE_DIR", str(tmp_path / "shared"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    where = compiler.cache_folder.__wrapped__()
+    assert where == compiler._own_cache_folder() != shared
+    assert capsys.readouterr().err == (
+        f"tercet: compiled kernels are not taken from {shared}: others can write to it, its mode is 777. "
+        f"They are kept in {where} instead\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["mkdir", "open", "replace"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_a_disk_that_fails_keeps_nothing_and_stops_nobody(fresh, monkeypatch, name, number, caplog):
+    caplog.set_level("INFO", "tercet.kernels")
+
+    def failing(*arguments, **options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, name, failing)
+    assert compiler.kernel(add_one)(1) == 2
+    assert any("compiled kernels cannot be kept" in line for line in said(caplog))
+    monkeypatch.undo()
+    assert not fresh.exists() or kept(fresh) == []
+
+
+FULL = """
+import os, resource, signal, sys
+import numpy as np
+from tercet.kernels.diagonal import diagonal_advance
+import tercet as tc
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # as a disk that is full after so many bytes
+X = np.eye(3, dtype=np.float32)
+tc.DiagonalRanker().fit(X, tc.Preferences([0], [1], [2]))
+print(len(diagonal_advance.signatures))
+"""
+
+
+@pytest.mark.slow
+@posix_only
+def test_a_full_cache_disk_stops_nobody(tmp_path):
+    assert in_another_process("-c", FULL, NUMBA_CACHE_DIR=str(tmp_path)) == "1"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.slow
+def test_two_first_runs_compile_at_the_same_time(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path)
+    both = [
+        subprocess.Popen([sys.executable, "-c", HITS], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [one.communicate(timeout=300)[0].strip() for one in both] == ["0", "0"]
+    assert in_another_process("-c", HITS, NUMBA_CACHE_DIR=str(tmp_path)) == "1"
+    assert list(tmp_path.rglob("*.tmp.*")) == []
 
 
 # -- helpers --------------------------------------------------------------------------------------------------------

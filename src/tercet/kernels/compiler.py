@@ -2,9 +2,8 @@
 
 Numba notices an edit in the file of a cached function, but not one in a helper that lives in another file. The
 cache folder is therefore named after a fingerprint of the whole room: any edit gives a new folder, so cached code is
-never stale. Processes that compile at the same time write to it one after the other: left to itself, Numba may give
-the code of two signatures the same file, and a later process would run one for the other. Folders of other
-fingerprints are removed when nobody has used them for a month.
+never stale. What is in it, and when it is not taken, is for ``code_cache.py`` to say. Folders of other fingerprints are
+removed when nobody has used them for a month.
 
 Numba names what it compiles, the closures inside ``np.argsort`` among them, after a counter that begins at 1 in each
 process. Cached code of one process that is linked with what another compiles could then have two functions of one name,
@@ -33,6 +32,8 @@ from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.registry import CPUDispatcher
 
+from tercet.kernels.code_cache import CodeFiles, UntrustedFolderError, trouble_with
+
 config: Any = _config  # its settings are set from the environment, out of a type checker's sight
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,6 @@ IN_ORDER = {"contract"}  # for sums whose order is promised
 
 UNUSED_SECONDS = 30 * 86_400.0  # after which the code of other versions is removed
 _MARK_SECONDS = 86_400.0  # a folder is marked as used once a day
-_LOCK = "lock"
 _OURS = re.compile(r"(?:tercet-)?[0-9a-f]{16}")  # names of cache folders
 
 
@@ -67,10 +67,21 @@ def own_fingerprint() -> str:
 def cache_folder() -> Path:
     """Where compiled kernels are kept: below NUMBA_CACHE_DIR if that is set, else in the user's cache.
 
-    Nothing is made here: reading needs no folder, and one that cannot be written to is noticed when it is.
+    Where others can write to the first, the second is taken, and that is said. Nothing is made here: reading needs no
+    folder, and one that cannot be written to is noticed when it is.
     """
-    if config.CACHE_DIR:
-        return Path(config.CACHE_DIR) / f"tercet-{own_fingerprint()}"
+    own = _own_cache_folder()
+    if not config.CACHE_DIR:
+        return own
+    named = Path(config.CACHE_DIR) / f"tercet-{own_fingerprint()}"
+    trouble = trouble_with(named)
+    if trouble is None:
+        return named
+    tell(f"compiled kernels are not taken from {named}: {trouble}. They are kept in {own} instead", at_any_rate=True)
+    return own
+
+
+def _own_cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     home = user_cache_path("tercet", appauthor=False)
@@ -140,6 +151,9 @@ class KernelLocator(_CacheLocator):
     def get_source_stamp(self) -> str:
         return own_fingerprint()
 
+    def ensure_cache_path(self) -> None:
+        """Made by `CodeFiles`, for this user alone."""
+
     def get_disambiguator(self) -> str:
         return str(self._first_line)
 
@@ -154,13 +168,16 @@ class KernelCache(FunctionCache):
     """The compiled signatures of a kernel on disk. Says when something is compiled, and when it cannot be kept."""
 
     _impl_class = KernelCacheImpl
-    _damaged = False
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._cache_file: Any = CodeFiles(Path(self.cache_path), self._impl.filename_base)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             code = super().load_overload(sig, target_context)
-        except Exception:  # whatever a damaged file makes of itself: it is compiled again, and what is kept begins anew
-            code, self._damaged = None, True
+        except Exception:  # whatever another version of a library makes of it: it is compiled again
+            code = None
         if code is None:
             _tell_of_compiling()
         else:
@@ -170,24 +187,11 @@ class KernelCache(FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         if not keeping_fails():
             try:
-                folder = Path(self.cache_path)
-                folder.mkdir(parents=True, exist_ok=True)
-                with _locked(folder):
-                    if self._damaged:
-                        self.flush()
-                        self._damaged = False
-                    super().save_overload(sig, data)
-            except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
+                super().save_overload(sig, data)
+            except OSError as error:  # a full disk, a folder of others …: what was compiled is there all the same
                 _tell_of_failing(error)
                 return
             _remove_unused()
-
-
-def _locked(folder: Path) -> Any:
-    """Only one process at a time adds to a cache folder."""
-    from filelock import FileLock
-
-    return FileLock(folder / _LOCK)
 
 
 class _Told:
@@ -196,10 +200,10 @@ class _Told:
     compiling = failing = marked = removed = False
 
 
-def tell(message: str) -> None:
-    """Say something to who waits: by logging where that is listened to, else on a terminal."""
+def tell(message: str, at_any_rate: bool = False) -> None:
+    """Say something to who waits: by logging where that is listened to, else on a terminal, or wherever errors go."""
     log.info(message)
-    if not log.isEnabledFor(logging.INFO) and sys.stderr is not None and sys.stderr.isatty():
+    if not log.isEnabledFor(logging.INFO) and sys.stderr is not None and (at_any_rate or sys.stderr.isatty()):
         print(f"tercet: {message}", file=sys.stderr, flush=True)
 
 
@@ -209,12 +213,13 @@ def _tell_of_compiling() -> None:
         tell("compiling kernels, once on this machine …")
 
 
-def _tell_of_failing(error: Exception) -> None:
+def _tell_of_failing(error: OSError) -> None:
     _Told.failing = True
-    reason = getattr(error, "strerror", None) or error
+    reason = error.strerror or error
     tell(
         f"compiled kernels cannot be kept in {cache_folder()} ({reason}), so every run compiles them again; "
-        "NUMBA_CACHE_DIR names another folder"
+        "NUMBA_CACHE_DIR names another folder",
+        at_any_rate=isinstance(error, UntrustedFolderError),
     )
 
 
@@ -245,9 +250,6 @@ def _remove_unused() -> None:
 
 
 def _remove_if_unused(folder: Path) -> None:
-    from filelock import Timeout
-
-    with suppress(OSError, Timeout):  # another's, or being written to
+    with suppress(OSError):  # another's
         if time.time() - folder.stat().st_mtime > UNUSED_SECONDS:
-            with _locked(folder).acquire(timeout=0):
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
