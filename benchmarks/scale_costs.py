@@ -190,7 +190,7 @@ def job_index(n: int, folder: Path, seed: int) -> dict[str, Any]:
 def job_query(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     words = Vectors.open(folder / "vectors").vectoriser
-    index = tc.Index.open(folder / "index", made_up_model(words, kind, rng), verify=False)
+    index = tc.Index.open(folder / "index", made_up_model(words, kind, rng), verify="never")
     latent = 4 * N_COMPONENTS * n if kind == "low rank" else 0
     return {**percentiles(index, seed), "latent_bytes": latent}
 
@@ -301,7 +301,7 @@ def job_pieces(n: int, folder: Path, seed: int) -> dict[str, Any]:
     """One index against ten of a tenth each, whose best ten are merged: same answers, and what merging costs."""
     vectors = Vectors.open(folder / "vectors")
     model = made_up_model(vectors.vectoriser, "identity", np.random.default_rng(seed))
-    whole = tc.Index.open(folder / "index", model, verify=False)
+    whole = tc.Index.open(folder / "index", model, verify="never")
     n_pieces = 10
     every = -(-n // n_pieces)
     documents = texts(n, seed)

@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def vectors(home: Path) -> Vectors:
-    return Vectors.open(home / "vectors", verify=True)
+    return Vectors.open(home / "vectors", verify="open")
 
 
 # -- vectorise ------------------------------------------------------------------------------------------------------

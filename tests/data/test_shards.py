@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -18,7 +18,7 @@ from support.forking import kill_while
 from tercet.data import mapped_rows, shards, stored_ids
 from tercet.data.shards import MappedRows, ShardWriter, write_shards
 from tercet.errors import BundleError, DamagedBundleError, InputError, MissingBundleError
-from tercet.store import read_bundle, strings, write_bundle
+from tercet.store import block_sums, read_bundle, strings, write_bundle
 
 
 def texts(seed: int, n: int, n_columns: int, density: float = 0.2) -> sparse.csr_array:
@@ -58,7 +58,7 @@ def test_rows_come_back_in_any_order(tmp_path, seed, n, n_columns, cuts, shard_e
         for start, stop in itertools.pairwise(edges):
             writer.add(X[start:stop])
         assert (writer.n_rows, writer.n_entries) == (n, X.nnz)
-    rows = MappedRows.open(folder, verify=True)
+    rows = MappedRows.open(folder, verify="open")
     assert rows.shape == X.shape
     assert len(rows) == n
     assert rows.n_entries == X.nnz
@@ -110,7 +110,7 @@ def test_ids_are_found_without_a_dictionary(tmp_path, monkeypatch, ids_a_part):
     with ShardWriter(tmp_path / "rows", n_columns=5, with_ids=True, shard_rows=33) as writer:
         writer.add(texts(2, 150, 5), ids[:150])
         writer.add(texts(3, 50, 5), ids[150:])
-    found = MappedRows.open(tmp_path / "rows", verify=True).ids
+    found = MappedRows.open(tmp_path / "rows", verify="open").ids
     assert list(found) == ids
     assert len(found) == 200
     assert found[177] == ids[177]
@@ -230,19 +230,106 @@ def damaged(folder: Path, shard: int, name: str, at: int, value: int) -> None:
     bundle = read_bundle(path)
     arrays = {key: array.copy() for key, array in bundle.arrays.items()}
     arrays[name][at] = value
-    write_bundle(path, kind=bundle.kind, meta=bundle.meta, arrays=arrays)
+    write_bundle(path, kind=bundle.kind, meta=bundle.meta, arrays=arrays, by_block=True)
 
 
-def test_a_changed_byte_is_found(tmp_path):
-    folder = tmp_path / "rows"
-    write_shards(folder, [texts(0, 40, 9)], n_columns=9, shard_entries=20)
+def test_a_changed_byte_is_found_where_it_is_looked_at(tmp_path):
+    folder, X = tmp_path / "rows", texts(0, 40, 9)
+    write_shards(folder, [X], n_columns=9, shard_entries=20)
     [file] = (folder / "shard-000001").glob("arrays*")
     content = bytearray(file.read_bytes())
     content[-3] ^= 1
     file.write_bytes(content)
-    MappedRows.open(folder)
+    rows = MappedRows.open(folder)
+    assert same(rows.rows([0]), X[[0]])
+    with pytest.raises(DamagedBundleError, match=r"shard-000001.* other bytes than were written"):
+        rows.rows(np.arange(40))
+    with pytest.raises(DamagedBundleError, match=r"shard-000001.* other bytes than were written"):
+        list(rows.blocks())
+    assert not same(MappedRows.open(folder, verify="never").rows(np.arange(40)), X)
     with pytest.raises(DamagedBundleError, match="SHA-256 differs"):
+        MappedRows.open(folder, verify="open")
+    with pytest.raises(InputError, match='verify is True; expected "open" or "touch" or "never"'):
         MappedRows.open(folder, verify=True)
+
+
+def read_all(folder):
+    """All there is to read in stored rows, the default way."""
+    rows = MappedRows.open(folder)
+    ids = list(rows.ids)
+    found = rows.rows(np.arange(len(rows)))
+    return (
+        rows.shape,
+        rows.fingerprint(),
+        rows.column_counts().tobytes(),
+        found.indptr.tobytes() + found.indices.tobytes() + found.data.tobytes(),
+        ids,
+        rows.ids.get_many([*ids, "?"]).tolist(),
+    )
+
+
+@pytest.mark.slow
+def test_no_flipped_byte_gives_other_rows(tmp_path):
+    """Every file in turn, every byte of small files and every 23rd of larger ones."""
+    with ShardWriter(tmp_path / "rows", n_columns=9, with_ids=True, shard_entries=40) as writer:
+        writer.add(texts(0, 20, 9), [f"text {i} é" for i in range(20)])
+    expected, n_flips = read_all(tmp_path / "rows"), 0
+    for file in sorted(path for path in (tmp_path / "rows").rglob("*") if path.is_file()):
+        content = file.read_bytes()
+        for place in range(0, len(content), 1 if len(content) < 300 else 23):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << (place % 8)
+            file.write_bytes(flipped)
+            n_flips += 1
+            with pytest.raises(BundleError):
+                assert read_all(tmp_path / "rows") != expected
+        file.write_bytes(content)
+    assert n_flips > 150
+    assert read_all(tmp_path / "rows") == expected
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size=1, max_size=3), data=st.data())
+def test_whatever_is_read_of_damaged_blocks_is_what_was_written(tmp_path, monkeypatch, flips, data):
+    monkeypatch.setattr(block_sums, "BLOCK_BYTES", 1024)
+    X = texts(5, 200, 60)
+    folder = tmp_path / "rows"
+    shutil.rmtree(folder, ignore_errors=True)
+    write_shards(folder, [X], n_columns=60, shard_entries=1500)
+    files = sorted(folder.glob("shard-*/arrays-*"))
+    for place, change in flips:
+        file = files[place % len(files)]
+        content = bytearray(file.read_bytes())
+        content[place % len(content)] ^= change
+        file.write_bytes(content)
+    rows, n_read = MappedRows.open(folder), 0
+    for asked in data.draw(st.lists(st.lists(st.integers(0, 199), max_size=5), min_size=1, max_size=20)):
+        try:
+            found = rows.rows(np.array(asked, dtype=np.int64))
+        except DamagedBundleError:
+            continue
+        assert same(found, X[asked])
+        n_read += 1
+    target(float(n_read))
+
+
+def test_rows_without_checksums_by_block_are_checked_as_a_whole(tmp_path):
+    """As they were written before there were any."""
+    folder, X = tmp_path / "rows", texts(0, 40, 9)
+    write_shards(folder, [X], n_columns=9)
+    shard = read_bundle(folder / "shard-000000")
+    manifest = read_bundle(folder)
+    digest = write_bundle(shard.path, kind=shard.kind, meta=shard.meta, arrays=shard.arrays)
+    arrays = manifest.arrays | {"digests": np.frombuffer(bytes.fromhex(digest), np.uint8).reshape(1, 32)}
+    write_bundle(folder, kind=manifest.kind, meta=manifest.meta, arrays=arrays, beside=["shard-000000"])
+    assert same(MappedRows.open(folder).rows(np.arange(40)), X)
+    [file] = shard.path.glob("arrays*")
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DamagedBundleError, match="SHA-256 differs"):
+        MappedRows.open(folder).rows([0])
 
 
 @pytest.mark.parametrize("what", ["byte", "part"])
@@ -250,7 +337,7 @@ def test_damage_in_the_table_of_ids_is_found(tmp_path, what):
     folder = tmp_path / "rows"
     with ShardWriter(folder, n_columns=5, with_ids=True) as writer:
         writer.add(texts(2, 3, 5), ["a", "b", "c"])
-    MappedRows.open(folder, verify=True)
+    MappedRows.open(folder, verify="open")
     if what == "part":
         shutil.rmtree(folder / "ids-000000")
     else:
@@ -262,7 +349,7 @@ def test_damage_in_the_table_of_ids_is_found(tmp_path, what):
     with pytest.raises((DamagedBundleError, MissingBundleError), match="ids-000000"):
         rows.ids.get_many(["a", "b", "c"])
     with pytest.raises((DamagedBundleError, MissingBundleError), match="ids-000000"):
-        MappedRows.open(folder, verify=True)
+        MappedRows.open(folder, verify="open")
 
 
 def test_another_shard_in_its_place_is_found(tmp_path):
@@ -325,7 +412,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 n_open = len(os.listdir("/dev/fd"))
 with ShardWriter(sys.argv[1], n_columns=200, with_ids=True, shard_rows=1) as writer:
     writer.add(X, [str(i) for i in range(200)])
-rows = MappedRows.open(sys.argv[1], verify=True)
+rows = MappedRows.open(sys.argv[1], verify="open")
 assert rows.ids.get_many([str(i) for i in range(200)]).tolist() == list(range(200))
 prefs = tc.Preferences(np.arange(198), np.arange(198) + 1, np.arange(198) + 2)
 found, expected = (tc.DiagonalRanker().fit(texts, prefs).weights_.score(X, X) for texts in (rows, X))

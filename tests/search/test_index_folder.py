@@ -177,7 +177,7 @@ def test_removed_documents_that_are_not_there(small: Path) -> None:
 
 
 def test_opening_unverified_reads_no_texts(small: Path) -> None:
-    index = Index.open(small, verify=False)
+    index = Index.open(small, verify="never")
     assert [hit.doc_id for hit in index.search("sky")] == [hit.doc_id for hit in Index.open(small).search("sky")]
 
 

@@ -64,7 +64,7 @@ def test_vectors_have_the_bits_of_the_vectoriser_in_memory(
         return
     D = vectoriser.fit_transform_docs(texts, queries=asked)
     vectorise(docs, queries or None, tmp_path / "vectors", **options)
-    vectors = Vectors.open(tmp_path / "vectors", verify=True)
+    vectors = Vectors.open(tmp_path / "vectors", verify="open")
     assert same(everything(vectors.docs), D)
     assert list(vectors.doc_ids) == list(docs)
     if queries:

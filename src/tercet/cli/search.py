@@ -69,7 +69,7 @@ def search(
         from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
 
         other = open_model(model)
-    opened = open_index(index, other, verify=not unverified, partial=partial)
+    opened = open_index(index, other, verify="never" if unverified else "open", partial=partial)
     if queries is not None and output is not None:
         from tercet.cli.inputs import read_query_texts
         from tercet.data import write_run

@@ -171,7 +171,8 @@ def serve(
         writes_per_minute=writes_per_minute,
         write_burst=write_burst,
     )
-    source = IndexSource(index, model, None if model is None else lambda: open_model(model), verify=not unverified)
+    read_model = None if model is None else lambda: open_model(model)
+    source = IndexSource(index, model, read_model, verify="never" if unverified else "open")
     opened = source.open()
     path = journal or journal_of(index)
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)

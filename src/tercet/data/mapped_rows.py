@@ -21,7 +21,8 @@ from scipy import sparse
 from tercet.data.stored_ids import StoredIds
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.stored import take_rows
-from tercet.store import forget_pages, read_bundle, take_array
+from tercet.store import Verify, check_verify, forget_pages, read_bundle, take_array
+from tercet.store.block_sums import MappedBlocks
 from tercet.store.codec import decode
 from tercet.store.kinds import ROWS, ROWS_SHARD
 from tercet.store.schema import Shape
@@ -106,12 +107,18 @@ class RowsManifest:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Some rows, mapped."""
+    """Some rows, mapped; with ``blocks`` what is looked at is checked first."""
 
     starts: NDArray[np.int64]
     entries: NDArray[np.int32]
     ids: PackedIds | None
     nbytes: int
+    blocks: MappedBlocks | None
+
+    def touch(self, first: NDArray[np.int64], behind: NDArray[np.int64]) -> None:
+        """Check entries from some on until behind others, in pairs, before they are looked at."""
+        if self.blocks is not None:
+            self.blocks.touch_ranges("entries", 8 * first, 8 * behind)  # a column and a value each
 
     def forget(self) -> None:
         forget_pages(self.entries if self.entries.size else self.starts)
@@ -132,8 +139,9 @@ class MappedRows(StoredRows):
     n_entries : of all rows
     """
 
-    def __init__(self, path: Path, manifest: RowsManifest) -> None:
+    def __init__(self, path: Path, manifest: RowsManifest, verify: Verify = "touch") -> None:
         self.path = path
+        self._when = verify
         self.kept_bytes = KEPT_BYTES
         self._n_columns, self.longest = manifest.n_columns, manifest.longest
         self._fingerprint = manifest.fingerprint
@@ -142,21 +150,23 @@ class MappedRows(StoredRows):
         self._counts = manifest.column_counts
         self._counts.flags.writeable = False
         self._shard = functools.lru_cache(MOST_MAPPED)(self._opened)
+        self._shard_ids = functools.lru_cache(MOST_MAPPED)(self._opened_ids)
         self._seen: dict[int, tuple[Shard, int]] = {}  # bytes of each that may be in memory
         self._seen_bytes = 0
         self._lock = threading.Lock()
         self.ids: StoredIds | None = None
         if manifest.with_ids:
-            self.ids = StoredIds(path, self._row_starts, self.ids_of, manifest.id_digests)
+            self.ids = StoredIds(path, self._row_starts, self.ids_of, manifest.id_digests, verify)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], verify: bool = False) -> MappedRows:
+    def open(cls, path: str | os.PathLike[str], verify: Verify = "touch") -> MappedRows:
         """Open rows that were written.
 
         Parameters
         ----------
         path : the folder
-        verify : read everything once and check it; without, a shard's rows are checked when they are looked at
+        verify : "touch" checks each block of the files when it is first looked at, "open" reads everything at once and
+            checks also what the rows say, "never" leaves damage unnoticed
 
         Raises
         ------
@@ -165,12 +175,13 @@ class MappedRows(StoredRows):
         DamagedBundleError
             When something in the files is not as it was written.
         """
+        check_verify(verify)
         bundle = read_bundle(path, kind=ROWS)
         manifest = decode(RowsManifest, bundle.meta, bundle.arrays, where=str(bundle.path))
         if manifest.with_ids and not len(manifest.id_digests):
             raise DamagedBundleError(f"{bundle.path}: the table of ids has no parts")
-        rows = cls(bundle.path, manifest)
-        if verify:
+        rows = cls(bundle.path, manifest, verify)
+        if verify == "open":
             rows._verify()
         return rows
 
@@ -218,7 +229,9 @@ class MappedRows(StoredRows):
             touched.append((k, shard, here))
             self._note_look(k, shard, shard.starts.nbytes, here.stop - here.start)
             rows = local[here]
-            n_entries[here] = shard.starts[rows + 1] - shard.starts[rows]
+            first, behind = shard.starts[rows], shard.starts[rows + 1]
+            n_entries[here] = behind - first
+            shard.touch(first, behind)
         indptr = np.zeros(wanted.size + 1, dtype=np.int64)
         indptr[order + 1] = n_entries
         np.cumsum(indptr, out=indptr)
@@ -239,6 +252,7 @@ class MappedRows(StoredRows):
                 full = np.searchsorted(shard.starts, shard.starts[start] + BLOCK_ENTRIES)
                 stop = min(n, max(int(full), start + 1))
                 indptr = shard.starts[start : stop + 1] - shard.starts[start]
+                shard.touch(shard.starts[start : start + 1], shard.starts[stop : stop + 1])
                 indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
                 here = np.arange(start, stop)
                 take_rows(shard.starts, shard.entries, here, here - start, indptr, indices, data.view(np.int32))
@@ -260,9 +274,9 @@ class MappedRows(StoredRows):
 
     # -- shards -------------------------------------------------------------------------------------------------
 
-    def _opened(self, k: int, verify: bool = False) -> Shard:
+    def _opened(self, k: int) -> Shard:
         path = self.path / shard_name(k)
-        bundle = read_bundle(path, kind=ROWS_SHARD, mapped=True, verify=verify)
+        bundle = read_bundle(path, kind=ROWS_SHARD, mapped=True, verify=self._when)
         where = str(path)
         if bundle.digest != self._digests[k].tobytes().hex():
             raise DamagedBundleError(f"{where} is not the shard that its folder was completed with")
@@ -270,17 +284,31 @@ class MappedRows(StoredRows):
         n_entries = int(self._entry_starts[k + 1] - self._entry_starts[k])
         starts = take_array(bundle.arrays, "starts", np.int64, (n + 1,), where=where)
         entries = take_array(bundle.arrays, "entries", np.int32, (2 * n_entries,), where=where)
-        if starts[0] != 0 or starts[-1] != n_entries or (np.diff(starts) < 0).any():
+        if bundle.blocks is not None:
+            bundle.blocks.touch("starts")
+        lengths = np.diff(starts)
+        if starts[0] != 0 or starts[-1] != n_entries or (lengths < 0).any():
             raise DamagedBundleError(f"{where}: rows lead out of their arrays")
-        ids = PackedIds.from_arrays(bundle.arrays, n, where, verify) if self.ids is not None else None
-        return Shard(starts, entries, ids, sum(array.nbytes for array in bundle.arrays.values()))
+        if lengths.max(initial=0) > self.longest:
+            raise DamagedBundleError(f"{where}: a row has more than {self.longest} entries")
+        ids = PackedIds.from_arrays(bundle.arrays, n, where, verify=False) if self.ids is not None else None
+        nbytes = sum(array.nbytes for array in bundle.arrays.values())
+        return Shard(starts, entries, ids, nbytes, bundle.blocks)
 
-    def ids_of(self, k: int) -> PackedIds:
-        """The ids of a shard."""
+    def _opened_ids(self, k: int) -> PackedIds:
         shard = self._shard(k)
         assert shard.ids is not None
-        self._note_look(k, shard, shard.nbytes, len(shard.starts))  # as many may be looked at as there are
+        if self._when != "never":
+            if shard.blocks is not None:
+                shard.blocks.touch(*shard.ids.arrays())
+            shard.ids.check(str(self.path / shard_name(k)))
         return shard.ids
+
+    def ids_of(self, k: int) -> PackedIds:
+        """The ids of a shard, checked when they are first asked for."""
+        shard = self._shard(k)
+        self._note_look(k, shard, shard.nbytes, len(shard.starts))  # as many may be looked at as there are
+        return self._shard_ids(k)
 
     def _note_look(self, k: int, shard: Shard, nbytes: int, n_rows: int) -> None:
         """Count what looking at some rows, in so many bytes of a shard, may bring into memory.
@@ -310,7 +338,10 @@ class MappedRows(StoredRows):
     def _verify(self) -> None:
         counts = np.zeros(self._n_columns, dtype=np.int64)
         for k in range(self.n_shards):
-            self._opened(k, verify=True).forget()
+            shard = self._shard(k)
+            if shard.ids is not None:
+                self._shard_ids(k)
+            shard.forget()
         for block in self.blocks():
             counts += np.bincount(block.indices, minlength=self._n_columns)
             rising = np.ones(block.nnz, dtype=bool)
@@ -318,8 +349,6 @@ class MappedRows(StoredRows):
             rising[block.indptr[:-1][np.diff(block.indptr) > 0]] = True
             if not rising.all() or not np.isfinite(block.data).all():
                 raise DamagedBundleError(f"{self.path}: a row's columns do not rise, or a value is not finite")
-            if np.diff(block.indptr).max(initial=0) > self.longest:
-                raise DamagedBundleError(f"{self.path}: a row has more than {self.longest} entries")
         if not np.array_equal(counts, self._counts):
             raise DamagedBundleError(f"{self.path}: the number of rows of a column is not what its shards say")
         if self.ids is not None:

@@ -198,6 +198,7 @@ class ShardWriter:
             kind=ROWS_SHARD,
             meta={"number": number, "n_columns": self.n_columns, "with_ids": self.with_ids},
             arrays=arrays,
+            by_block=True,
         )
         self._digests.append(bytes.fromhex(digest))
         self._row_starts.append(self._row_starts[-1] + len(lengths))
@@ -228,7 +229,7 @@ class ShardWriter:
         )
         for name in self._leftovers():
             if not name.startswith("shard-") or int(name.removeprefix("shard-")) >= len(self._digests):
-                shutil.rmtree(self.path / name)
+                _remove(self.path / name)
         if self.with_ids:
             rows = MappedRows(self.path, manifest)
             id_digests = write_table(self.path, manifest.row_starts, rows.ids_of)
@@ -245,4 +246,11 @@ def remove_unfinished(path: Path) -> None:
         others = [name for name in os.listdir(path) if not _OUR_NAMES.fullmatch(name)]
         if others:
             raise BundleError(f"{path} has {others[0]!r} in it, which is no part of stored rows; nothing was removed")
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
         shutil.rmtree(path)
+    except OSError as error:
+        raise BundleError(f"{path} is what a writer left, and cannot be removed: {error}") from error

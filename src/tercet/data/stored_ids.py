@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.store import forget_pages, read_bundle, take_array, write_bundle
+from tercet.store import Verify, forget_pages, read_bundle, take_array, write_bundle
 from tercet.store.kinds import ROWS_IDS
 from tercet.store.strings import PackedIds, hash_of
 
@@ -35,8 +35,10 @@ class StoredIds:
         row_starts: NDArray[np.int64],
         ids_of: Callable[[int], PackedIds],
         digests: NDArray[np.uint8],
+        verify: Verify = "touch",
     ) -> None:
         self._path = path
+        self._when = verify
         self._row_starts = row_starts
         self._ids_of = ids_of
         self._digests = digests
@@ -107,24 +109,26 @@ class StoredIds:
             raise DamagedBundleError(f"{self._path / _part_name(part)}: an id belongs to a row that there is not")
         return rows
 
-    def _opened(self, part: int, verify: bool = False) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    def _opened(self, part: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         path = self._path / _part_name(part)
-        bundle = read_bundle(path, kind=ROWS_IDS, mapped=True, verify=verify)
+        bundle = read_bundle(path, kind=ROWS_IDS, mapped=True, verify=self._when)
         if bundle.digest != self._digests[part].tobytes().hex():
             raise DamagedBundleError(f"{path} is not the part that its table was completed with")
         hashes = take_array(bundle.arrays, "hashes", np.uint64, 1, where=str(path))
-        return hashes, take_array(bundle.arrays, "rows", np.int64, hashes.shape, where=str(path))
+        rows = take_array(bundle.arrays, "rows", np.int64, hashes.shape, where=str(path))
+        if self._when != "never":
+            # Who looks for one id looks all over the part, so all of it is checked.
+            if bundle.blocks is not None:
+                bundle.blocks.touch("hashes", "rows")
+            self._checked(rows, part)
+            if (hashes[1:] < hashes[:-1]).any():
+                raise DamagedBundleError(f"{path}: the table of ids is not in order")
+            forget_pages(hashes)
+        return hashes, rows
 
     def verify(self) -> None:
         """Read the whole table and check it; a DamagedBundleError says what is wrong."""
-        n = 0
-        for part in range(len(self._digests)):
-            hashes, rows = self._opened(part, verify=True)
-            self._checked(rows, part)
-            if (hashes[1:] < hashes[:-1]).any():
-                raise DamagedBundleError(f"{self._path / _part_name(part)}: the table of ids is not in order")
-            n += len(hashes)
-            forget_pages(hashes)
+        n = sum(len(self._part(part)[0]) for part in range(len(self._digests)))
         if n != len(self):
             raise DamagedBundleError(f"{self._path}: the table has {n} ids for {len(self)} rows")
 
@@ -154,9 +158,8 @@ def write_table(path: Path, row_starts: NDArray[np.int64], ids_of: Callable[[int
         order = np.lexsort((rows, hashes))
         hashes, rows = hashes[order], rows[order]
         _refuse_repeated(hashes, rows, row_starts, ids_of)
-        digest = write_bundle(
-            path / _part_name(part), kind=ROWS_IDS, meta={"part": part}, arrays={"hashes": hashes, "rows": rows}
-        )
+        arrays = {"hashes": hashes, "rows": rows}
+        digest = write_bundle(path / _part_name(part), kind=ROWS_IDS, meta={"part": part}, arrays=arrays, by_block=True)
         digests.append(bytes.fromhex(digest))
     return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, 32)
 

@@ -31,7 +31,16 @@ from tercet.fitting.text_model import TextModel
 from tercet.search.promotions import Promotion, kept_models
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors
-from tercet.store import MANIFEST_NAME, Bundle, check_destination, lock_folder, read_bundle, take_array, write_bundle
+from tercet.store import (
+    MANIFEST_NAME,
+    Bundle,
+    Verify,
+    check_destination,
+    lock_folder,
+    read_bundle,
+    take_array,
+    write_bundle,
+)
 from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.fields import csr_problem
@@ -183,16 +192,16 @@ class Folder:
             return Weights.from_state(bundle.meta, bundle.arrays)
         raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a text model or weights")
 
-    def read_segment(self, listed: Listed, vectoriser: str, verify: bool) -> Segment:
+    def read_segment(self, listed: Listed, vectoriser: str, verify: Verify) -> Segment:
         bundle = self._sealed(SEGMENTS, listed.name, listed.digest, mapped=True, verify=verify)
         if bundle.kind != INDEX_SEGMENT:
             raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a segment of an index")
-        segment = Segment.from_bundle(bundle, listed.name, vectoriser, verify)
+        segment = Segment.from_bundle(bundle, listed.name, vectoriser, verify != "never")
         if listed.dead.size and listed.dead[-1] >= segment.n_docs:
             raise DamagedBundleError(f"{self.path} has removed a document that {bundle.path} does not have")
         return segment
 
-    def read_factors(self, segment: Segment, weights: str, n_components: int, verify: bool) -> Factors | None:
+    def read_factors(self, segment: Segment, weights: str, n_components: int, verify: Verify) -> Factors | None:
         """The latent documents of a segment, or None where nobody has kept them."""
         path = self._factors_path(segment, weights)
         try:
@@ -205,10 +214,10 @@ class Folder:
         if (stored.segment, stored.weights) != (segment.digest, weights) or set(bundle.arrays) != {"factors"}:
             raise DamagedBundleError(f"{path} belongs to another segment or to other weights")
         shape = (segment.n_docs, n_components)
-        values = take_array(bundle.arrays, "factors", np.float32, shape, where=str(path), finite=verify)
+        values = take_array(bundle.arrays, "factors", np.float32, shape, where=str(path), finite=verify != "never")
         return Factors(values, stored.max_length)
 
-    def _sealed(self, folder: str, name: str, digest: str, mapped: bool, verify: bool = True) -> Bundle:
+    def _sealed(self, folder: str, name: str, digest: str, mapped: bool, verify: Verify = "open") -> Bundle:
         path = self.path / folder / name
         try:
             bundle = read_bundle(path, mapped=mapped, verify=verify)
@@ -300,13 +309,13 @@ class Folder:
         segments = {listed.name for listed in committed.segments} if committed else set()
         models = kept_models(committed.promotions, committed.model) if committed else set()
         for folder in FOLDERS:
-            for entry in os.listdir(self.path / folder):
-                if entry.partition("-")[0] not in (models if folder == MODELS else segments):
-                    try:
+            try:
+                for entry in os.listdir(self.path / folder):
+                    if entry.partition("-")[0] not in (models if folder == MODELS else segments):
                         shutil.rmtree(self.path / folder / entry)
-                    except OSError as error:
-                        # The index is right without that; the next writer tries again.
-                        _log.warning("%s is no longer needed and cannot be removed: %s", self.path / folder, error)
+            except OSError as error:
+                # The index is right without that; the next writer tries again.
+                _log.warning("%s has what is no longer needed and cannot be removed: %s", self.path / folder, error)
 
 
 def model_fingerprint(model: TextModel | Weights) -> str:

@@ -33,7 +33,7 @@ from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
-from tercet.store import read_bundle
+from tercet.store import Verify, check_verify, read_bundle
 from tercet.store.kinds import REMOTE_KINDS
 from tercet.text import Analyser
 from tercet.weights import Weights
@@ -136,7 +136,9 @@ class Index(BaseIndex):
         return Index(model, committed, view, folder)
 
     @classmethod
-    def open(cls, path: str | PathLike[str], model: TextModel | Weights | None = None, verify: bool = True) -> Index:
+    def open(
+        cls, path: str | PathLike[str], model: TextModel | Weights | None = None, verify: Verify = "open"
+    ) -> Index:
         """Read an index; its arrays stay on disk and are mapped.
 
         Parameters
@@ -144,8 +146,11 @@ class Index(BaseIndex):
         path : its folder
         model : another model than the one it was made with; its documents must be cut and weighted the same way.
             Latent documents that are not on disk for it are worked out, see `save_factors`
-        verify : check every byte; False opens at once and leaves damage unnoticed
+        verify : "open" checks every byte, and whatever leads from one array into another, before anything is answered;
+            "never" opens at once and leaves damage unnoticed. To check as one goes ("touch") is for vectors alone: a
+            search decides within compiled code what it looks at next
         """
+        check_verify(verify, ("open", "never"))
         if model is not None:
             check_model(model, TextModel | Weights)
         folder = Folder(path)
@@ -172,7 +177,7 @@ class Index(BaseIndex):
         if scorer.fingerprint == view.scorer.fingerprint:  # its latent documents are those that are here
             return view.entries
         return tuple(
-            replace(entry, factors=kept_or_made_factors(self._folder, entry.segment, scorer, True))
+            replace(entry, factors=kept_or_made_factors(self._folder, entry.segment, scorer, "open"))
             for entry in view.entries
         )
 
@@ -209,14 +214,14 @@ class Index(BaseIndex):
             return Index.open(self._folder.path)
         model = self._folder.read_model(committed.model, committed.model_digest)
         scorer = Scorer(weights_of(model))
-        view = opened(self._folder, committed, scorer, True, self._entries_for(scorer))
+        view = opened(self._folder, committed, scorer, "open", self._entries_for(scorer))
         return Index(model, committed, view, self._folder)
 
     def _reread(self, committed: Committed) -> tuple[Committed, View]:
         assert self._folder is not None
         check_fits(self._model, committed.vectoriser, str(self._folder.path))
         view = self._view
-        return committed, opened(self._folder, committed, view.scorer, True, view.entries)
+        return committed, opened(self._folder, committed, view.scorer, "open", view.entries)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a folder of its own; `open` and ``tc.load`` give it back."""
@@ -414,7 +419,7 @@ class Index(BaseIndex):
 def open_index(
     folder: str | PathLike[str],
     model: TextModel | Weights | None = None,
-    verify: bool = True,
+    verify: Verify = "open",
     partial: bool = False,
 ) -> BaseIndex:
     """Read the index in a folder: an `Index`, or one whose documents are in another engine.
@@ -423,7 +428,7 @@ def open_index(
     ----------
     folder : where it is
     model : another model than the one it was made with; its documents must be cut and weighted the same way
-    verify : check every byte of an index that is kept here
+    verify : as for `Index.open`, of an index that is kept here
     partial : search an index whose documents are on several shards without those that do not answer
     """
     try:

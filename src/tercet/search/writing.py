@@ -15,6 +15,8 @@ from tercet.search.folder import Committed, Folder, Listed
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors, LiveSegment, View
+from tercet.store import Verify
+from tercet.store.bundle import UNCHANGED, UNCONFIRMED
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
 
@@ -34,7 +36,7 @@ class Writer:
         name = f"{self.next_segment:06d}"
         self.next_segment += 1
         digest = self.folder.write_segment(segment, name, self.committed.vectoriser)
-        segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectoriser, verify=False)
+        segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectoriser, verify="never")
         return LiveSegment(segment, factors=self.keep_factors(segment, factors))
 
     def put_new(self, pieces: Iterable[LiveSegment | Segment]) -> list[LiveSegment]:
@@ -46,9 +48,11 @@ class Writer:
         if self.folder is None or factors is None:
             return factors
         weights, n_components = self.scorer.fingerprint, self.scorer.n_components
-        if self.folder.read_factors(segment, weights, n_components, verify=False) is None:
-            self.folder.write_factors(segment, weights, factors)
-        return self.folder.read_factors(segment, weights, n_components, verify=False)
+        kept = self.folder.read_factors(segment, weights, n_components, verify="open")
+        if kept is not None:
+            return kept
+        self.folder.write_factors(segment, weights, factors)
+        return self.folder.read_factors(segment, weights, n_components, verify="never")  # written just now
 
     def commit(self, entries: Sequence[LiveSegment]) -> tuple[Committed, View]:
         alive = tuple(entry for entry in entries if entry.n_alive)
@@ -71,10 +75,17 @@ def writing(folder: Folder | None) -> Iterator[Committed | None]:
         folder.clean(before)
         try:
             yield before
-        except BaseException:
+        except BaseException as error:
             # The first error is the one to report; what cannot be removed now is removed by the next writer.
+            is_changed = False
             with suppress(OSError, TercetError):
-                folder.clean(folder.committed_or_none())
+                now = folder.committed_or_none()
+                is_changed = now is not None and (before is None or now.digest != before.digest)
+                folder.clean(now)
+            if isinstance(error, BundleError) and isinstance(error.__cause__, OSError):
+                # What is said of a file on the way says nothing of the index.
+                which = UNCONFIRMED if is_changed else UNCHANGED
+                raise BundleError(f"{folder.path} cannot be written: {error.__cause__}; {which}") from error
             raise
 
 
@@ -123,7 +134,7 @@ def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
 
 
 def opened(
-    folder: Folder, committed: Committed, scorer: Scorer, verify: bool, open_already: Sequence[LiveSegment] = ()
+    folder: Folder, committed: Committed, scorer: Scorer, verify: Verify, open_already: Sequence[LiveSegment] = ()
 ) -> View:
     """What is committed; segments that are open already are not read again."""
     by_digest = {entry.segment.digest: entry for entry in open_already}
@@ -137,7 +148,7 @@ def opened(
     return View(tuple(entries), scorer)
 
 
-def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: bool) -> Factors | None:
+def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: Verify) -> Factors | None:
     """Latent documents from disk where they are kept, else made anew."""
     if not scorer.latent:
         return None

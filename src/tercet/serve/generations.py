@@ -20,7 +20,7 @@ from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entry
 from tercet.serve.learner import Learner, Version
 from tercet.serve.replay import text_model
-from tercet.store import MANIFEST_NAME
+from tercet.store import MANIFEST_NAME, Verify
 
 Marks: TypeAlias = tuple[tuple[int, int, int] | None, ...]  # of files: when they were written, their size and inode
 
@@ -95,7 +95,7 @@ class IndexSource:
     folder : of the index
     model : folder of a model that scores in the place of the index's own
     read_model : reads that
-    verify : check every byte of an index when it is opened; of what is new later, always
+    verify : "open" checks every byte of an index when it is opened, "never" does not; what is new later always is
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class IndexSource:
         folder: str | os.PathLike[str],
         model: str | os.PathLike[str] | None = None,
         read_model: Callable[[], TextModel] | None = None,
-        verify: bool = True,
+        verify: Verify = "open",
     ) -> None:
         self.folder, self._read_model, self._verify = Path(folder), read_model, verify
         self._manifests = [Path(one) / MANIFEST_NAME for one in (folder, model) if one is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tercet.store.atomic import claim_folder, lock_folder, open_atomically, write_file_atomically
+from tercet.store.block_sums import Verify, check_verify
 from tercet.store.bundle import MANIFEST_NAME, Bundle, bundle_kind, check_destination, read_bundle, write_bundle
 from tercet.store.canonical import canonical_bytes, check_storable
 from tercet.store.fields import take_array
@@ -11,10 +12,12 @@ from tercet.store.mapping import forget_pages
 __all__ = [
     "MANIFEST_NAME",
     "Bundle",
+    "Verify",
     "bundle_kind",
     "canonical_bytes",
     "check_destination",
     "check_storable",
+    "check_verify",
     "claim_folder",
     "forget_pages",
     "lock_folder",

@@ -11,6 +11,7 @@ import hashlib
 import math
 import os
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import safetensors.numpy
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.store.block_sums import BlockSums, MappedBlocks, Verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, parse_json
 from tercet.store.codec import decode
 from tercet.store.fields import shortened
@@ -140,30 +142,49 @@ def read_arrays(path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: s
 
 
 def map_arrays(
-    path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: str, verify: bool = True
-) -> dict[str, Any]:
+    path: Path,
+    specs: Mapping[str, ArraySpec],
+    size: int,
+    sha256: str,
+    verify: Verify = "open",
+    sums: BlockSums | None = None,
+) -> tuple[dict[str, Any], MappedBlocks | None]:
     """Like `read_arrays`, but leave the arrays in the file and map them: memory is taken for what is looked at.
 
-    Every byte is read once to be hashed, into a buffer of a few megabytes; without `verify` only the header is read.
-    The file must not be cut short while it is mapped; that it is unlinked or replaced by another does no harm.
+    With `verify` "open" every byte is read once to be hashed, into a buffer of a few megabytes. With "touch" the blocks
+    that are given check what is looked at; a file without checksums by block is read once instead. With "never" only
+    the header is read. The file must not be cut short while it is mapped; that it is unlinked or replaced by another
+    does no harm.
     """
+    lazily = verify == "touch" and sums is not None
     with open_regular_file(path) as file:
         reader = _HashingReader(file)
         order, offset = _read_header(file, reader, path, specs, size)
-        if verify:
+        if verify != "never" and not lazily:
             buffer = memoryview(bytearray(min(_BLOCK_BYTES, size)))
             while count := file.readinto(buffer):  # type: ignore[attr-defined]
                 reader.digest.update(buffer[:count])
             if reader.digest.hexdigest() != sha256:
                 raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
         mapped = map_file(file, size)
-    arrays = {}
+    places = {}
     for name in order:
-        arrays[name] = _mapped_array(mapped, offset, specs[name])
+        places[name] = (offset, specs[name].nbytes)
         offset += specs[name].nbytes
-    if verify:
+    blocks = None
+    if lazily:
+        assert sums is not None
+        blocks = MappedBlocks(path, mapped, sums.sums(size, str(path)), sums.size, places)
+        blocks.touch(*(name for name, spec in specs.items() if not _is_left_in_place(spec, places[name][0])))
+    arrays = {name: _mapped_array(mapped, places[name][0], specs[name]) for name in specs}
+    if verify != "never":
         _check_bools(arrays, path)
-    return {name: arrays[name] for name in specs}
+    return arrays, blocks
+
+
+def _is_left_in_place(spec: ArraySpec, offset: int) -> bool:
+    """Whether nothing looks at an array before its user does: bools are looked at, what is not aligned is copied."""
+    return spec.dtype != "bool" and sys.byteorder == "little" and offset % np.dtype(spec.dtype).itemsize == 0
 
 
 def _mapped_array(mapped: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> npt.NDArray[Any]:

@@ -28,10 +28,14 @@ from tercet.errors import (
 )
 from tercet.store.arrays import encode_arrays, map_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
 from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
+from tercet.store.block_sums import BlockSums, MappedBlocks, Verify, check_verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
 from tercet.store.manifest import ARRAYS_NAME, FORMAT, Manifest, parse_manifest
 
 MANIFEST_NAME: Final = "manifest.json"
+# How an error of the disk says which of the two is there; what a file system confirmed survives a power cut, too.
+UNCHANGED: Final = "what was there before is unchanged"
+UNCONFIRMED: Final = "the change is in place, but the disk has not confirmed it"
 
 _READ_ATTEMPTS: Final = 20
 
@@ -49,6 +53,8 @@ class Bundle:
     arrays : read-only, or mapped; `take_array` takes one of them
     path : the folder it was read from
     digest : SHA-256 of the manifest, and so of all there is
+    blocks : checks what is looked at of mapped arrays, where they were read with ``verify="touch"``; None where all was
+        checked, or nothing is to be
     """
 
     kind: str
@@ -56,6 +62,7 @@ class Bundle:
     arrays: dict[str, npt.NDArray[Any]]
     path: Path
     digest: str = ""
+    blocks: MappedBlocks | None = None
 
 
 def write_bundle(
@@ -65,11 +72,13 @@ def write_bundle(
     meta: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
     beside: Collection[str] = (),
+    by_block: bool = False,
 ) -> str:
     """Write a bundle, or replace the one at `path`, as a whole or not at all.
 
-    A kill at any moment leaves the old bundle or the new one. Other files in its folder are left alone. A bundle of
-    another kind is not replaced: a model saved to the folder of an index would lose the index.
+    A kill at any moment leaves the old bundle or the new one, and so does a disk that fails: the error says which.
+    Other files in its folder are left alone. A bundle of another kind is not replaced: a model saved to the folder of
+    an index would lose the index.
 
     Parameters
     ----------
@@ -78,6 +87,7 @@ def write_bundle(
     meta : JSON values; tuples come back as lists, the order of keys is not kept
     arrays : of bool, integers of 8 to 64 bits and floats of 16 to 64 bits
     beside : names of what else may stand in the folder before the first bundle is written there
+    by_block : write a checksum for each block of the arrays, too, so that mapped ones are checked as they are looked at
 
     Returns
     -------
@@ -115,12 +125,12 @@ def write_bundle(
     check_storable(list(storable), "the names of the arrays")
 
     made: list[Path] = []
-    with _os_errors_as_bundle_errors(folder, "written"):
+    with _os_errors_as_bundle_errors(folder, "written", UNCHANGED):
         try:
             _make_folder(folder, made)
             with lock_folder(folder):
                 _refuse_foreign_folder(folder, beside, kind)
-                return _replace_bundle(folder, kind, meta, storable)
+                return _replace_bundle(folder, kind, meta, storable, by_block)
         except BaseException:
             for new in reversed(made):
                 # Whoever put something into it meanwhile keeps it.
@@ -153,7 +163,7 @@ def check_destination(path: str | os.PathLike[str], beside: Collection[str] = ()
 
 
 def read_bundle(
-    path: str | os.PathLike[str], *, kind: str | None = None, mapped: bool = False, verify: bool = True
+    path: str | os.PathLike[str], *, kind: str | None = None, mapped: bool = False, verify: Verify = "open"
 ) -> Bundle:
     """Read a bundle and check every byte of it; nothing in it is ever executed.
 
@@ -162,7 +172,8 @@ def read_bundle(
     path : the folder
     kind : the kind it must be of, or None for any
     mapped : leave the arrays in their file and map them; memory is taken for what is looked at
-    verify : False spares a mapped file the one pass over its bytes, and damage in it is not noticed
+    verify : of a mapped file: "open" checks every byte at once, "touch" leaves it to ``Bundle.blocks`` to check what is
+        looked at (where the writer left checksums by block, else it is "open"), "never" leaves damage unnoticed
 
     Raises
     ------
@@ -184,6 +195,7 @@ def read_bundle(
     See `write_bundle`.
     """
     folder = _checked_path(path)
+    check_verify(verify)
     with _os_errors_as_bundle_errors(folder, "read"):
         previous = b""
         for _ in range(_READ_ATTEMPTS):
@@ -193,17 +205,20 @@ def read_bundle(
                 raise BundleError(f"{folder} holds a bundle of kind {manifest.kind!r}; expected {kind!r}")
             arrays_path = folder / manifest.file_name
             try:
+                blocks = None
+                content = arrays_path, manifest.specs, manifest.size, manifest.sha256
                 if mapped:
-                    arrays = map_arrays(arrays_path, manifest.specs, manifest.size, manifest.sha256, verify)
+                    arrays, blocks = map_arrays(*content, verify, manifest.blocks)
                 else:
-                    arrays = read_arrays(arrays_path, manifest.specs, manifest.size, manifest.sha256)
+                    arrays = read_arrays(*content)
             except FileNotFoundError as error:
                 # Either a writer has replaced the bundle since the manifest was read, or the file is lost.
                 if data == previous:
                     raise DamagedBundleError(f"{arrays_path} is missing; its manifest names it") from error
                 previous = data
             else:
-                return Bundle(manifest.kind, manifest.meta, arrays, folder, hashlib.sha256(data).hexdigest())
+                digest = hashlib.sha256(data).hexdigest()
+                return Bundle(manifest.kind, manifest.meta, arrays, folder, digest, blocks)
     raise BundleError(f"{folder} was replaced {_READ_ATTEMPTS} times while it was being read")
 
 
@@ -233,13 +248,13 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def _os_errors_as_bundle_errors(folder: Path, done: str) -> Iterator[None]:
+def _os_errors_as_bundle_errors(folder: Path, done: str, which: str = "") -> Iterator[None]:
     try:
         yield
     except TercetError:  # a MissingBundleError is an OSError too
         raise
     except OSError as error:
-        raise BundleError(f"{folder} cannot be {done}: {error}") from error
+        raise BundleError(f"{folder} cannot be {done}: {error}{which and '; '}{which}") from error
 
 
 # Writing
@@ -285,23 +300,33 @@ def _refuse_foreign_folder(folder: Path, beside: Collection[str], kind: str | No
         raise BundleError(f"{folder} holds a bundle of kind {present!r}; expected {kind!r}, so nothing was written")
 
 
-def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:
+def _replace_bundle(
+    folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], by_block: bool
+) -> str:
     encoded = encode_arrays(arrays)
     specs = {name: spec_of(array) for name, array in arrays.items()}
-    manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest())
+    blocks = BlockSums.of(encoded) if by_block else None
+    manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest(), blocks)
     sealed = manifest.to_bytes()
     arrays_path = folder / manifest.file_name
     is_new_file = not os.path.lexists(arrays_path)
     try:
         write_file_atomically(arrays_path, encoded)
         write_file_atomically(folder / MANIFEST_NAME, sealed)
-    except BaseException:
+    except BaseException as error:
         # The error may have come after the rename, so ask the disk whether the new manifest is in force.
+        is_in_force = False
         with contextlib.suppress(OSError):
-            if is_new_file and not _manifest_is(folder, sealed):
+            is_in_force = _manifest_is(folder, sealed)
+            if is_new_file and not is_in_force:
                 os.unlink(arrays_path)
+        if is_in_force and isinstance(error, OSError):
+            raise BundleError(f"{folder} cannot be written: {error}; {UNCONFIRMED}") from error
         raise
-    _remove_leftovers(folder, manifest.file_name)
+    try:
+        _remove_leftovers(folder, manifest.file_name)
+    except OSError as error:  # the bundle itself is saved; the next save tries again
+        _log.warning("%s may have files that are no longer needed: %s", folder, error)
     return hashlib.sha256(sealed).hexdigest()
 
 

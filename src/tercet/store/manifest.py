@@ -6,16 +6,18 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from tercet.errors import DamagedBundleError, InputError, VersionError
 from tercet.store.arrays import MAX_ARRAYS, ArraySpec
+from tercet.store.block_sums import BlockSums
 from tercet.store.canonical import MAX_MANIFEST_BYTES, canonical_bytes, parse_json
 from tercet.store.codec import decode
 from tercet.store.fields import described
+from tercet.store.schema import OMIT_DEFAULT, Bounds
 
 FORMAT: Final = "tercet"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # of what has checksums by block; all else is written as version 1
 
 ARRAYS_NAME: Final = re.compile(r"arrays-[0-9a-f]{16}\.safetensors")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -23,13 +25,14 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a manifest says: the kind, the plain values, the arrays, and size and hash of their file."""
+    """What a manifest says: the kind, the plain values, the arrays, and size and hashes of their file."""
 
     kind: str
     meta: dict[str, Any]
     specs: dict[str, ArraySpec]
     size: int
     sha256: str
+    blocks: BlockSums | None = None
 
     @property
     def file_name(self) -> str:
@@ -44,13 +47,16 @@ class Manifest:
         InputError
             When it would be larger than a manifest may be, or holds an integer of thousands of digits.
         """
+        file: dict[str, Any] = {"name": self.file_name, "size": self.size, "sha256": self.sha256}
+        if self.blocks is not None:
+            file["blocks"] = {"size": self.blocks.size, "crc32": self.blocks.crc32}
         body = {
             "format": FORMAT,
-            "version": FORMAT_VERSION,
+            "version": 1 if self.blocks is None else 2,
             "kind": self.kind,
             "meta": self.meta,
             "arrays": {name: {"dtype": spec.dtype, "shape": spec.shape} for name, spec in self.specs.items()},
-            "file": {"name": self.file_name, "size": self.size, "sha256": self.sha256},
+            "file": file,
         }
         try:
             checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
@@ -96,17 +102,20 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
             raise DamagedBundleError(f"{path}: array {name!r} {problem}")
     # The name is of one form only, so that it cannot lead out of the folder.
     file = sealed.file
-    manifest = Manifest(sealed.kind, sealed.meta, sealed.arrays, file.size, file.sha256)
+    manifest = Manifest(sealed.kind, sealed.meta, sealed.arrays, file.size, file.sha256, file.blocks)
     if not _SHA256.fullmatch(file.sha256) or file.name != manifest.file_name:
         raise DamagedBundleError(f"{path} names the arrays file {file.name!r} with SHA-256 {file.sha256!r}")
+    if (version == 1) != (file.blocks is None):
+        raise DamagedBundleError(f"{path} is of version {version}, which fits its checksums by block ill")
     return manifest
 
 
 @dataclass(frozen=True)
 class _ArraysFile:
     name: str
-    size: int
+    size: Annotated[int, Bounds(0)]
     sha256: str
+    blocks: Annotated[BlockSums | None, OMIT_DEFAULT] = None
 
 
 @dataclass(frozen=True)

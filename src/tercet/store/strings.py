@@ -35,13 +35,19 @@ class PackedStrings:
         return len(self.starts) - 1
 
     def __getitem__(self, row: int) -> str:
-        return self.letters[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8")
+        try:
+            return self.letters[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8")
+        except UnicodeDecodeError as error:  # where nobody has checked them
+            raise DamagedBundleError(f"stored string {row} is not UTF-8: {error}") from error
 
     def many(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """Several of them at once, which is faster than one by one."""
         starts, stops = self.starts[rows].tolist(), self.starts[rows + 1].tolist()
         letters = self.letters.data
-        return [str(letters[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
+        try:
+            return [str(letters[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
+        except UnicodeDecodeError as error:
+            raise DamagedBundleError(f"stored strings are not UTF-8: {error}") from error
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         return {f"{name}_letters": self.letters, f"{name}_starts": self.starts}
@@ -120,7 +126,17 @@ class PackedIds:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n: int, where: str, verify: bool) -> PackedIds:
         strings = PackedStrings.from_arrays(arrays, "id", n, where, verify)
         hashes = take_array(arrays, "id_hashes", np.uint64, (n,), where=where)
-        rows = take_array(arrays, "id_rows", _row_type(n), (n,), where=where)
-        if verify and ((hashes[1:] < hashes[:-1]).any() or not np.array_equal(np.sort(rows), np.arange(n))):
+        ids = cls(strings, hashes, take_array(arrays, "id_rows", _row_type(n), (n,), where=where))
+        if verify:
+            ids._check_order(where)
+        return ids
+
+    def check(self, where: str) -> None:
+        """Raise `DamagedBundleError` unless every id can be read and found."""
+        self.strings.check(f"{where}: id")
+        self._check_order(where)
+
+    def _check_order(self, where: str) -> None:
+        n = len(self.hashes)
+        if (self.hashes[1:] < self.hashes[:-1]).any() or not np.array_equal(np.sort(self.rows), np.arange(n)):
             raise DamagedBundleError(f"{where}: the table of ids is not in order")
-        return cls(strings, hashes, rows)

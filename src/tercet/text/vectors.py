@@ -28,7 +28,8 @@ from tercet.data.lines import surrogate_problem
 from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.shards import SHARD_ENTRIES, MappedRows, ShardWriter, StoredIds, remove_unfinished
 from tercet.errors import BundleError, DamagedBundleError, InputError
-from tercet.store import MANIFEST_NAME, check_destination, claim_folder, read_bundle, write_bundle
+from tercet.store import MANIFEST_NAME, Verify, check_destination, claim_folder, read_bundle, write_bundle
+from tercet.store.bundle import UNCONFIRMED
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import VECTORS
 from tercet.store.schema import OMIT_DEFAULT, SameAs
@@ -65,8 +66,12 @@ class Vectors:
     doc_vectoriser: Vectoriser
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], verify: bool = False) -> Vectors:
-        """Open a folder of vectors; ``verify`` reads everything once and checks it."""
+    def open(cls, path: str | os.PathLike[str], verify: Verify = "touch") -> Vectors:
+        """Open a folder of vectors.
+
+        ``verify`` is "touch": each block of its files is checked when it is first looked at; "open": everything is read
+        once and checked; or "never": damage is not noticed.
+        """
         bundle = read_bundle(path, kind=VECTORS)
         saved = decode(_SavedVectors, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
         rows = {}
@@ -185,11 +190,16 @@ def _alone_in(folder: Path) -> Iterator[Path]:
             remove_unfinished(folder / name)  # of a writer that was killed
         try:
             yield aside
-        except BaseException:
-            if not (folder / MANIFEST_NAME).exists():
+        except BaseException as error:
+            is_there = (folder / MANIFEST_NAME).exists()
+            if not is_there:
                 for name in (DOCS, QUERIES):
                     with suppress(OSError, BundleError):  # the first error is the one to report
                         remove_unfinished(folder / name)
+            if isinstance(error, BundleError) and isinstance(error.__cause__, OSError):
+                # What is said of a file on the way says nothing of the whole.
+                which = UNCONFIRMED if is_there else "nothing was written"
+                raise BundleError(f"{folder} cannot be written: {error.__cause__}; {which}") from error
             raise
 
 
@@ -270,7 +280,10 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         # Without a buffer, so that a full disk is noticed at once, and not again when the file is closed.
-        self._file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+        try:
+            self._file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise BundleError(f"{folder} cannot be written: {error}") from error
 
     def __enter__(self) -> Self:
         return self
