@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -30,6 +30,7 @@ from tercet.store import check_destination, claim_folder, read_bundle, write_bun
 from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.kinds import CLICK_CHECKPOINT
+from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
 LINES_AT_ONCE = 1024
@@ -404,11 +405,11 @@ class _StoredProgress:
     and ``line`` the place in the log, and ``log`` the digest of what stands before it.
     """
 
-    n_parts: int
+    n_parts: Annotated[int, Bounds(least=0)]
     base: str
     rules: dict[str, Any]
-    offset: int
-    line: int
+    offset: Annotated[int, Bounds(least=0)]
+    line: Annotated[int, Bounds(least=0)]
     log: str
     tally: ClickTally
     state: dict[str, Any]

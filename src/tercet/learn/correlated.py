@@ -34,6 +34,7 @@ from tercet.learn.matrices import KernelInput, check_matrix, fingerprint
 from tercet.learn.sources import Source
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle
+from tercet.store.fields import described
 from tercet.store.schema import Bounds
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Mapped, Part, Weights
@@ -294,6 +295,8 @@ class CorrelatedRanker(TermPairRanker):
             groups[group][key] = array
         words = CorrelatedWords.from_state(params["words"], groups["words"])
         classes = {**saved.classes, BinnedRanker.__name__: BinnedRanker}
+        if not isinstance(params["ranker"], dict):
+            raise DamagedBundleError(f"{where}: params.ranker is {described(params['ranker'])}; expected a mapping")
         inner = Bundle(kind="ranker", meta=params["ranker"], arrays=groups["ranker"], path=Path(where))
         fitted: Ranker = load_ranker(inner, classes)
         if not isinstance(fitted, TermPairRanker):

@@ -65,7 +65,7 @@ class StoredGroups:
     by: Grouping
     n_groups: Annotated[int, Bounds(least=1, below=2**31)]
     l1: float
-    shrink_every: int
+    shrink_every: Annotated[int, Bounds(least=1)]
     cum: float
     pending: float
     step: Steps
@@ -245,6 +245,16 @@ class GroupedState(State):
     @classmethod
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
         stored = decode(StoredGroups, meta, arrays, where=where)
+        needed, allowed = _needed_bytes(stored.n_groups, stored.order.size), physical_memory() // 2
+        if needed > allowed:  # groups that were dropped take no space on disk
+            raise MemoryLimitError(f"{where}: W takes {needed:,} bytes; {allowed:,} are allowed on this machine")
+        try:
+            return cls._whole(stored)
+        except MemoryError as error:
+            raise MemoryLimitError(f"{where}: W takes {needed:,} bytes, which are not there") from error
+
+    @classmethod
+    def _whole(cls, stored: StoredGroups) -> Self:
         V = np.zeros((stored.n_groups, stored.order.size), dtype=np.float32)
         V[stored.living] = stored.V
         groups = np.tile(_NEVER_WRITTEN, (stored.n_groups, 1))
@@ -262,6 +272,11 @@ class GroupedState(State):
             tree=stored.tree,
             word_share=stored.word_share,
         )
+
+
+def _needed_bytes(n_groups: int, n_inner: int) -> int:
+    """Of V, its marks, and three numbers for each group."""
+    return n_groups * (4 * n_inner + 8 * _mark_words(n_inner) + 24)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -388,8 +403,7 @@ class GroupSparseRanker(PenalisedRanker):
     def _start(self, Q: Texts, D: Texts) -> GroupedState:
         n, m = Q.shape[1], D.shape[1]
         n_groups, inner = (n, D) if self.by == "rows" else (m, Q)
-        # V, its marks, and three numbers for each group
-        needed = n_groups * (4 * inner.shape[1] + 8 * _mark_words(inner.shape[1]) + 24)
+        needed = _needed_bytes(n_groups, inner.shape[1])
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
         if needed > allowed:
             raise MemoryLimitError(

@@ -40,7 +40,7 @@ from tercet.learn.known_pairs import pairs_matrix
 from tercet.learn.matrices import KernelInput, reorder_columns
 from tercet.learn.state import State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Csr, Shape
+from tercet.store.schema import Bounds, Csr, Shape
 from tercet.weights import Identity, Sparse, Weights
 
 LINE_BYTES = 64
@@ -211,13 +211,13 @@ class StoredSparse:
     order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
     levels: Annotated[sparse.csr_array, Csr("n_query_terms", "n_doc_terms", names=("levels", "columns", "indptr"))]
     l1: float
-    shrink_every: int
+    shrink_every: Annotated[int, Bounds(least=1)]
     cum: float
     pending: float
-    max_memory: int | None
+    max_memory: Annotated[int | None, Bounds(least=0)]
     around_identity: bool
     thin_to: float | None
-    thin_over: int | None
+    thin_over: Annotated[int | None, Bounds(least=1, most=2**53)]
     frozen: bool
     step: Steps
     never_rows: Annotated[NDArray[np.int32] | None, Shape("n_never")] = None

@@ -21,7 +21,7 @@ from tercet.store.codec import copied, decode, encode
 from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
-Steps = Annotated[int, Bounds(least=0)]  # a number of them, where it is saved
+Steps = Annotated[int, Bounds(least=0, most=2**53)]  # a number of them, where it is saved; rates are counted in floats
 
 
 @dataclass(frozen=True)

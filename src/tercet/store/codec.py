@@ -3,7 +3,7 @@
 The fields of the dataclass *are* the format, so that a new value, part or state is its fields and its arithmetic:
 
 - ``int``, ``float``, ``bool``, ``str``, ``None``, ``Literal``, ``X | None``, ``Any`` are the JSON value. A bool is no
-  int, an int may stand for a float, floats are finite.
+  int, an int may stand for a float, floats are finite, ints have 64 bits at most.
 - ``tuple[X, ...]``, ``tuple[X, Y]``, ``list[X]`` and NamedTuples are a list; ``dict[str, X]`` and dataclasses are a
   mapping.
 - A class with a ``ClassVar`` named ``kind`` says it under ``"kind"``. Where the hint is a base class, ``kinds`` has the
@@ -380,6 +380,8 @@ class _Reader:
             raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)}")
         if member is float:
             return self._read_float(value, where)
+        if member is int and not -(2**63) <= value < 2**63:
+            raise self.error(f"{where} is {described(value)}; expected a whole number of at most 64 bits")
         if hasattr(member, "from_state"):
             own = {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
             self.taken.update(prefix + name for name in own)

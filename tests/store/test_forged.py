@@ -1,0 +1,154 @@
+"""Saved things of every kind with right checksums and wrong content: a typed error, bounded memory, or no harm."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.bundles import posix_only
+from support.forging import KINDS, attempt, bundles_in, forge, reseal_others, seal
+from tercet.errors import BundleError, MemoryLimitError, TercetError
+from tercet.store import read_bundle
+
+pytestmark = posix_only
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A kind as it is saved, made once; what it is read beside stays next to it."""
+    made: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("forged") / "clean"
+            KINDS[name].make(made[name])
+            KINDS[name].use(made[name])
+        return made[name]
+
+    return of
+
+
+def copied(path: Path) -> Path:
+    copy = path.parent / "forged"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(path, copy)
+    return copy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=8, suppress_health_check=list(HealthCheck), database=None)
+@given(rng=st.randoms(use_true_random=False))
+def test_what_is_forged_is_refused_by_a_typed_error_or_does_no_harm(saved, name: str, rng: Random) -> None:
+    path = copied(saved(name))
+    told = forge(path, rng)
+    try:
+        attempt(KINDS[name].use, path)
+    except Exception as error:
+        error.add_note(f"{name}: {told}")
+        raise
+
+
+def changed(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], folder: str = ".") -> Path:
+    """A copy of something saved in which a manifest and its arrays are changed, and everything is sealed again."""
+    path = copied(path)
+    bundle = path / folder
+    manifest = json.loads((bundle / "manifest.json").read_bytes())
+    arrays = {name: array.copy() for name, array in read_bundle(bundle).arrays.items()}
+    before = read_bundle(bundle).digest
+    change(manifest["meta"], arrays)
+    seal(bundle, manifest, arrays)
+    reseal_others(path, {before: read_bundle(bundle).digest})
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["GroupSparseRanker", "SparseRanker", "DenseRanker", "LowRankRanker averaged"])
+@pytest.mark.parametrize("step", [2**53 + 1, 2**63 - 1, 2**63, 10**30, -1])
+def test_a_step_that_no_run_reaches(saved, name: str, step: int) -> None:
+    path = changed(saved(name), lambda meta, _: meta["state"].update(step=step))
+    with pytest.raises(BundleError, match="step is "):
+        KINDS[name].use(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_groups", [2**30, 10**8])
+def test_groups_that_no_memory_holds(saved, n_groups: int) -> None:
+    path = changed(saved("GroupSparseRanker"), lambda meta, _: meta["state"].update(n_groups=n_groups))
+    with pytest.raises(MemoryLimitError, match="W takes "):
+        attempt_raising("GroupSparseRanker", path)
+
+
+def attempt_raising(name: str, path: Path) -> None:
+    """As `attempt`, but what is refused is raised."""
+    refused: list[TercetError] = []
+
+    def use(path: Path) -> None:
+        try:
+            KINDS[name].use(path)
+        except TercetError as error:
+            refused.append(error)
+
+    attempt(use, path)
+    if refused:
+        raise refused[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offset", [-1, 2**40, 2**62, 2**63 - 1, 2**63])
+def test_a_place_in_the_log_that_there_is_not(saved, offset: int) -> None:
+    path = changed(saved("checkpoint of clicks"), lambda meta, _: meta.update(offset=offset))
+    with pytest.raises(TercetError, match=r"offset is |is not the file that was read before"):
+        KINDS["checkpoint of clicks"].use(path)
+
+
+@pytest.mark.parametrize("inner", ["", 10**30, None, []])
+@pytest.mark.slow
+def test_a_ranker_inside_another_that_is_none(saved, inner: Any) -> None:
+    path = changed(saved("CorrelatedRanker"), lambda meta, _: meta["params"].update(ranker=inner))
+    with pytest.raises(BundleError, match=r"params\.ranker is "):
+        KINDS["CorrelatedRanker"].use(path)
+
+
+def test_ids_that_are_not_utf_8(saved) -> None:
+    def change(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays["id_letters"][0] = 0xFF
+
+    path = changed(saved("vectors"), change, "docs/shard-000000")
+    with pytest.raises(BundleError, match="are not UTF-8"):
+        KINDS["vectors"].use(path)
+
+
+def test_every_saved_kind_is_forged(saved) -> None:
+    """Nothing is saved under a name that no forger has tried."""
+    from tercet.store import kinds
+
+    tried = {
+        json.loads((folder / "manifest.json").read_bytes())["kind"]
+        for name in KINDS
+        if not name.endswith("Ranker")  # which are all of one kind
+        for folder in bundles_in(saved(name))
+    } | set(kinds.REMOTE_KINDS)  # which name a server
+    known = {value for name, value in vars(kinds).items() if name.isupper() and isinstance(value, str)}
+    assert known == tried
+
+
+def test_unsigned_digests_follow_what_was_forged(saved) -> None:
+    """The forger seals whatever names the digest of what was changed, or nothing but digests would be tested."""
+    assert attempt(KINDS["vectors"].use, changed(saved("vectors"), lambda meta, arrays: None)) == "taken"
+
+    def change(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays["entries"][0] = np.iinfo(np.int32).max
+
+    path = changed(saved("vectors"), change, "docs/shard-000000")
+    with pytest.raises(BundleError, match="beyond column"):
+        KINDS["vectors"].use(path)
