@@ -46,7 +46,7 @@ def copied(path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=8, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=5, suppress_health_check=list(HealthCheck), database=None)
 @given(rng=st.randoms(use_true_random=False))
 def test_what_is_forged_is_refused_by_a_typed_error_or_does_no_harm(saved, name: str, rng: Random) -> None:
     path = copied(saved(name))
