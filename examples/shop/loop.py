@@ -2,6 +2,7 @@
 
     python examples/shop/loop.py shop/                       # honest visitors, then 5 % and 20 % attackers
     python examples/shop/loop.py shop/ --attackers 0 --rounds 2 --lists 2000
+    python examples/shop/loop.py shop/ --only-draw           # the courses that are there
 
 The shop is that of shop.py, made where it is missing. Its index begins as BM25. In each round visitors search and click
 over HTTP, the service logs what they were shown, ``tercet fit`` learns a candidate from the log of all rounds so far,
@@ -10,7 +11,8 @@ wins is decided. Nobody restarts it for that.
 
 Visitors look and click as in shop.py. Attackers look like them, come as often, each under a name of its own, and click
 what is not relevant as others click what is. Quality is nDCG@10 by the truth of what is served: of the queries that no
-visitor asks, and of those they do.
+visitor asks, and of those they do. Each course is kept beside its index, in course.json, and all that are there are
+drawn, so that they may be run side by side.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -45,6 +47,7 @@ ATTACKERS = Visitors(VISITORS.looking, chances=tuple(reversed(VISITORS.chances))
 SETTLE_SECONDS = 3  # people here click at once
 TOKEN = "of-the-shop"  # with it the shop vouches for the names of its visitors
 MEASURE = "nDCG@10"
+COURSE = "course.json"
 
 
 @dataclass
@@ -56,6 +59,15 @@ class Course:
     models: list[str] = field(default_factory=list)
     untouched: list[float] = field(default_factory=list)
     asked: list[float] = field(default_factory=list)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+
+def read_courses(shop: Path) -> list[Course]:
+    """Those that have ended, with the fewest attackers first."""
+    paths = shop.glob(f"loop-*/{COURSE}")
+    return sorted((Course(**json.loads(path.read_text("utf-8"))) for path in paths), key=lambda one: one.attackers)
 
 
 class Truth:
@@ -201,7 +213,7 @@ class Loop:
         self.course = Course(attackers)
         run("tercet index ../products.csv -o index/", self.folder, show=False)
 
-    def go(self, n_rounds: int) -> Course:
+    def go(self, n_rounds: int) -> None:
         with served(self.folder) as address:
             self.visit(address)
         self.learn()
@@ -213,7 +225,7 @@ class Loop:
                     self.learn()
         run(f"tercet interleave log/ --settle-after {SETTLE_SECONDS}", self.folder)
         run("tercet promote index/", self.folder)
-        return self.course
+        self.course.save(self.folder / COURSE)
 
     def visit(self, address: str) -> None:
         """A round of visitors; what is served is looked at meanwhile."""
@@ -241,19 +253,19 @@ class Loop:
         )
 
     def note(self, model: str, always: bool = False) -> None:
-        course = self.course
+        course, n_shown = self.course, self.crowd.n_shown  # more are shown while the quality is measured
         if course.models and course.models[-1] == model and not always:
             return
         if course.models and course.models[-1] == model:
             untouched, asked = course.untouched[-1], course.asked[-1]
         else:
             untouched, asked = self.truth.quality(Index.open(self.folder / "index"))
-        course.n_lists.append(self.crowd.n_shown)
+        course.n_lists.append(n_shown)
         course.models.append(model)
         course.untouched.append(untouched)
         course.asked.append(asked)
         print(
-            f"  after {self.crowd.n_shown:>7,} lists model {model} is served: {MEASURE} {untouched:.3f}, "
+            f"  after {n_shown:>7,} lists model {model} is served: {MEASURE} {untouched:.3f}, "
             f"of queries that were asked {asked:.3f}",
             flush=True,
         )
@@ -296,16 +308,18 @@ def main() -> None:
     parser.add_argument("--attackers", type=float, nargs="+", default=[0.0, 0.05, 0.2], help="shares of visitors")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--lists", type=int, default=4_000, help="that visitors are shown in a round")
+    parser.add_argument("--only-draw", action="store_true", help="draw the courses that are there, and run none")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     shop = options.folder.resolve()
     if not (shop / "products.csv").exists():
         make_shop(read_packages(options.packages), shop, seed=options.seed)
-    courses = []
-    for share in options.attackers:
+    for share in [] if options.only_draw else options.attackers:
         print(f"{share:.0%} attackers", flush=True)
-        courses.append(Loop(shop, share, options.lists, options.seed).go(options.rounds))
-        draw(courses, shop / "loop.png")
+        Loop(shop, share, options.lists, options.seed).go(options.rounds)
+        draw(read_courses(shop), shop / "loop.png")
+    if options.only_draw:
+        draw(read_courses(shop), shop / "loop.png")
     print(f"{shop / 'loop.png'}: written")
 
 

@@ -16,6 +16,7 @@
     ├── EngineError                       another engine is of another version, full, or holds something else
     │   └── EngineAwayError               it does not answer
     ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
+    │   └── JournalInUseError             another service has it
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
 Anything else that escapes is a defect. Two exceptions are raised on purpose and never escape: `HttpProblem` of the
@@ -104,6 +105,10 @@ class EngineAwayError(EngineError):
 
 class JournalError(TercetError):
     """The journal of the service cannot take an entry; nothing was acknowledged."""
+
+
+class JournalInUseError(JournalError):
+    """Another service has the journal."""
 
 
 class MissingExtraError(TercetError, ImportError):

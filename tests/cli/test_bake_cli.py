@@ -50,7 +50,7 @@ def test_a_journal_that_a_service_has_is_left_to_it(index: Path, tmp_path: Path)
     with Journal(journal):
         before = journal.read_bytes()
         said = ok("bake", journal, "-o", tmp_path / "model")
-        assert "the service archives these entries when it takes the model up" in said
+        assert f"{journal} is in use; the service archives these entries when it takes the model up" in said
         assert journal.read_bytes() == before
 
 

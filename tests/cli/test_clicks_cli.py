@@ -53,6 +53,10 @@ def test_judgements_are_what_other_tools_read(log, tmp_path, name):
     assert np.mean([grades[doc_id] for grades in qrels.values() for doc_id in "abdefghij"]) < 1.2
 
 
+def test_options_of_documents_are_none_of_its_own(log):
+    assert run("clicks", log, "--text", "title").exit_code == 2
+
+
 def test_what_is_no_log_is_said(tmp_path):
     (tmp_path / "log.csv").write_text("query,doc\ntea,a\n")
     result = run("clicks", tmp_path / "log.csv")

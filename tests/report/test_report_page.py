@@ -350,6 +350,9 @@ def test_a_report_of_queries_left_out_in_turn_says_so(declined):
     assert report.crossed
     assert "100 training queries, each measured by models that learned without it" in text
     assert "untouched" not in text
+    twice = replace(report, n_test=130)  # as where the last clicks of a log are left out, too
+    assert "100 training queries, 130 times in all, each measured by" in Reader(make_report_page(twice)).text
+    assert "100 training queries, left out 130 times in turn." in str(twice)
     untouched = Reader(make_report_page(replace(report, crossed=False))).text
     assert "100 queries that nothing was learned from or chosen on" in untouched
     for result in report.evidence:

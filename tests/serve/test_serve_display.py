@@ -114,6 +114,9 @@ def test_what_is_searched_and_how_to_begin(tmp_path):
         assert (about["name"], about["documents"], about["baseline_name"]) == ("teas", 60, "BM25")
         for query in about["examples"]:
             assert api.get("/search", params={"q": query}).json()["learned"]
+    with served(tmp_path / "plain.jsonl", made_index()) as (api, service):
+        service.name = "index"  # which says nothing
+        assert api.get("/collection").json()["name"] == ""
     with served(tmp_path / "other.jsonl", tc.Index.build({"a": "green tea"}, keep_texts=False)) as (api, _):
         assert api.get("/collection").json()["examples"] == []
 

@@ -10,7 +10,7 @@ from tercet.cli.inputs import open_model
 from tercet.cli.options import ANY, FOLDER, output_options
 from tercet.cli.serve import journal_of
 from tercet.cli.terminal import echo
-from tercet.errors import InputError, JournalError
+from tercet.errors import InputError, JournalInUseError
 from tercet.search import open_index
 from tercet.serve import Journal, read_journal
 from tercet.serve import bake as baked_model
@@ -44,8 +44,8 @@ def bake(source: Path, index: Path | None, model: Path | None, output: Path) -> 
         with Journal(journal) as own:
             own.compact(n_entries)
         echo(f"{journal}: {len(own) - n_entries:,} entries; the others are archived beside it")
-    except JournalError as error:
-        echo(f"note: {error}; the service archives these entries when it takes the model up", err=True)
+    except JournalInUseError:
+        echo(f"note: {journal} is in use; the service archives these entries when it takes the model up", err=True)
     echo(f"tercet promote {folder} {output} serves it")
 
 

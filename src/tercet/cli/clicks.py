@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from tercet.cli.inputs import read_clicks
-from tercet.cli.options import ANY, NEW, check_output, output_options, table_options
+from tercet.cli.options import ANY, NEW, check_output, evidence_table_options, output_options
 from tercet.cli.terminal import echo
 from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_sessions
 from tercet.data.clicks import ClickLog, examination_guess
@@ -29,7 +29,7 @@ RANKS, SESSIONS = 20, 5  # that are printed
     type=NEW,
     help="Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as Quepid, .tsv as BEIR, else TREC.",
 )
-@table_options
+@evidence_table_options
 @click.pass_context
 def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, judgements: Path | None) -> None:
     """Describe a click LOG before anything is learned from it: what is usable, and how far down people look.

@@ -209,9 +209,7 @@ text_option = click.option(
     metavar="COLUMN,COLUMN",
     help="Table: the texts that are searched.  [default of both: by the names of the columns, which are printed]",
 )
-table_options = together(
-    id_option,
-    text_option,
+evidence_table_options = together(  # of tables that have no documents
     click.option(
         "--column",
         multiple=True,
@@ -244,6 +242,7 @@ table_options = together(
         help="Leave out up to N bad rows of tables, judgements, threes, clicks and links, and list them.",
     ),
 )
+table_options = together(id_option, text_option, evidence_table_options)
 
 
 # DATA, or its parts as files.

@@ -181,6 +181,8 @@ def _measured_on(report: Report) -> str:
         return report.features.reported_on
     if report.crossed:
         queries = shown_count(report.n_test, "training query", "training queries")
+        if report.n_test > report.n_train:
+            queries = f"{report.n_train:,} training queries, {report.n_test:,} times in all"
         return f"{queries}, each measured by models that learned without it, with a setting that others chose"
     return f"{shown_count(report.n_test, 'query', 'queries')} that nothing was learned from or chosen on"
 

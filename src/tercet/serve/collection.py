@@ -22,6 +22,7 @@ _LARGEST_SHARE: Final = 0.04  # of the documents that may have a word of a phras
 _ALWAYS_TELLING: Final = 20  # documents with a word, so few that it tells something in any collection
 _TOGETHER: Final = 0.5  # of the texts with a word of a phrase, those that have all of it, at most
 _PHRASES: Final = 60  # that are tried
+_PLAIN: Final = "index"  # a folder's name that says nothing of what is in it
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -30,7 +31,7 @@ def collection(index: BaseIndex, name: str, baseline_name: str) -> dict[str, Any
     report = text_model(index).report
     data = "" if report is None or report.details is None else report.details.name
     return {
-        "name": data or name,
+        "name": data or ("" if name == _PLAIN else name),
         "documents": len(index),
         "baseline_name": baseline_name,
         "examples": example_queries(index),

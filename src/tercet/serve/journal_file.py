@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from tercet.errors import JournalError
+from tercet.errors import JournalError, JournalInUseError
 from tercet.serve.journal import HEADER, Chain, CompactedHeader, Entries, Entry, archive_path, read_chain, spelled_entry
 from tercet.store.atomic import sync_folder, try_lock
 
@@ -70,7 +70,9 @@ class Journal:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
             try:
                 if not try_lock(file):
-                    raise JournalError(f"{self.path} is in use by another service; this one needs a journal of its own")
+                    raise JournalInUseError(
+                        f"{self.path} is in use by another service; this one needs a journal of its own"
+                    )
                 if os.path.samestat(os.fstat(file), os.stat(self.path)):
                     return file
             except FileNotFoundError:

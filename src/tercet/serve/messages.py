@@ -329,7 +329,9 @@ class Collection(BaseModel):
     model_config = _example(
         name="nfcorpus", documents=3633, baseline_name="BM25", examples=["avocado eyes", "vitamin d"]
     )
-    name: str
+    name: str = Field(
+        description="Of the data that was learned from, or of the folder where it tells something, or empty."
+    )
     documents: int
     baseline_name: str
     examples: list[str] = Field(description="Up to three queries that find something.")
