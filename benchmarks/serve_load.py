@@ -48,6 +48,7 @@ from tercet.weights import Identity, Sparse, Weights
 N_WORDS = 30_000
 N_READERS, N_WRITERS = 16, 2
 PER_WORD = 10
+FINE = ("200", "202", "409", "partial")  # what a request may be answered by
 IDLE_SECONDS = 3.0  # after which a client opens another connection; the service closes them after 5
 TOKEN = "of-the-benchmark"
 MARKS = "first-mark second-mark"  # words of the documents that come and go
@@ -125,6 +126,8 @@ class Client(threading.Thread):
         self.asked = time.perf_counter()
         self.times.append(self.asked - started)
         kind = "partial" if found.get("partial") else str(answer.status)
+        if answer.status >= 400:
+            kind += f" {found['type'].rpartition(':')[2]}"  # what the problem is called
         self.statuses[kind] += 1
         return found if answer.status in (200, 202) else None
 
@@ -362,7 +365,7 @@ def measured(
         "p99_ms": 1000 * float(np.quantile(times, 0.99)),
         "most_ms": 1000 * float(times[-1]),
         "statuses": dict(statuses),
-        "errors": sum(count for status, count in statuses.items() if status not in ("200", "202", "409", "partial")),
+        "errors": sum(count for status, count in statuses.items() if status.split()[0] not in FINE),
         "memory_mb": [round(each / 1e6, 1) for each in memory],
         "entries": gauge(address, "tercet_journal_entries"),
     }

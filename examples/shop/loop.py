@@ -37,6 +37,7 @@ import numpy as np
 from shop import SHOWN, VISITORS, make_shop, read_packages, read_truth, run
 
 import tercet as tc
+from tercet.data.lines import write_atomically
 from tercet.pictures.drawing import BLUE, GREY, RED, SETTINGS, TITLE_SIZE, import_matplotlib, save_figure
 from tercet.search import Index
 from tercet.simulate import Traffic, Visitors
@@ -61,11 +62,12 @@ class Course:
     asked: list[float] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+        with write_atomically(path) as stream:
+            stream.write(json.dumps(asdict(self)) + "\n")
 
 
 def read_courses(shop: Path) -> list[Course]:
-    """Those that have ended, with the fewest attackers first."""
+    """As far as they have come, with the fewest attackers first."""
     paths = shop.glob(f"loop-*/{COURSE}")
     return sorted((Course(**json.loads(path.read_text("utf-8"))) for path in paths), key=lambda one: one.attackers)
 
@@ -225,7 +227,6 @@ class Loop:
                     self.learn()
         run(f"tercet interleave log/ --settle-after {SETTLE_SECONDS}", self.folder)
         run("tercet promote index/", self.folder)
-        self.course.save(self.folder / COURSE)
 
     def visit(self, address: str) -> None:
         """A round of visitors; what is served is looked at meanwhile."""
@@ -245,10 +246,11 @@ class Loop:
             self.folder,
             show=False,
         )
-        report = tc.load(self.folder / "candidate").report
-        untouched, asked = self.truth.quality(Index.open(self.folder / "index", tc.load(self.folder / "candidate")))
+        candidate = tc.load(self.folder / "candidate")
+        untouched, asked = self.truth.quality(Index.open(self.folder / "index", candidate))
         print(
-            f"  candidate: {report.verdict}; {MEASURE} {untouched:.3f}, of queries that were asked {asked:.3f}",
+            f"  candidate: learning was {'accepted' if candidate.report.accepted else 'declined'}; "
+            f"{MEASURE} {untouched:.3f}, of queries that were asked {asked:.3f}",
             flush=True,
         )
 
@@ -264,6 +266,7 @@ class Loop:
         course.models.append(model)
         course.untouched.append(untouched)
         course.asked.append(asked)
+        course.save(self.folder / COURSE)
         print(
             f"  after {n_shown:>7,} lists model {model} is served: {MEASURE} {untouched:.3f}, "
             f"of queries that were asked {asked:.3f}",
