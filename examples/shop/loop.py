@@ -299,8 +299,9 @@ def draw(courses: Sequence[Course], path: Path) -> None:
                     markersize=4,
                 )
             axes.set_xlabel("lists shown; a dot is a promotion")
+            axes.xaxis.set_major_formatter(lambda n_lists, _: f"{n_lists:,.0f}")
             axes.spines[["top", "right"]].set_visible(False)
-            axes.legend(frameon=False, loc="lower right")
+        figure.axes[1].legend(frameon=False, loc="upper left")  # lists of queries that nobody asked gain less
     save_figure(figure, path)
 
 
