@@ -30,6 +30,7 @@ N_BUCKETS = 1024
 _FIRST_CHECK = 0.5  # of the postings are left
 _NEXT_CHECK = 0.5  # of those that were left at the last one
 _SAMPLE = 2048
+_FEW_TERMS = 24  # are sorted sooner than buckets are cleared
 _AHEAD, _PREFETCHED = 6, 128  # terms ahead whose first postings are prefetched, and how many of them
 _COST_OF_A_TERM = 4.0  # of a row that is looked at, in postings
 _COST_OF_A_ROW = 200.0
@@ -50,8 +51,6 @@ def _plan(postings, bounds, words, union, max_length, scratch):
     starts = postings[0]
     _, order, by_bucket, ratio, bits, counts, rest, left, _, _ = scratch
     n, size, squared, largest, gross = 0, 0.0, 0.0, 0.0, 0.0
-    for b in range(counts.size):
-        counts[b] = 0
     for i in range(union.size):
         term = union[i]
         n_docs = np.int64(starts[term + 1]) - np.int64(starts[term])
@@ -72,13 +71,26 @@ def _plan(postings, bounds, words, union, max_length, scratch):
             bucket -= bits[n] >> 21  # exponent and two bits more: in order up to a quarter
         bits[n] = bucket
         order[n] = term
-        counts[bucket + 1] += 1
         n += 1
-    for b in range(N_BUCKETS):
-        counts[b + 1] += counts[b]
-    for i in range(n):
-        by_bucket[counts[bits[i]]] = order[i]
-        counts[bits[i]] += 1
+    if n <= _FEW_TERMS:
+        for i in range(n):
+            j = i
+            while j > 0 and bits[j - 1] > bits[j]:
+                bits[j - 1], bits[j] = bits[j], bits[j - 1]
+                order[j - 1], order[j] = order[j], order[j - 1]
+                j -= 1
+        for i in range(n):
+            by_bucket[i] = order[i]
+    else:
+        for b in range(counts.size):
+            counts[b] = 0
+        for i in range(n):
+            counts[bits[i] + 1] += 1
+        for b in range(N_BUCKETS):
+            counts[b + 1] += counts[b]
+        for i in range(n):
+            by_bucket[counts[bits[i]]] = order[i]
+            counts[bits[i]] += 1
     rest[n], left[n] = 0.0, 0
     for i in range(n - 1, -1, -1):
         term = by_bucket[i]
