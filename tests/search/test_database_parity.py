@@ -21,15 +21,18 @@ import tercet as tc
 from support.commands import ok, run
 from support.databases import DatabaseServer, database_server
 from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, small_model
+from support.serving import made_docs, made_index, served
 from tercet.data import read_run, write_beir
 from tercet.errors import BundleError, InputError
 from tercet.search import Index, open_index
 from tercet.search.backends.remote_index import RemoteIndex
 from tercet.search.base import BaseIndex
+from tercet.serve.bounds import Limits
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
+PATIENT = Limits(write_burst=1000, deadline_ms=60_000)  # the machine may be busy
 numbers = itertools.count()
 
 
@@ -244,6 +247,30 @@ def test_threads(database: DatabaseServer, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# -- the service ------------------------------------------------------------------------------------------------------
+
+
+def test_the_service_searches_explains_and_learns(database: DatabaseServer, tmp_path: Path) -> None:
+    one = made_index(latent=True)
+    other = database.index_class.build(
+        made_docs(), one.model, tmp_path / "index", url=database.url, collection=new_name()
+    )
+    told = []
+    for at, index in enumerate((one, other)):
+        with served(tmp_path / f"journal{at}" / "j.jsonl", index, PATIENT) as (client, service):
+            asked = ["/search?q=green+avocado&k=5", "/explain?q=green&doc=d3", "/documents/d5"]
+            answers = [client.get(path).json() for path in asked]
+            first, *_, last = answers[0]["learned"]
+            liked = {"query": "green avocado", "better": last["id"], "worse": first["id"]}
+            assert client.post("/prefer", json=liked).status_code == 202
+            answers.append(client.get(asked[0]).json())
+            assert answers[3]["learned"] != answers[0]["learned"]
+            for answer in answers:
+                answer.pop("took_ms", None)
+            told.append((answers, service.version.digest))
+    assert told[0] == told[1]
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

@@ -18,15 +18,19 @@ from hypothesis import strategies as st
 from support.commands import ok, run
 from support.databases import DatabaseServer, database_server
 from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, small_model
+from support.serving import made_docs, made_index, served
 from tercet.data import write_beir
 from tercet.errors import BundleError, EngineAwayError, EngineError, InputError
 from tercet.search import Index, QdrantIndex, open_index
 from tercet.search.backends import engine as engine_module
 from tercet.search.backends.remote_index import RemoteIndex
 from tercet.search.base import BaseIndex
+from tercet.serve.bounds import Limits
+from tercet.serve.generations import IndexSource
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
+PATIENT = Limits(write_burst=1000, deadline_ms=60_000)  # the machine may be busy
 numbers = itertools.count()
 MANY = {f"d{i}": ("green sky", "toast", "eyes of blue", "")[i % 4] for i in range(20)}
 
@@ -160,6 +164,32 @@ def test_a_shard_that_is_killed(servers: list[DatabaseServer], tmp_path: Path) -
     patient.add({"x": "green"})  # goes on where it was
     assert answers(patient) == answers(embedded(MANY | {"x": "green"}))
     assert patient.search("green").absent == ()
+
+
+def test_a_service_goes_on_without_a_shard_where_it_was_told_to(servers: list[DatabaseServer], tmp_path: Path) -> None:
+    docs = made_docs()
+    urls = [server.url for server in servers]
+    model: Any = made_index(latent=True).model
+    index = servers[0].index_class.build(docs, model, tmp_path / "index", url=urls, collection="served")
+    there = set(held(servers[0], index))
+    opened = [IndexSource(tmp_path / "index", partial=partial).open() for partial in (True, False)]
+    asked = "/search?q=green+avocado&k=60&all=true"
+    journals = [tmp_path / name / "j.jsonl" for name in "ab"]
+    with served(journals[0], opened[0], PATIENT) as (client, _), served(journals[1], opened[1], PATIENT) as (strict, _):
+        whole = client.get(asked).json()
+        assert (whole["partial"], whole["absent"]) == (False, 0)
+        servers[1].kill()
+        try:
+            rest = client.get(asked).json()
+            assert (rest["partial"], rest["exact"], rest["absent"]) == (True, False, 1)
+            listed = [(hit["id"], hit["score"]) for hit in whole["learned"] if hit["id"] in there]
+            assert [(hit["id"], hit["score"]) for hit in rest["learned"]] == listed
+            assert listed
+            assert strict.get(asked).status_code == 503
+        finally:
+            servers[1].start()
+        assert client.get(asked).json()["absent"] == 0
+        assert strict.get(asked).json()["learned"] == whole["learned"]
 
 
 def test_all_shards_away_is_an_error(servers: list[DatabaseServer], tmp_path: Path) -> None:

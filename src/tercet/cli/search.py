@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option, verify_option
+from tercet.cli.options import (
+    FILE,
+    FOLDER,
+    json_option,
+    output_options,
+    partial_option,
+    query_vectors_option,
+    verify_option,
+)
 from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
 from tercet.fitting.text_model import TextModel
@@ -36,7 +44,7 @@ _TEXT_SHOWN = 76
 @click.option("--vector", type=FILE, help="The text's own vector, one row of .npy, where the model has such.")
 @query_vectors_option
 @output_options("The run to write; .gz is packed.")
-@click.option("--partial", is_flag=True, help="Go on without shards that do not answer; says so.")
+@partial_option
 @verify_option
 def search(
     index: Path,

@@ -96,6 +96,7 @@ class IndexSource:
     model : folder of a model that scores in the place of the index's own
     read_model : reads that
     verify : "open" checks every byte of an index when it is opened, "never" does not; what is new later always is
+    partial : search an index whose documents are on several shards without those that do not answer
     """
 
     def __init__(
@@ -104,8 +105,9 @@ class IndexSource:
         model: str | os.PathLike[str] | None = None,
         read_model: Callable[[], TextModel] | None = None,
         verify: Verify = "open",
+        partial: bool = False,
     ) -> None:
-        self.folder, self._read_model, self._verify = Path(folder), read_model, verify
+        self.folder, self._read_model, self._verify, self._partial = Path(folder), read_model, verify, partial
         self._manifests = [Path(one) / MANIFEST_NAME for one in (folder, model) if one is not None]
         self._model_marks: tuple[int, int, int] | None = None
         self.opened_at: Marks = ()
@@ -117,7 +119,8 @@ class IndexSource:
     def open(self) -> BaseIndex:
         """Read the index as it is now."""
         marks = self.marks()  # before it is read, so that no later commit is missed
-        index = open_index(self.folder, None if self._read_model is None else self._read_model(), self._verify)
+        model = None if self._read_model is None else self._read_model()
+        index = open_index(self.folder, model, self._verify, self._partial)
         self.opened_at, self._model_marks = marks, marks[-1]
         return index
 
