@@ -92,7 +92,7 @@ def blanks() -> Any:
 
 
 class Index:
-    """Documents in memory; fields are ``text`` with a chain, or ``rank_features``."""
+    """Documents in memory; fields are ``text`` with a chain, ``double``, or ``rank_features``."""
 
     def __init__(self, fields: dict[str, Any], docs: list[dict[str, Any]], k1: float, b: float) -> None:
         self.chains = {name: analyser(field["analyzer"]) for name, field in fields.items() if "analyzer" in field}
@@ -119,6 +119,8 @@ class Index:
                     continue
                 if fields[name]["type"] == "text":
                     document.add(lucene("document.TextField")(name, value, no))
+                elif fields[name]["type"] == "double":
+                    document.add(lucene("document.DoubleDocValuesField")(name, float(value)))
                 else:
                     for feature, weight in value.items():
                         document.add(lucene("document.FeatureField")(name, feature, jpype.JFloat(weight)))
@@ -188,10 +190,11 @@ class Index:
         return self._boosted(lucene("search.ConstantScoreQuery")(self.query(value["filter"])), value)
 
     def _function_score(self, value: dict[str, Any]) -> Any:
-        """One weight: ``score times weight``, as FunctionScoreQuery has it with ``boost_mode`` multiply."""
-        source = lucene("search.DoubleValuesSource").constant(float(value["weight"]))
-        boosted = lucene("queries.function.FunctionScoreQuery").boostByValue(self.query(value["query"]), source)
-        return self._boosted(boosted, value)
+        """The value of a field in the place of the score; a document without one has 0."""
+        factor = value["field_value_factor"]
+        assert (value["boost_mode"], factor["missing"]) == ("replace", 0), "no other form is used"
+        source = lucene("search.DoubleValuesSource").fromDoubleField(factor["field"])
+        return lucene("queries.function.FunctionScoreQuery")(self.query(value["query"]), source)
 
     def _distinct_terms(self, value: dict[str, Any]) -> Any:
         """Solr's ``synonymQueryStyle="as_distinct_terms"``: SolrQueryParserBase.newSynonymQuery."""
