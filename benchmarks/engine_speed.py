@@ -1,10 +1,10 @@
 """Indexes in other engines beside the embedded one: upload, size, exact top ten, and what is ranked again.
 
 Qdrant's engine runs in this process (qdrant-edge-py), so no network is in it; PostgreSQL and seekdb are servers that
-this script starts on loopback and ends (``make engines`` installs them). Documents and queries are those of
-`search_speed.py`: made up, 80 words each, 300 to 2,000 signed weights a query; and once more with 32 latent dimensions.
-For seekdb also what its own index of sparse vectors
-finds, which promises nothing and is not used.
+this script starts on loopback and ends (``make engines`` installs them), PostgreSQL once more as two shards. Documents
+and queries are those of `search_speed.py`: made up, 80 words each, 300 to 2,000 signed weights a query; and once more
+with 32 latent dimensions. For seekdb also what its own index of sparse vectors finds, which promises nothing and is not
+used. ``--docs`` and ``--asked`` say how many documents and queries (50,000 and 60).
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.databases import NEEDED, database_server
 
 K, N_COMPONENTS = 10, 32
-SHOWN = {"qdrant": "Qdrant in the process", "postgres": "PostgreSQL", "seekdb": "seekdb"}
 TABLE_BYTES = {
     "postgres": "SELECT pg_total_relation_size('\"speed\"')",
     "seekdb": "SELECT sum(occupy_size) FROM oceanbase.DBA_OB_TABLET_REPLICAS",
@@ -54,6 +53,7 @@ def compared(
     weights = Weights(parts)
     asked = [as_row(query) for query in queries(n_queries, True, rng)]
     results: dict[str, Any] = {}
+    indexes: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         embedded = Index.build_rows(ids, D, weights, f"{folder}/embedded")
@@ -61,7 +61,7 @@ def compared(
         searched: dict[str, Any] = {"embedded": lambda row: embedded.search_row(row, K)}
         for name, shards in urls.items():
             backend = name.split(",")[0]
-            url = f"edge:{folder}/{name}" if backend == "qdrant" else shards[0]
+            url: str | list[str] = f"edge:{folder}/{name}" if backend == "qdrant" else shards
             started = time.perf_counter()
             index = backend_class(backend).build_rows(
                 ids,
@@ -72,6 +72,7 @@ def compared(
                 collection="speed",
             )
             seconds = time.perf_counter() - started
+            indexes[name] = index
             view = index._view
             depths = [next(view.certified(next(iter(view.scorer.expand(row))), K)).depth for row in asked[:20]]
             results[name] = {
@@ -83,7 +84,7 @@ def compared(
             searched[name] = lambda row, index=index: index.search_row(row, K)
             searched[f"… {name}, its engine alone"] = lambda row, view=view: raw(view, row)
         taken = in_turn(searched, asked, 2, clock)
-        indexed = by_its_index(index, asked, embedded) if "seekdb" in urls else None
+        indexed = by_its_index(indexes["seekdb"], asked, embedded) if "seekdb" in indexes else None
         for name in urls:
             drop(name, urls[name])
     rows = []
@@ -151,16 +152,18 @@ def by_its_index(index: Any, asked: list[Any], embedded: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    arguments = parse_arguments(__doc__, needs_data=False)
+    arguments = parse_arguments(__doc__, needs_data=False, docs=int, asked=int)
     rng, clock = np.random.default_rng(arguments.seed), Clock()
     facts = machine_facts("qdrant-edge-py")
     print_facts(facts)
-    n_docs, n_queries = (2_000, 10) if arguments.quick else (50_000, 60)
+    n_docs, n_queries = (2_000, 10) if arguments.quick else (arguments.docs or 50_000, arguments.asked or 60)
     with contextlib.ExitStack() as servers:
         urls: dict[str, list[str]] = {"qdrant": []}
         for backend, packages in NEEDED.items():
             if all(importlib.util.find_spec(package) for package in packages):
                 urls[backend] = [servers.enter_context(database_server(backend)).url]
+        if "postgres" in urls:
+            urls["postgres, two shards"] = [servers.enter_context(database_server("postgres")).url for _ in range(2)]
         results = {str(latent): compared(n_docs, n_queries, latent, urls, rng, clock) for latent in (False, True)}
     say_if_disturbed([clock])
     write_json(arguments.output, {"facts": facts, "results": results})

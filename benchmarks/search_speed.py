@@ -13,6 +13,7 @@ import one_thread  # noqa: F401
 
 # isort: split
 
+import json
 import os
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ from common import (
     machine_facts,
     median,
     parse_arguments,
+    peak_memory,
     print_facts,
     print_table,
     say_if_disturbed,
@@ -82,7 +84,13 @@ def best_ten(scores: NDArray[Any]) -> list[int]:
     return top[np.argsort(-scores[top], kind="stable")].tolist()
 
 
-def in_turn(engines: dict[str, Callable[[Any], Any]], asked: list[Any], rounds: int, clock: Clock) -> dict[str, Any]:
+def in_turn(
+    engines: dict[str, Callable[[Any], Any]],
+    asked: list[Any],
+    rounds: int,
+    clock: Clock,
+    now: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
     """Milliseconds of each query with each engine, one engine after the other; the fastest of some rounds counts."""
     taken = {name: np.full(len(asked), np.inf) for name in engines}
     for engine in engines.values():
@@ -91,9 +99,9 @@ def in_turn(engines: dict[str, Callable[[Any], Any]], asked: list[Any], rounds: 
         for _ in range(rounds):
             for at, query in enumerate(asked):
                 for name, engine in engines.items():
-                    started = time.perf_counter()
+                    started = now()
                     engine(query)
-                    taken[name][at] = min(taken[name][at], 1000 * (time.perf_counter() - started))
+                    taken[name][at] = min(taken[name][at], 1000 * (now() - started))
     return taken
 
 
@@ -335,33 +343,84 @@ def learned_query(rng: np.random.Generator) -> Query:
 
 
 def at_scale(n_docs: int, n_queries: int, seed: int, clock: Clock) -> dict[str, Any]:
-    """Plain and learned queries against bm25s and SciPy, all on the same weights, one query at a time and together."""
+    """Plain and learned queries against bm25s and SciPy, all on the same weights, one query at a time and together.
+
+    Times are of the processor, which others on the machine disturb less than those of the wall.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tercet-scale-"))
+    path = folder / "index"
     try:
-        return _at_scale(folder / "index", n_docs, n_queries, seed, clock)
+        # In a process of its own, whose memory is that of indexing.
+        command = [sys.executable, __file__, "--build", str(path), "--docs", str(n_docs), "--seed", str(seed)]
+        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        made: dict[str, float] = json.loads(told)
+        print(
+            f"\n{n_docs:,} documents, {made['entries']:,} entries: indexed in {made['seconds']:.0f} processor s; "
+            f"{made['gigabytes']:.2f} GB on disk; {made['peak_mb']:.0f} MB of memory at most, the making of documents "
+            f"included",
+            flush=True,
+        )
+        return {"index": made, **_at_scale(path, n_docs, n_queries, seed, clock)}
     finally:
         shutil.rmtree(folder)
 
 
-def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) -> dict[str, Any]:
-    parts: list[sparse.csr_array] = []
-    index, taken = None, 0.0
+def build_at_scale(path: Path, n_docs: int, seed: int) -> dict[str, float]:
+    """Index documents as they are made, a segment at a time."""
+    index, taken, n_entries = None, 0.0, 0
     for start in range(0, n_docs, DOCS_AT_ONCE):
-        n = min(DOCS_AT_ONCE, n_docs - start)
-        D = bm25_documents(n, n_docs, np.random.default_rng((seed, start)))
-        parts.append(D)
-        ids = [str(row) for row in range(start, start + n)]
-        started = time.perf_counter()
+        D = _documents_at(start, n_docs, seed)
+        n_entries += D.nnz
+        ids = [str(row) for row in range(start, start + D.shape[0])]
+        started = time.process_time()
         if index is None:
             index = Index.build_rows(ids, D, Weights([Identity(n_terms=MANY_TERMS)]), path)
         else:
             index.add_rows(ids, D)
-        taken += time.perf_counter() - started
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**30
+        taken += time.process_time() - started
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return {"entries": n_entries, "seconds": taken, "gigabytes": size / 2**30, "peak_mb": peak_memory() / 2**20}
+
+
+def _documents_at(start: int, n_docs: int, seed: int) -> sparse.csr_array:
+    return bm25_documents(min(DOCS_AT_ONCE, n_docs - start), n_docs, np.random.default_rng((seed, start)))
+
+
+def columns_of(index: Index, n_docs: int, seed: int) -> sparse.csc_array:
+    """What the others search: the documents of an index as columns, without ever holding them twice."""
+    segments = [entry.segment.kernel_arrays for entry in index._view.entries]
+    counts = sum(np.diff(segment.postings.indptr.astype(np.int64)) for segment in segments)
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    docs, values = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
+    place = indptr[:-1].copy()
+    for number, segment in enumerate(segments):
+        starts, rows, weights = segment.postings
+        n = np.diff(starts.astype(np.int64))
+        at = np.repeat(place - starts[:-1], n) + np.arange(rows.size)
+        docs[at], values[at] = rows.astype(np.int32) + number * DOCS_AT_ONCE, weights
+        place += n
+    columns = sparse.csc_array((values, docs, indptr.astype(np.int32)), shape=(n_docs, MANY_TERMS))
+    for start in {0, (n_docs - 1) // DOCS_AT_ONCE * DOCS_AT_ONCE}:  # they are those that were made
+        D = _documents_at(start, n_docs, seed)
+        assert (columns[start : start + D.shape[0]].tocsr() != D).nnz == 0, "the index has other documents"
+    return columns
+
+
+def mapped_gigabytes(path: Path) -> float:
+    """How much of the files below a folder this process has mapped and in memory."""
+    resident, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            counts = str(path) in line
+        elif counts and line.startswith("Rss:"):
+            resident += int(line.split()[1])
+    return resident / 2**20
+
+
+def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) -> dict[str, Any]:
     index = Index.open(path, verify="never")
-    columns = sparse.vstack(parts).tocsc()
-    parts.clear()
-    print(f"\n{n_docs:,} documents, {columns.nnz:,} entries: indexed in {taken:.0f} s, {size:.2f} GB on disk")
+    columns = columns_of(index, n_docs, seed)
+    index = Index.open(path, verify="never")  # with nothing of it in memory that a search has not read
     rng = np.random.default_rng(seed)
     plain = [np.unique(drawn_words(rng.integers(2, 9), rng)).astype(np.int32) for _ in range(n_queries)]
     learned = [learned_query(rng) for _ in range(n_queries // 4)]
@@ -370,6 +429,7 @@ def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) 
         return sparse.csr_array((weights, terms, np.array([0, terms.size])), shape=(1, MANY_TERMS))
 
     asked = {"plain": [(one, np.ones(one.size)) for one in plain], "learned": learned}
+    theirs = _bm25s_over(columns)
     found: dict[str, dict[str, float]] = {}
     for kind, some in asked.items():
         engines: dict[str, Callable[[Any], Any]] = {
@@ -377,14 +437,14 @@ def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) 
         }
         if kind == "learned":
             engines["scipy"] = lambda query: best_ten(columns[:, query[0][0]] @ query[0][1].astype(np.float32))
-        elif (theirs := _bm25s_over(columns)) is not None:
-            engines["bm25s, numba"] = lambda query, theirs=theirs: theirs([query[0][0].tolist()])
+        elif theirs is not None:
+            engines["bm25s, numba"] = lambda query: theirs([query[0][0].tolist()])
         rows = [(query, row(*query)) for query in some]
-        scores = [columns[:, query[0][0]] @ query[0][1] for query in rows[:20]]
-        for query, values in zip(rows, scores, strict=False):
+        for query in rows[:20]:
+            values = columns[:, query[0][0]] @ query[0][1]
             hits = np.array([values[int(hit.doc_id)] for hit in index.search_row(query[1], K)])
             assert np.allclose(hits, np.sort(values)[::-1][: hits.size], rtol=1e-5), "another answer than SciPy's"
-        for name, times in in_turn(engines, rows, 2, clock).items():
+        for name, times in in_turn(engines, rows, 3, clock, time.process_time).items():
             found[f"{kind}, {name}"] = {
                 "mean ms": times.mean(),
                 "p50 ms": median(times),
@@ -394,15 +454,16 @@ def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) 
     batches: dict[str, Callable[[], Any]] = {
         "tercet": lambda: [index._view.search(block, K) for block in index._view.scorer.expand(together)]
     }
-    if (theirs := _bm25s_over(columns)) is not None:
+    if theirs is not None:
         batches["bm25s, numba"] = lambda: theirs([one.tolist() for one in plain])
     for name, search in batches.items():
+        search()  # compiles
         best = np.inf
         with clock.running():
-            for _ in range(2):
-                started = time.perf_counter()
+            for _ in range(3):
+                started = time.process_time()
                 search()
-                best = min(best, time.perf_counter() - started)
+                best = min(best, time.process_time() - started)
         found[f"plain together, {name}"] = {"mean ms": 1000 * best / n_queries}
     lines = [
         (name, *(f"{times[each]:.3f}" if each in times else "" for each in ("mean ms", "p50 ms", "p99 ms")))
@@ -417,7 +478,10 @@ def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) 
         if f"{kind}, {rival}" in found:
             ratio = found[f"{kind}, tercet"]["mean ms"] / found[f"{kind}, {rival}"]["mean ms"]
             print(f"{kind}: {ratio:.2f} of the time of {rival}, at most .33: {verdict(ratio, most, at_most=True)}")
-    return found
+    held = sum(array.nbytes for array in (columns.data, columns.indices, columns.indptr)) / 2**30
+    resident = mapped_gigabytes(path)
+    print(f"In memory after all queries: {resident:.2f} GB of the mapped index; columns of the others {held:.2f} GB.")
+    return found | {"memory": {"mapped gb": resident, "columns gb": held}}
 
 
 def _bm25s_over(columns: sparse.csc_array) -> Callable[[list[list[int]]], Any] | None:
@@ -430,7 +494,7 @@ def _bm25s_over(columns: sparse.csc_array) -> Callable[[list[list[int]]], Any] |
     retriever = bm25s.BM25(backend="numba")
     retriever.scores = {
         "data": columns.data,
-        "indices": columns.indices.astype(np.int32),
+        "indices": columns.indices,
         "indptr": columns.indptr.astype(np.int64),
         "num_docs": columns.shape[0],
     }
@@ -441,9 +505,12 @@ def _bm25s_over(columns: sparse.csc_array) -> Callable[[list[list[int]]], Any] |
 
 
 def main() -> None:
-    arguments = parse_arguments(__doc__, needs_data=False, large=Path, asked=int, only=str, docs=int)
+    arguments = parse_arguments(__doc__, needs_data=False, large=Path, asked=int, only=str, docs=int, build=Path)
     if arguments.large is not None:
         search_large(arguments.large, arguments.asked, arguments.seed)
+        return
+    if arguments.build is not None:
+        print(json.dumps(build_at_scale(arguments.build, arguments.docs, arguments.seed)))
         return
     quick, rng = arguments.quick, np.random.default_rng(arguments.seed)
     facts, clock = machine_facts(), Clock()
@@ -461,7 +528,7 @@ def main() -> None:
         results["reasons"] = reasons(500 if quick else 10_000, rng)
     if "scale" in wanted:
         n_docs = arguments.docs or (50_000 if quick else 1_000_000)
-        results["scale"] = at_scale(n_docs, 100 if quick else 400, arguments.seed, clock)
+        results["scale"] = at_scale(n_docs, arguments.asked or (100 if quick else 400), arguments.seed, clock)
         say_if_disturbed([clock])
     if "large" in wanted:
         results["large"] = large(20_000 if quick else 1_000_000, 20 if quick else 100, arguments.seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tercet as tc
-from support.exports import DOCS, small_model
+from support.exports import DOCS, engine_chain, read_bulk, small_model
 from support.lucene import lucene, missing
 from support.ranked_texts import QUERIES, model_of, texts
 from tercet.adapters.elasticsearch import index_settings, rewrite
@@ -27,32 +26,6 @@ from tercet.weights import Identity, LowRank, Sparse
 needs_lucene = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 
-def read_bulk(path: Path) -> dict[str, dict]:
-    """A bulk request as the engines read it: what to do and to which document, then with what."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert all(update["doc_as_upsert"] is True for update in lines[1::2])
-    pairs = zip(lines[::2], lines[1::2], strict=True)
-    return {action["update"]["_id"]: update["doc"] for action, update in pairs}
-
-
-def chain(settings: dict, folder: Path) -> dict:
-    """The analyser of an index, by Lucene's factories."""
-    analysis = settings["settings"]["analysis"]
-    words = analysis["tokenizer"]["tercet_words"]
-    filters = []
-    for name in analysis["analyzer"]["tercet"]["filter"]:
-        told = analysis["filter"].get(name, {"type": name})
-        if told["type"] == "stop":
-            (folder / "stop.txt").write_text("\n".join(told["stopwords"]), encoding="utf-8")
-            filters.append(["stop", {"words": "stop.txt"}])
-        elif told["type"] == "snowball":
-            filters.append(["snowballPorter", {"language": told["language"]}])
-        else:
-            filters.append([told["type"], {}])
-    cut = [words["type"], {"pattern": words["pattern"], "group": words["group"]}]
-    return {"folder": str(folder), "tokenizer": cut, "filter": filters}
-
-
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """A low-rank model's documents, as exported, in an index with the mapping that is asked for."""
@@ -62,7 +35,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> dict:
     write_rank_features(path, model, docs, max_terms=1000)
     settings = index_settings(model, "body")
     fields = settings["mappings"]["properties"]
-    text = {"type": "text", "analyzer": chain(settings, path.parent), "search_analyzer": {"tokenizer": ["keyword", {}]}}
+    asked = {"tokenizer": ["keyword", {}]}
+    text = {"type": "text", "analyzer": engine_chain(settings, path.parent), "search_analyzer": asked}
     fields = fields | {"body": text}
     rows = [{"_id": doc_id, "body": docs[doc_id], **added} for doc_id, added in read_bulk(path).items()]
     told = settings["settings"]["similarity"]["tercet"]
@@ -141,7 +115,7 @@ def test_the_settings_of_an_index_cut_texts_as_the_model_does(tmp_path):
     ):
         lines = [*texts(8).values(), "Die Häuser und der Fluß", "Running U.S.A. x86_64 don't — naïve"]
         model = tc.TextModel.bm25(lines, analyser)
-        found = lucene()("analysed", chain=chain(index_settings(model, "body"), tmp_path), texts=lines)
+        found = lucene()("analysed", chain=engine_chain(index_settings(model, "body"), tmp_path), texts=lines)
         assert [[term for term, _, _ in line] for line in found] == [analyser(line) for line in lines]
 
 

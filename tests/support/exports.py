@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -131,3 +132,29 @@ class PositiveOnly:
     def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
         places = [self.ids.index(doc_id) for doc_id in doc_ids]
         return places, self.D[places]
+
+
+def read_bulk(path: Path) -> dict[str, dict]:
+    """A bulk request as the engines read it: what to do and to which document, then with what."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert all(update["doc_as_upsert"] is True for update in lines[1::2])
+    pairs = zip(lines[::2], lines[1::2], strict=True)
+    return {action["update"]["_id"]: update["doc"] for action, update in pairs}
+
+
+def engine_chain(settings: dict, folder: Path) -> dict:
+    """The analyser that `index_settings` tells Elasticsearch of, by Lucene's factories."""
+    analysis = settings["settings"]["analysis"]
+    words = analysis["tokenizer"]["tercet_words"]
+    filters = []
+    for name in analysis["analyzer"]["tercet"]["filter"]:
+        told = analysis["filter"].get(name, {"type": name})
+        if told["type"] == "stop":
+            (folder / "stop.txt").write_text("\n".join(told["stopwords"]), encoding="utf-8")
+            filters.append(["stop", {"words": "stop.txt"}])
+        elif told["type"] == "snowball":
+            filters.append(["snowballPorter", {"language": told["language"]}])
+        else:
+            filters.append([told["type"], {}])
+    cut = [words["type"], {"pattern": words["pattern"], "group": words["group"]}]
+    return {"folder": str(folder), "tokenizer": cut, "filter": filters}

@@ -22,9 +22,10 @@ class LuceneError(Exception):
 
 
 class Lucene:
-    """A process that answers requests; `tests/support/lucene_process.py` says which."""
+    """A process that answers requests, each within some seconds; `tests/support/lucene_process.py` says which."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
         path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.lucene_process"],
@@ -43,14 +44,14 @@ class Lucene:
         return self._answer()
 
     def _answer(self) -> Any:
-        watch = threading.Timer(SECONDS, self._process.kill)
+        watch = threading.Timer(self.seconds, self._process.kill)
         watch.start()
         try:
             line = self._pipe(self._process.stdout).readline()
         finally:
             watch.cancel()
         if not line:
-            raise LuceneError(f"the process of Lucene ended, or said nothing for {SECONDS} s")
+            raise LuceneError(f"the process of Lucene ended, or said nothing for {self.seconds} s")
         answer = json.loads(line)
         if "error" in answer:
             raise LuceneError(answer["error"])
