@@ -5,7 +5,8 @@ everything again: the bundle itself and whatever names its digest. By hand, for 
 
     PYTHONPATH=src:tests python -m support.forging --tries 10000 --seed 1
 
-Each kind is tried in a process of its own, so that one that ends the process is counted, too.
+Each kind is tried in a process of its own, so that one that ends the process is counted, too. ``--flip-every 3`` changes
+one bit of every third byte of every file instead, and leaves the checksums as they are: all must be noticed.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ def _use_vectors(path: Path) -> None:
     vectors.docs.rows(np.arange(min(len(vectors.docs), 100)))
     vectors.doc_ids.get_many([*ids[:3], "?"])
     vectors.query_ids.find("q")
+    assert vectors.queries is not None
+    vectors.queries.rows(np.arange(min(len(vectors.queries), 100)))
     list(vectors.docs.blocks())
     vectors.vectoriser.transform_docs(["green avocado"])
 
@@ -386,11 +389,34 @@ def _tries(name: str, n: int, seed: int) -> int:
     return n_escaped
 
 
+def _flips(name: str, every: int, seed: int) -> int:
+    """In a process of its own: change one bit of every so many bytes, one at a time; returns how many go unnoticed."""
+    n_flips = n_unnoticed = 0
+    with tempfile.TemporaryDirectory(prefix="tercet-flipped-") as folder:
+        path = Path(folder, "clean")
+        KINDS[name].make(path)
+        KINDS[name].use(path)
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            content = file.read_bytes()
+            for place in range(seed % every, len(content), every):
+                flipped = bytearray(content)
+                flipped[place] ^= 1 << (place + seed) % 8
+                file.write_bytes(flipped)
+                n_flips += 1
+                if attempt(KINDS[name].use, path) != "refused":
+                    n_unnoticed += 1
+                    print(f"{name}: byte {place} of {file.relative_to(path)} goes unnoticed")
+            file.write_bytes(content)
+    print(f"{name}: {n_flips} flips, {n_unnoticed} unnoticed")
+    return n_unnoticed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=200, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--flip-every", type=int, metavar="N", help="flip a bit of every N-th byte instead")
     arguments = parser.parse_args()
     failed = []
     for name in arguments.kind or KINDS:
@@ -399,7 +425,10 @@ def main() -> int:
         if child == 0:
             status = 1
             try:
-                status = min(_tries(name, arguments.tries, arguments.seed), 1)
+                if arguments.flip_every:
+                    status = min(_flips(name, arguments.flip_every, arguments.seed), 1)
+                else:
+                    status = min(_tries(name, arguments.tries, arguments.seed), 1)
             except BaseException:
                 traceback.print_exc()
             finally:
