@@ -5,8 +5,8 @@ everything again: the bundle itself and whatever names its digest. By hand, for 
 
     PYTHONPATH=src:tests python -m support.forging --tries 10000 --seed 1
 
-Each kind is tried in a process of its own, so that one that ends the process is counted, too. ``--flip-every 3`` changes
-one bit of every third byte of every file instead, and leaves the checksums as they are: all must be noticed.
+Each kind is tried in a process of its own, so that one that ends the process is counted, too. ``--flip-every 3``
+changes one bit of every third byte of every file instead, and leaves checksums as they are: all must be noticed.
 """
 
 from __future__ import annotations

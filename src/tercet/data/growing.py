@@ -56,7 +56,7 @@ class GrowingFile:
             raise FormatError(self.path, None, "this is a pipe or a device; a file is needed, to go on in it later")
         with ExitStack() as opened:  # closed again should anything be wrong
             self._stream = opened.enter_context(open_bytes(self.path))
-            self.is_packed = is_unpacked(self._stream)
+            self.is_packed = isinstance(getattr(self._stream, "raw", None), Unpacked)
             status = os.fstat(self._stream.fileno())
             self._inode = status.st_ino
             if not self.is_packed and status.st_size < self.position.at:
@@ -145,16 +145,13 @@ class GrowingFile:
         self.close()
 
 
-def is_unpacked(stream: BinaryIO) -> bool:
-    """Whether the bytes of a file were packed, so that places in it are those of another."""
-    return isinstance(getattr(stream, "raw", None), Unpacked)
-
-
 def _digest_before(stream: BinaryIO, position: StreamPosition) -> str:
     """A digest of the first 64 kB and the last 4 kB before a place, by which a file that has grown is known."""
     digest = hashlib.sha256(f"{position.at} {position.within}".encode())
+    is_packed = isinstance(getattr(stream, "raw", None), Unpacked)
+    end = position.at if is_packed else os.fstat(stream.fileno()).st_size
     for start, length in ((0, _HEAD), (max(0, position.at - _TAIL), _TAIL)):
-        stream.seek(start)
+        stream.seek(min(start, end))  # no system seeks to where no file can reach
         digest.update(stream.read(min(length, position.at)))
     return digest.hexdigest()
 
@@ -162,8 +159,7 @@ def _digest_before(stream: BinaryIO, position: StreamPosition) -> str:
 def check_before(path: FilePath, position: StreamPosition, digest: str) -> None:
     """Raise a FormatError where a file is not one that had this digest at that place and has grown since."""
     with open_bytes(path) as stream:
-        is_cut = not is_unpacked(stream) and os.fstat(stream.fileno()).st_size < position.at
-        is_same = not is_cut and _digest_before(stream, position) == digest
+        is_same = _digest_before(stream, position) == digest
     if not is_same:
         raise FormatError(
             path,
