@@ -39,15 +39,18 @@ VERBS = {
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
+    "card": ("tercet.cli.card:card", "Write a card of a MODEL: data, results, limits, licence."),
+    "data": ("tercet.cli.data:data", "Data sets that guides name: list them, verify copies."),
+    "doctor": ("tercet.cli.doctor:doctor", "Say what is at hand here, what would fail, and why."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
 # In the order of use.
 SECTIONS = {
-    "To begin": ("demo", "warm"),
+    "To begin": ("demo", "doctor", "warm"),
     "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "interleave", "promote"),
-    "What was learned": ("report", "explain", "related", "picture"),
+    "What was learned": ("report", "card", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),
-    "Data": ("check", "clicks", "vectorise", "export"),
+    "Data": ("check", "clicks", "vectorise", "export", "data"),
     "Feature vectors": ("letor",),
     "Papers": ("repro",),
 }
