@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test check lint engines bench repro screenshot clean
+.PHONY: demo serve test check lint engines bench repro screenshot release-check clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tercet demo
@@ -56,6 +56,13 @@ repro: $(VENV)/.bench
 screenshot: $(VENV)/.test
 	@test -d out/demo/index || $(BIN)/tercet demo
 	$(BIN)/python benchmarks/page_screenshot.py
+
+# Wheel and sdist: what is in them, their metadata, and the demo from the wheel under each of PYTHONS that is here.
+# TERCET_URL=https://… puts the project's address into the metadata.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+release-check: $(VENV)/bin/python
+	@$(PIP) install build twine
+	$(BIN)/python tools/release_check.py $(PYTHONS)
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
