@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,11 +21,11 @@ import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
 from tercet.errors import EngineError, MemoryLimitError, MissingExtraError
-from tercet.scale import Cluster, rounds
+from tercet.scale import Cluster, rounds, workers
 from tercet.scale.changes import pairwise
 from tercet.scale.workers import Workers, processes_here
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.slow  # processes of Dask
 
@@ -39,8 +40,8 @@ def _workers_take_every_round(monkeypatch):
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """The address of a scheduler of our own, with two workers: starting one takes seconds."""
-    with Cluster("local:2") as cluster:
-        yield cluster.scheduler
+    with processes_here(2) as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,7 @@ import sys, os, signal
 import numpy as np
 import tercet as tc
 from scipy import sparse
-from tercet.scale import Cluster, rounds
+from tercet.scale import Cluster, rounds, workers
 rounds.FEW_STEPS = 0
 X, y = sparse.csr_array(sparse.load_npz(sys.argv[1])), np.arange(300) % 2
 def say(event):
@@ -207,9 +208,13 @@ def test_a_scheduler_without_workers_is_an_error():
 
 
 def test_workers_of_another_version_are_refused(scheduler, monkeypatch):
-    monkeypatch.setattr("tercet.scale.workers.version", lambda name: "99.0")
-    with pytest.raises(EngineError, match=r"has Tercet \S+ \(kernels .*but this is 99\.0"):
-        Cluster(scheduler).__enter__()
+    monkeypatch.setattr(workers, "version", lambda name: "99.0")
+    workers.facts.cache_clear()
+    try:
+        with pytest.raises(EngineError, match=r"has Tercet \S+ \(kernels .*but this is 99\.0"):
+            Cluster(scheduler).__enter__()
+    finally:
+        workers.facts.cache_clear()
 
 
 def test_an_error_of_a_worker_is_that_of_the_fit(board, scheduler):
@@ -217,31 +222,47 @@ def test_an_error_of_a_worker_is_that_of_the_fit(board, scheduler):
         learn(scheduler, board, tc.SparseRanker(max_memory=4000, refit=False, rate=5.0, l1=0.0))
 
 
+class FakeClient:
+    """A scheduler that knows workers which say nothing, and loses what is sent to them."""
+
+    status = "running"
+
+    def __init__(self, *workers: str) -> None:
+        self.said = dict.fromkeys(workers, 0.0)
+        self.scheduler = SimpleNamespace(address="tcp://fake:1", identity=self._identity)
+
+    def _identity(self):
+        return {"workers": {address: {"last_seen": said} for address, said in self.said.items()}}
+
+    def sync(self, ask, *arguments, callback_timeout, **options):
+        assert callback_timeout > 0
+        return ask(*arguments, **options)
+
+    def _run(self, function, workers, on_error):
+        return {worker: function() for worker in workers}
+
+    def _scatter(self, data, **_):
+        raise OSError("gone")
+
+
 def test_workers_that_are_lost_again_and_again_end_the_training(monkeypatch):
-    class Client:
-        status = "running"
-
-        def nthreads(self):
-            return {"tcp://a": 1}
-
-        def scatter(self, data, **_):
-            raise OSError("gone")
-
-    workers = Workers(Client(), 2, 1, 1.0)
-    workers.broadcast("texts")
+    pool = Workers(FakeClient("tcp://a"), 2, 1, 10.0)
+    pool.broadcast("texts")
     with pytest.raises(EngineError, match="lost 5 times in one round; last: OSError: gone"):
-        workers.run(["share", "share"])
+        pool.run(["share", "share"])
 
 
 def test_a_cluster_without_workers_ends_the_training_in_time():
-    class Client:
-        status = "running"
-
-        def nthreads(self):
-            return {}
-
     with pytest.raises(EngineError, match=r"has been there for 0\.2 s"):
-        Workers(Client(), 2, 1, 0.2).run(["share"])
+        Workers(FakeClient(), 2, 1, 0.2).run(["share"])
+
+
+def test_a_worker_that_says_nothing_new_is_not_alive():
+    pool = Workers(FakeClient("tcp://a", "tcp://b"), 2, 1, 0.2)
+    assert pool._alive() == ["tcp://a", "tcp://b"]
+    time.sleep(0.3)
+    pool._client.said["tcp://b"] = 1.0
+    assert pool._alive() == ["tcp://b"]
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):
@@ -260,6 +281,8 @@ def test_sums_are_taken_in_one_order():
 def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler, corpus, tmp_path: Path):
     parts = {"train": corpus.part(0, 200), "dev": corpus.part(200, 240), "test": corpus.part(240)}
     write_beir(tmp_path / "data", corpus.docs, corpus.queries, parts)
+    with distributed.Client(scheduler, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=LIMIT)  # those killed before have come back
     found = {}
     for address in (scheduler, "here:2"):
         output = tmp_path / address.partition(":")[0]

@@ -64,19 +64,22 @@ class Cluster:
     n_workers : shares of a round; by default the number of workers that are there at the start
     steps_per_round : by default few at first (128 a share for a low rank), then a tenth of the steps done so far, or
         half of them for a sparse W
-    timeout : seconds to wait for a scheduler, or for a worker when there is none
+    timeout : seconds to wait for a scheduler, for a worker when there is none, and for one that says nothing, whose
+        share another then takes
     security : a ``distributed.Security`` for ``tls://``; by default what Dask's configuration says
 
     Attributes
     ----------
     rounds : what each round was, a list of `RoundFacts`
-    scheduler : the address of the scheduler, which others can use, too
+    scheduler : the address of the scheduler, which others that have its certificates can use, too
+    certificates : those of the scheduler, a ``distributed.Security``; of ``"local:N"`` made for this cluster alone
     bytes_broadcast : bytes of texts that were sent to workers, once for each fit
 
     Notes
     -----
-    A scheduler runs what it is sent. Use ``tcp://`` in a network you trust, else ``tls://`` with certificates. A script
-    that uses ``"local:N"`` needs ``if __name__ == "__main__":``, since its processes import it again.
+    A scheduler and its workers run what they are sent. Use ``tcp://`` in a network you trust, else ``tls://`` with
+    certificates; ``"local:N"`` has certificates of its own, which nobody else gets. A script that uses
+    ``"local:N"`` needs ``if __name__ == "__main__":``, since its processes import it again.
 
     Examples
     --------
@@ -128,6 +131,7 @@ class Cluster:
             pool = stack.enter_context(self._pool())
             self._n_shares = pool.n_shares
             self.scheduler = pool.address or self.address
+            self.certificates = pool.security
             schedule = Schedule(pool.n_shares, self.steps_per_round)
             stack.callback(give_room_back)
             stack.enter_context(executing_on(RoundExecutor(pool, schedule, self._diary)))

@@ -77,6 +77,7 @@ class WorkerPool(ABC):
     neighbours: int = 1  # shares that run at once on one machine
 
     address: str = ""  # of the scheduler, where there is one
+    security: Any = None  # of the scheduler, where it takes certificates
     held: str = ""  # what was broadcast, by the name it was given
 
     def broadcast(self, data: Any, name: str = "") -> None:

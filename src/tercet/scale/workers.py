@@ -1,9 +1,9 @@
 """Shares run by the workers of a Dask cluster.
 
 A round is a small graph: a share for each worker, the pieces of its change, and for each block of rows a tree of
-additions. Only the roots of these trees come to the driver. All of it is pure, so what is lost with a worker is made
-again by Dask; what only the driver can give again, the texts and the shares, is sent once more and the round is
-repeated. Either way the same bits come out.
+additions. Only the roots of these trees come to the driver. All of it is pure and has names of its own. Where a worker
+is lost, or is not heard of for too long, the round is repeated without it, and what was lost is sent again: the same
+bits come out. Nothing waits for another machine without an end, and nothing runs on a worker of another build.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.metadata import version
 from operator import getitem
 from pathlib import Path
@@ -28,11 +29,15 @@ from tercet.errors import EngineError, MissingExtraError
 from tercet.kernels.compiler import fingerprint
 from tercet.scale.changes import Piece, add_pieces, pairwise
 from tercet.scale.rounds import WorkerPool
-from tercet.scale.shares import run_share
+from tercet.scale.shares import bytes_of, run_share
 
 MOST_ATTEMPTS = 5  # at one round, before workers that are lost again and again are an error
 MOST_AT_ONCE = 16  # shares that are sent
-LOOK_EVERY = 5.0  # seconds, while a round is under way
+LOOK_EVERY = 1.0  # seconds, while a round is under way
+SLOWEST_BYTES = 1e6  # a second, that a connection which works takes at least
+
+SECONDS_TO_IMPORT = 60.0  # that a worker may take to load Tercet, besides
+SECONDS_TO_CLOSE = 5.0  # for a scheduler to say goodbye
 
 log = logging.getLogger("tercet")
 
@@ -44,6 +49,9 @@ class Workers(WorkerPool):
         self._client, self.n_shares, self.neighbours, self._timeout = client, n_shares, neighbours, timeout
         self.address = client.scheduler.address if hasattr(client, "scheduler") else ""
         self._sent: Any = None
+        self._heard: dict[str, tuple[float, float]] = {}  # of each worker: what it last said, and when that was new
+        self._builds: dict[str, bool] = {}  # whether a worker is of our build
+        self._ask_after: dict[str, float] = {}  # when one that did not say is asked again
         # A scheduler takes tasks of one name for one task, and others may use it, too.
         self._name, self._numbers = f"tercet-{uuid4().hex}", itertools.count()
 
@@ -61,29 +69,33 @@ class Workers(WorkerPool):
             workers = self._workers()
             try:
                 return self._attempt(shares, workers)
-            except (CancelledError, KilledWorker, CommClosedError, TimeoutError, OSError) as error:
+            except (CancelledError, KilledWorker, CommClosedError, OtherBuildError, TimeoutError, OSError) as error:
                 lost.append(f"{type(error).__name__}: {error}")
                 log.info("a round is repeated, since workers were lost (%s)", lost[-1])
                 self._sent = None  # texts may have gone with a worker
+                if isinstance(error, OtherBuildError):
+                    self._builds.clear()  # it was another one when it was asked
         raise EngineError(f"workers were lost {MOST_ATTEMPTS} times in one round; last: {lost[-1]}")
 
     def _attempt(self, shares: Sequence[Any], workers: Sequence[str]) -> list[Piece]:
         client = self._client
         if self._sent is None and self._data is not None:
-            self._sent = client.scatter([self._data], broadcast=True, hash=False)[0]
-        name = f"{self._name}-{next(self._numbers)}"
+            seconds = self._seconds(len(workers) * bytes_of(self._data))
+            self._sent = self._within(
+                seconds, client._scatter, [self._data], workers=list(workers), broadcast=True, hash=False
+            )[0]
+        name, build = f"{self._name}-{next(self._numbers)}", facts()
 
         def submit(function: Any, *arguments: Any, key: str, number: int) -> Any:
-            # Where the data is, and elsewhere only when that worker is gone.
+            # Where the data is, and nowhere else: a worker that came meanwhile may be of another build.
             where = workers[number % len(workers)]
-            return client.submit(
-                function, *arguments, key=f"{name}-{key}", workers=[where], allow_other_workers=True, pure=False
-            )
+            return client.submit(ours, build, function, *arguments, key=f"{name}-{key}", workers=[where], pure=False)
 
         def send(number: int) -> Any:
             where = workers[number % len(workers)]
             try:
-                return client.scatter([shares[number]], workers=[where], hash=False)[0]
+                seconds = self._seconds(shares[number].n_bytes)
+                return self._within(seconds, client._scatter, [shares[number]], workers=[where], hash=False)[0]
             except KeyError as error:  # how the scheduler says that it does not know a worker
                 raise ConnectionError(f"the worker {where} is gone") from error
 
@@ -114,30 +126,42 @@ class Workers(WorkerPool):
                 )
                 for b in range(n_blocks)
             ]
-        self._wait(sums)
-        return [piece for pieces in client.gather(sums) for piece in pieces]
+        self._wait(sums, workers)
+        gathered = self._within(self._seconds(sum(share.n_bytes for share in shares)), client._gather, sums)
+        return [piece for pieces in gathered for piece in pieces]
 
-    def _wait(self, futures: Sequence[Any]) -> None:
-        """Until all are there, or failed; a cluster that has lost its last worker for too long is an error."""
+    def _seconds(self, n_bytes: int) -> float:
+        """How long to wait for bytes to come or go."""
+        return self._timeout + n_bytes / SLOWEST_BYTES
+
+    def _within(self, seconds: float, ask: Any, *arguments: Any, **options: Any) -> Any:
+        """What a method of the client that waits gives; a TimeoutError after so many seconds, which it has not itself.
+
+        ``asyncio.TimeoutError`` is that one since Python 3.11.
+        """
+        return self._client.sync(ask, *arguments, callback_timeout=seconds, **options)
+
+    def _wait(self, futures: Sequence[Any], workers: Sequence[str]) -> None:
+        """Until all are there, or failed; a worker that is gone, or not heard of for too long, is an error."""
         from distributed import wait
 
         while True:
             try:
                 with self._client.as_current():
-                    wait(futures, timeout=LOOK_EVERY)
+                    wait(futures, timeout=min(LOOK_EVERY, self._timeout / 4))
             except TimeoutError:
-                self._workers()
+                lost = sorted(set(workers).difference(self._alive()))
+                if lost:
+                    said = "is gone, or has said nothing for"
+                    raise ConnectionError(f"the worker {lost[0]} {said} {self._timeout:g} s") from None
             else:
                 return
 
     def _workers(self) -> list[str]:
-        """Addresses of the workers there are; waits for one."""
+        """Addresses of the workers of our build there are; waits for one."""
         until = time.monotonic() + self._timeout
         while True:
-            try:
-                addresses = sorted(self._client.nthreads()) if self._client.status == "running" else []
-            except OSError:  # the scheduler went away just now; it may come back
-                addresses = []
+            addresses = self._of_our_build(self._alive())
             if addresses:
                 return addresses
             if time.monotonic() > until:
@@ -146,6 +170,61 @@ class Workers(WorkerPool):
                     "A Checkpoint among the callbacks lets it go on from where it was"
                 )
             time.sleep(0.1)
+
+    def _alive(self) -> list[str]:
+        """Addresses of the workers that the scheduler knows and has heard of lately.
+
+        By the driver's clock: what counts is when a worker last said something new.
+        """
+        if self._client.status != "running":
+            return []
+        try:
+            workers = self._within(self._timeout, self._client.scheduler.identity)["workers"]
+        except TimeoutError:
+            raise EngineError(
+                f"the scheduler at {self.address} has not answered for {self._timeout:g} s; the training stopped. "
+                "A Checkpoint among the callbacks lets it go on from where it was"
+            ) from None
+        except OSError:  # the scheduler went away just now; it may come back
+            return []
+        now, before = time.monotonic(), self._heard
+        self._heard = {}
+        for address, worker in workers.items():
+            last, when = before.get(address, (None, now))
+            self._heard[address] = (worker["last_seen"], when if last == worker["last_seen"] else now)
+        return sorted(address for address, (_, when) in self._heard.items() if now - when < self._timeout)
+
+    def _of_our_build(self, addresses: Sequence[str]) -> list[str]:
+        """Those of the workers that run the same code, so that the same bits come out; others are left alone."""
+        known = [address for address in addresses if self._builds.get(address)]
+        now = time.monotonic()
+        strange = [
+            address for address in addresses if address not in self._builds and now >= self._ask_after.get(address, 0)
+        ]
+        if strange:
+            seconds = self._timeout + (0.0 if known else SECONDS_TO_IMPORT)
+            try:
+                told = self._within(seconds, self._client._run, facts, workers=strange, on_error="return")
+            except (TimeoutError, OSError):  # one that was just lost, or hangs: those that answered before go on
+                told = {}
+                self._ask_after |= dict.fromkeys(strange, time.monotonic() + SECONDS_TO_IMPORT if known else 0.0)
+            for address, theirs in told.items():
+                is_ours = not isinstance(theirs, BaseException) and tuple(theirs) == facts()
+                if not is_ours and not isinstance(theirs, OSError):
+                    log.warning("the worker %s is of another build (%s); it gets nothing to do", address, theirs)
+                self._builds[address] = is_ours
+        return [address for address in addresses if self._builds.get(address)]
+
+
+def ours(build: tuple[str, str], function: Any, *arguments: Any) -> Any:
+    """Call a function on a worker, where the worker is of the driver's build."""
+    if facts() != build:
+        raise OtherBuildError(f"a worker is of another build: {facts()}, the driver of {build}")
+    return function(*arguments)
+
+
+class OtherBuildError(Exception):
+    """A worker does not run the driver's code; the round is repeated elsewhere."""
 
 
 @contextmanager
@@ -157,14 +236,16 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
         raise MissingExtraError("distributed", "scale", "a cluster") from None
     with ExitStack() as stack:
         is_local = address.startswith("local:")
-        target = stack.enter_context(processes_here(int(address.removeprefix("local:")))) if is_local else address
+        target: Any = address
+        if is_local:
+            security = own_certificates()
+            target = stack.enter_context(processes_here(int(address.removeprefix("local:")), security))
         try:
-            client = stack.enter_context(
-                Client(
-                    target, timeout=timeout, set_as_default=False, security=security, direct_to_workers=is_local or None
-                )
+            client = Client(
+                target, timeout=timeout, set_as_default=False, security=security, direct_to_workers=is_local or None
             )
-        except (OSError, TimeoutError) as error:
+            stack.callback(client.close, timeout=min(timeout, SECONDS_TO_CLOSE))
+        except (OSError, TimeoutError, TypeError) as error:  # the last for tls:// without certificates
             raise EngineError(
                 f"no Dask scheduler answers at {address} within {timeout:g} s ({error}); 'dask scheduler' starts one"
             ) from None
@@ -174,15 +255,30 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
             raise EngineError(
                 f"the scheduler at {address} has no worker after {timeout:g} s; start some with 'dask worker {address}'"
             ) from None
+        _compare_versions(client, address, timeout)
         workers = list(client.nthreads())
-        _compare_versions(client, address)
         on_one_machine = max(Counter(worker.rpartition(":")[0] for worker in workers).values())
-        yield Workers(client, n_workers or len(workers), on_one_machine, timeout)
+        pool = Workers(client, n_workers or len(workers), on_one_machine, timeout)
+        pool.security = security
+        yield pool
+
+
+def own_certificates() -> Any:
+    """Certificates of a cluster on this machine alone, in memory: who has none can neither join nor ask."""
+    from distributed import Security
+
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise MissingExtraError("cryptography", "scale", "a cluster of processes on this machine") from None
 
 
 @contextmanager
-def processes_here(n_workers: int) -> Iterator[Any]:
-    """A scheduler and so many processes of one thread, reached from this machine only."""
+def processes_here(n_workers: int, security: Any = None) -> Iterator[Any]:
+    """A scheduler and so many processes of one thread, reached from this machine only.
+
+    Whoever can reach them can run code as their owner, also other users of the machine, unless there are certificates.
+    """
     import dask
     from distributed import LocalCluster
 
@@ -199,6 +295,7 @@ def processes_here(n_workers: int) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
+            security=security,
             dashboard_address=None,
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without one, it listens at a port others may have
             memory_limit=0,  # learners have limits of their own
@@ -208,14 +305,21 @@ def processes_here(n_workers: int) -> Iterator[Any]:
         yield cluster
 
 
+@cache
 def facts() -> tuple[str, str]:
     """The version of Tercet, and of what decides the bits of its kernels."""
     return version("tercet"), f"kernels {fingerprint(Path(kernels.__path__[0]))}, Numba {numba.__version__}"
 
 
-def _compare_versions(client: Any, address: str) -> None:
+def _compare_versions(client: Any, address: str, timeout: float) -> None:
     try:
-        versions: dict[str, tuple[str, str]] = client.run(facts)
+        versions: dict[str, tuple[str, str]] = client.sync(
+            client._run, facts, callback_timeout=timeout + SECONDS_TO_IMPORT
+        )
+    except TimeoutError:
+        raise EngineError(
+            f"a worker of {address} has not said for {timeout + SECONDS_TO_IMPORT:g} s what it is; is it stopped?"
+        ) from None
     except ImportError as error:
         raise EngineError(
             f"workers at {address} cannot import Tercet ({error}); install version {facts()[0]} there"

@@ -13,12 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from tercet.errors import EngineError, InputError, MissingExtraError
+from tercet.search.backends.credentials import check_encrypted, is_loopback
 from tercet.search.backends.engine import READING, Engine, Passing, Point, Query, Terms, Values
 from tercet.search.backends.remote_index import RemoteIndex
-from tercet.search.backends.sql_engine import SECONDS, DatabaseUrl, SqlEngine, fields_of, shortest
+from tercet.search.backends.sql_engine import SECONDS, DatabaseUrl, SqlEngine, fields_of, password_of, shortest
 from tercet.store.kinds import POSTGRES_INDEX
 
 PASSWORD: Final = "PGPASSWORD"
+UNENCRYPTED: Final = ("disable", "allow", "prefer")  # modes in which a password may go without TLS
 OLDEST: Final = (0, 7)  # of pgvector, the first with sparsevec
 _DIMENSIONS: Final = 10**9  # the most that a sparsevec has; both sides of a product must have the same
 _PIECE: Final = 16_000  # values in a sparsevec, at most
@@ -48,13 +50,16 @@ class PostgresIndex(RemoteIndex):
     longest_name = 63
 
     @classmethod
-    def connect(cls, url: str, collection: str, secret: str | None) -> Engine:
+    def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
         place = _parsed(url)
         try:
             import psycopg  # noqa: F401
         except ImportError as error:
             raise MissingExtraError("psycopg", "postgres", "an index in PostgreSQL") from error
-        return PostgresEngine(place, collection, READING, secret or place.password or os.environ.get(PASSWORD))
+        password = password_of(place, secret, PASSWORD, is_named=is_named)
+        if place.options.get("sslmode") in UNENCRYPTED and password.secret is not None:
+            check_encrypted(place.hosts, False, "the password", "use sslmode=require or more, or a tunnel to localhost")
+        return PostgresEngine(place, collection, READING, password)
 
     @classmethod
     def kept_url(cls, url: Any) -> str:
@@ -84,7 +89,12 @@ class PostgresEngine(SqlEngine):
         place = self._place
         options: dict[str, Any] = {"host": place.host, "port": place.port, "dbname": place.database} | place.options
         options |= {} if place.user is None else {"user": place.user}
-        options |= {} if self._password is None else {"password": self._password}
+        # Without one, libpq would take the environment's for any host; a password file names hosts itself.
+        options["password"] = self._password or ""
+        if not all(map(is_loopback, place.hosts)):
+            options.setdefault("sslmode", "require")
+            if options["sslmode"] in UNENCRYPTED:
+                options["passfile"] = os.devnull
         options.setdefault("connect_timeout", max(2, int(SECONDS / 6)))
         # A pooler between here and there may not know the statements that another connection prepared.
         connection = psycopg.connect(**options, autocommit=True, prepare_threshold=None)
@@ -112,7 +122,7 @@ class PostgresEngine(SqlEngine):
             return EngineError(f"{self.url}: {purpose}: {reason}")
         refused = "FATAL" in str(error) or "no password supplied" in str(error)
         if state is None and refused and not any(words in str(error) for words in _PASSING_WORDS):
-            hint = f"; set {PASSWORD}" if "password" in str(error) else ""
+            hint = self._lack if "password" in str(error) else ""
             said = re.sub(r".*(FATAL: *|fe_sendauth: )", "", reason)
             return EngineError(f"{self.url}: {purpose}: PostgreSQL refuses: {said}{hint}")
         if state is None or state.startswith(_PASSING):

@@ -77,7 +77,7 @@ class RemoteIndex(BaseIndex):
 
     @classmethod
     @abstractmethod
-    def connect(cls, url: str, collection: str, secret: str | None) -> Engine:
+    def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
         """Reach a collection; whether it exists is for `Engine.problem` to say."""
 
     @classmethod
@@ -159,11 +159,11 @@ class RemoteIndex(BaseIndex):
         check_collection(name, cls.longest_name)
         check_integer(batch_docs, "batch_docs")
         scorer = Scorer(weights_of(model))
-        urls = (url,) if isinstance(url, str) else tuple(url)
+        urls = tuple(url) if isinstance(url, Sequence) and not isinstance(url, str) else (url,)
         kept_urls = tuple(cls.kept_url(each) for each in urls) if urls else (cls.kept_url(""),)
         if len(set(kept_urls)) < len(kept_urls):
             raise InputError("url names a shard twice; shards must differ")
-        engine = cls._reached(urls, name, secret, False)
+        engine = cls._reached(urls, name, secret, False, is_named=True)
         folder.prepare()
         try:
             with folder.writing():
@@ -196,7 +196,8 @@ class RemoteIndex(BaseIndex):
         ----------
         path : its folder
         model : another model than the one it was made with, see `with_model`
-        secret : key or password of the server; None takes it from the environment
+        secret : key or password of the server; None takes it from the environment, for hosts of TERCET_SECRET_HOSTS
+            and for this machine, since the folder, which may be anybody's, says where the server is
         partial : search without shards that do not answer, as `Results.absent` says; else that is an
             `EngineAwayError`. Changes need all shards in any case
         """
@@ -211,8 +212,10 @@ class RemoteIndex(BaseIndex):
         return cls(scoring_model, folder, place, _viewed(engine, own_marker(engine, place.index), scorer))
 
     @classmethod
-    def _reached(cls, urls: Sequence[str], collection: str, secret: str | None, partial: bool) -> Engine:
-        shards = [cls.connect(url, collection, secret) for url in urls]
+    def _reached(
+        cls, urls: Sequence[str], collection: str, secret: str | None, partial: bool, *, is_named: bool = False
+    ) -> Engine:
+        shards = [cls.connect(url, collection, secret, is_named=is_named) for url in urls]
         engine = shards[0] if len(shards) == 1 else ShardedEngine(shards, partial)
         engine.check_version()
         return engine

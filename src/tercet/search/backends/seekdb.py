@@ -7,17 +7,18 @@ digits a value, so the column ``vector`` has all of them once more.
 
 from __future__ import annotations
 
-import os
 import re
+import ssl
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from tercet.errors import EngineError, MissingExtraError
+from tercet.search.backends.credentials import is_loopback
 from tercet.search.backends.engine import READING, Engine, Passing, Point, Query, Terms, Values
 from tercet.search.backends.remote_index import RemoteIndex
-from tercet.search.backends.sql_engine import COLUMNS, SECONDS, DatabaseUrl, SqlEngine, fields_of, shortest
+from tercet.search.backends.sql_engine import COLUMNS, SECONDS, DatabaseUrl, SqlEngine, fields_of, password_of, shortest
 from tercet.store.kinds import SEEKDB_INDEX
 
 PASSWORD: Final = "SEEKDB_PASSWORD"
@@ -46,13 +47,13 @@ class SeekdbIndex(RemoteIndex):
     longest_name = 64
 
     @classmethod
-    def connect(cls, url: str, collection: str, secret: str | None) -> Engine:
+    def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
         place = _parsed(url)
         try:
             import pymysql  # noqa: F401
         except ImportError as error:
             raise MissingExtraError("PyMySQL", "seekdb", "an index in seekdb") from error
-        return SeekdbEngine(place, collection, READING, secret or place.password or os.environ.get(PASSWORD))
+        return SeekdbEngine(place, collection, READING, password_of(place, secret, PASSWORD, is_named=is_named))
 
     @classmethod
     def kept_url(cls, url: Any) -> str:
@@ -61,6 +62,23 @@ class SeekdbIndex(RemoteIndex):
 
 def _parsed(url: Any) -> DatabaseUrl:
     return DatabaseUrl(url, ("seekdb", "mysql"), 2881, PASSWORD)
+
+
+def _encrypting() -> Any:
+    """A connection that says nothing to a server that does not offer TLS, where PyMySQL goes on without."""
+    from pymysql.connections import Connection
+    from pymysql.constants import CLIENT
+
+    class EncryptedConnection(Connection):
+        def _request_authentication(self) -> None:
+            if not self.server_capabilities & CLIENT.SSL:
+                raise EngineError(
+                    f"{self.host} offers no TLS, and a password goes to no other machine without; use a tunnel to "
+                    "localhost"
+                )
+            super()._request_authentication()
+
+    return EncryptedConnection
 
 
 class SeekdbEngine(SqlEngine):
@@ -79,7 +97,9 @@ class SeekdbEngine(SqlEngine):
         import pymysql
 
         place = self._place
-        connection = pymysql.connect(
+        is_away = self._password is not None and not all(map(is_loopback, place.hosts))
+        connection = _encrypting() if is_away else pymysql.connect
+        return connection(
             host=place.host,
             port=place.port,
             user=place.user or "root",
@@ -91,8 +111,8 @@ class SeekdbEngine(SqlEngine):
             read_timeout=1.5 * SECONDS,
             write_timeout=1.5 * SECONDS,
             init_command=f"SET ob_query_timeout = {int(1e6 * SECONDS)}",
+            ssl=ssl.create_default_context(cafile=place.options.get("ssl_ca")) if is_away else None,
         )
-        return connection
 
     def _execute(self, connection: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:
         with connection.cursor() as cursor:
@@ -114,7 +134,7 @@ class SeekdbEngine(SqlEngine):
                 f"{self.url} is full or at a limit: {purpose}: {reason}. What was there is there; make room and give "
                 "the same command again"
             )
-        hint = f"; set {PASSWORD}" if code == 1045 else ""
+        hint = self._lack if code == 1045 else ""
         refuses = "seekdb refuses: " if code in _NO_ENTRY else ""
         return EngineError(f"{self.url}: {purpose}: {refuses}{reason or error}{hint}")
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
+from tercet.search.backends.credentials import Credential, credential
 from tercet.search.backends.engine import (
     CARRIED,
     DOC_ID,
@@ -73,11 +74,19 @@ class DatabaseUrl:
         if parts.scheme not in schemes or not self.host or not self.database or "/" in self.database or parts.fragment:
             shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
             raise InputError(f"url is {shown!r}; {expected}")
+        # An option goes before what stands in front of it, and several hosts are tried in turn.
+        said = [self.options.get("host", self.host), self.options.get("hostaddr", "")]
+        self.hosts = [host for hosts in said for host in hosts.split(",") if host]
         netloc = parts.netloc.rpartition("@")[2]
         place = (parts.path.rstrip("/"), urlencode(self.options, quote_via=quote), "")
         self.shown = urlunsplit((schemes[0], netloc, *place))
         user = "" if self.user is None else quote(self.user, safe="") + "@"
         self.kept = urlunsplit((schemes[0], user + netloc, *place))
+
+
+def password_of(url: DatabaseUrl, given: str | None, variable: str, *, is_named: bool) -> Credential:
+    """The password of a database: given, of its URL, or of the environment where it may go there."""
+    return credential(url.hosts, url.port, given or url.password, variable, is_named=is_named)
 
 
 # -- connections ------------------------------------------------------------------------------------------------------
@@ -127,9 +136,9 @@ class SqlEngine(Engine):
     placeholder: ClassVar[str]
     stored_vector: ClassVar[str]
 
-    def __init__(self, url: DatabaseUrl, collection: str, patience: Patience, password: str | None) -> None:
+    def __init__(self, url: DatabaseUrl, collection: str, patience: Patience, password: Credential) -> None:
         self.url, self.collection, self._patience = url.shown, collection, patience
-        self._place, self._password = url, password
+        self._place, self._password, self._lack = url, password.secret, password.lack
         self._connections = Connections(self._open)
 
     def patient(self, patience: Patience) -> Self:

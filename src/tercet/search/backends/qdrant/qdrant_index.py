@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tercet.errors import InputError, MissingExtraError
+from tercet.search.backends.credentials import check_encrypted, credential
 from tercet.search.backends.engine import READING, Engine, Patience, check_collection
 from tercet.search.backends.remote_index import RemoteIndex
 from tercet.store.kinds import QDRANT_INDEX
@@ -36,18 +36,21 @@ class QdrantIndex(RemoteIndex):
     backend, engine_name, kind = "qdrant", "Qdrant", QDRANT_INDEX
 
     @classmethod
-    def connect(cls, url: str, collection: str, secret: str | None) -> Engine:
-        return connect(url, collection, secret)
+    def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
+        return connect(url, collection, secret, is_named=is_named)
 
     @classmethod
     def kept_url(cls, url: Any) -> str:
         return normal_url(url)
 
 
-def connect(url: str, collection: str, api_key: str | None = None, patience: Patience = READING) -> Engine:
+def connect(
+    url: str, collection: str, api_key: str | None = None, patience: Patience = READING, *, is_named: bool = False
+) -> Engine:
     """The collection of that name; whether it exists is for `Engine.problem` to say.
 
-    The key of a server is taken from the variable QDRANT_API_KEY where none is given; it is never written to disk.
+    The key of a server is taken from the variable QDRANT_API_KEY where none is given and the user named the server; it
+    is never written to disk, and goes to no other machine over plain HTTP.
     """
     url = normal_url(url)
     check_collection(collection)
@@ -61,7 +64,14 @@ def connect(url: str, collection: str, api_key: str | None = None, patience: Pat
         from tercet.search.backends.qdrant.server import ServerEngine
     except ModuleNotFoundError as error:
         raise MissingExtraError("qdrant-client", "qdrant", "an index on Qdrant") from error
-    return ServerEngine.connect(url, collection, api_key or os.environ.get(API_KEY) or None, patience)
+    parts = urlsplit(url)
+    hosts = [parts.hostname or ""]
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    key = credential(hosts, port, api_key, API_KEY, is_named=is_named)
+    if key.secret is not None:
+        remedy = f"use https://, a tunnel to localhost, or no key (unset {API_KEY})"
+        check_encrypted(hosts, parts.scheme == "https", "the API key", remedy)
+    return ServerEngine.connect(url, collection, key, patience)
 
 
 def normal_url(url: Any) -> str:

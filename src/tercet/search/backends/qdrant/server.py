@@ -13,6 +13,7 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from tercet.errors import EngineError
+from tercet.search.backends.credentials import Credential
 from tercet.search.backends.engine import DOC_ID, MISSING, Passing, Patience, Point, Query, retried
 from tercet.search.backends.qdrant.qdrant_engine import VECTOR, QdrantEngine, config_problem
 
@@ -27,16 +28,16 @@ _PASSING_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 class ServerEngine(QdrantEngine):
     """A collection of a server. Threads may share it."""
 
-    def __init__(self, client: Any, url: str, collection: str, patience: Patience) -> None:
-        self.url, self.collection = url, collection
+    def __init__(self, client: Any, url: str, collection: str, patience: Patience, lack: str = "") -> None:
+        self.url, self.collection, self._lack = url, collection, lack
         self._client, self._patience = client, patience
 
     @classmethod
-    def connect(cls, url: str, collection: str, api_key: str | None, patience: Patience) -> Self:
+    def connect(cls, url: str, collection: str, key: Credential, patience: Patience) -> Self:
         """A collection of a server, which is not asked anything yet."""
         # The version is looked at by `check_version`, with an error instead of a warning from a thread.
-        client = QdrantClient(url=url, api_key=api_key, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
-        return cls(client, url, collection, patience)
+        client = QdrantClient(url=url, api_key=key.secret, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
+        return cls(client, url, collection, patience, key.lack)
 
     def patient(self, patience: Patience) -> Self:
         engine = copy(self)
@@ -80,7 +81,7 @@ class ServerEngine(QdrantEngine):
         except UnexpectedResponse as error:
             if error.status_code in allowed:
                 raise
-            hint = "; set QDRANT_API_KEY" if error.status_code in (401, 403) else ""
+            hint = self._lack if error.status_code in (401, 403) else ""
             reason = f"status {error.status_code}: {_reason(error.content)}{hint}"
             raise EngineError(f"{self.where}: {purpose}: {reason}") from error
 

@@ -1,0 +1,76 @@
+"""Which key or password goes to which server.
+
+A folder of an index says where its documents are, and it may come from anybody. So a secret of the environment goes to
+hosts that the user named, by building there or in TERCET_SECRET_HOSTS, and to this machine; and no secret goes
+anywhere else without TLS.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tercet.errors import InputError
+
+HOSTS: Final = "TERCET_SECRET_HOSTS"
+
+
+class Credential(NamedTuple):
+    """A key or password, or why there is none, as the end of a sentence that says that a server refuses."""
+
+    secret: str | None
+    lack: str = ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, or a socket in its file system.
+
+    Examples
+    --------
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.9", "::1", "/run/postgresql", "localhost.example.org")]
+    [True, True, True, True, False]
+    """
+    if host.startswith(("/", "@")) or host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def credential(
+    hosts: Sequence[str], port: int | None, given: str | None, variable: str, *, is_named: bool
+) -> Credential:
+    """The secret to send to a server: the one that is given, else that of the environment, where it may go there.
+
+    Parameters
+    ----------
+    hosts, port : of the server; several hosts where any of them may answer
+    variable : that holds the secret in the environment
+    is_named : whether the user named this server, rather than a folder
+    """
+    if given:
+        return Credential(given, f"; set {variable}")
+    secret = os.environ.get(variable)
+    if not secret:
+        return Credential(None, f"; set {variable}")
+    named = {name.strip().lower() for name in os.environ.get(HOSTS, "").split(",")}
+    strange = [
+        host
+        for host in hosts
+        if not is_loopback(host) and not {host.lower(), f"{host.lower()}:{port}"} & named and not is_named
+    ]
+    if not strange:
+        return Credential(secret, f"; set {variable}")
+    return Credential(
+        None, f"; {variable} was not sent to {strange[0]}, which only the index names: add it to {HOSTS} to trust it"
+    )
+
+
+def check_encrypted(hosts: Sequence[str], is_encrypted: bool, what: str, remedy: str) -> None:
+    """Refuse to send a secret to another machine without TLS."""
+    away = [host for host in hosts if not is_loopback(host)]
+    if away and not is_encrypted:
+        raise InputError(f"{what} would go to {away[0]} without encryption; {remedy}")
