@@ -13,6 +13,7 @@
     │   └── VersionError                  it was written by a version this one cannot read
     ├── DivergedError   (ArithmeticError) the weights grew beyond what a float32 holds; says which rate was too high
     ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
+    ├── DeviceError                       a GPU cannot be used, or failed
     ├── EngineError                       another engine is of another version, full, or holds something else
     │   └── EngineAwayError               it does not answer
     ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
@@ -101,6 +102,10 @@ class EngineError(TercetError):
 
 class EngineAwayError(EngineError):
     """Another engine does not answer, also after several attempts."""
+
+
+class DeviceError(TercetError):
+    """A GPU cannot be used here, or failed; says what would be right."""
 
 
 class JournalError(TercetError):

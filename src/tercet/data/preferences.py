@@ -295,6 +295,7 @@ class PreferenceSampler:
         self._preferences = preferences
         weight = preferences.weight
         self._cumulative = None if weight is None else np.cumsum(weight.astype(np.float64))
+        self.rows = preferences.query, preferences.better, preferences.worse
 
     def fingerprint(self) -> str:
         return self._preferences.fingerprint()
@@ -319,8 +320,20 @@ class PreferenceSampler:
             drawn = rng.integers(0, len(self._preferences), n)
         else:
             drawn = np.searchsorted(self._cumulative, rng.random(n) * self._cumulative[-1], side="right")
-        preferences = self._preferences
-        return preferences.query[drawn], preferences.better[drawn], preferences.worse[drawn]
+        query, better, worse = self.rows
+        return query[drawn], better[drawn], worse[drawn]
+
+
+def joined(parts: Sequence[Preferences]) -> Preferences:
+    """Preferences one after the other. All of a source have weights, or none has; so it is with margins."""
+    if len(parts) == 1:
+        return parts[0]
+    parts = [part for part in parts if len(part)] or parts[:1]
+    columns: list[Any] = [
+        None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
+        for name in ("query", "better", "worse", "weight", "margin")
+    ]
+    return Preferences(*columns)
 
 
 def as_preferences(prefs: Any) -> Preferences:

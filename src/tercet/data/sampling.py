@@ -485,20 +485,20 @@ class MixtureSampler:
     def __init__(self, samplers: Sequence[tuple[Sampler, float]]) -> None:
         if not samplers:
             raise InputError("there are no samplers to mix")
-        self._samplers = [sampler for sampler, _ in samplers]
+        self.samplers = [sampler for sampler, _ in samplers]
         shares = np.array([share for _, share in samplers], dtype=np.float64)
         if not (np.isfinite(shares).all() and (shares > 0).all()):
             raise InputError(f"the shares of a mixture must be positive; got {shares.tolist()}")
         self.shares = shares / shares.sum()
 
     def fingerprint(self) -> str:
-        return digest_of(*(sampler.fingerprint() for sampler in self._samplers), self.shares)
+        return digest_of(*(sampler.fingerprint() for sampler in self.samplers), self.shares)
 
     def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> MixtureSampler:
         """Each sampler less those rows, with its share; one of which nothing is left is left out."""
         rows = _row_numbers(queries, "queries"), _row_numbers(docs, "docs")
         rest: list[tuple[Sampler, float]] = []
-        for sampler, share in zip(self._samplers, self.shares.tolist(), strict=True):
+        for sampler, share in zip(self.samplers, self.shares.tolist(), strict=True):
             try:
                 rest.append((sampler.without(*rows, as_worse=as_worse), share))
             except ParameterError:
@@ -511,14 +511,14 @@ class MixtureSampler:
 
     def with_popular(self, popular: float) -> MixtureSampler:
         """The same mixture, where samplers of judgements draw that share of worse documents by popularity."""
-        samplers = [s.with_popular(popular) if isinstance(s, JudgementSampler) else s for s in self._samplers]
+        samplers = [s.with_popular(popular) if isinstance(s, JudgementSampler) else s for s in self.samplers]
         return MixtureSampler(list(zip(samplers, self.shares.tolist(), strict=True)))
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn:
         check_integer(n, "n")
-        source = rng.choice(len(self._samplers), n, p=self.shares)
+        source = rng.choice(len(self.samplers), n, p=self.shares)
         query, better, worse = (np.empty(n, dtype=np.int32) for _ in range(3))
-        for number, sampler in enumerate(self._samplers):
+        for number, sampler in enumerate(self.samplers):
             places = np.flatnonzero(source == number)
             if places.size:
                 query[places], better[places], worse[places] = sampler.draw(rng, places.size)

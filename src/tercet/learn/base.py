@@ -20,7 +20,7 @@ from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
-from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
+from tercet.learn.loop import Callback, Event, Executor, Run, Stopping, current_executor
 from tercet.learn.matrices import check_matrix, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import Schedule, Sgd, State
@@ -284,7 +284,7 @@ class SgdRanker(TermPairRanker):
     def _checked(self, Q: Any, prefs: Preferences | Source, D: Any) -> tuple[Texts, Texts, Source]:
         """What a fit from the start is given, after a look at it and at the parameters."""
         self._check_params()
-        current_executor().check(self)
+        self._executor().check(self)
         self._forget()
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
@@ -318,6 +318,7 @@ class SgdRanker(TermPairRanker):
             total=total,
             validation=validation,
             stopping=Stopping(every=every, patience=self.patience),
+            executor=self._executor(),
         )
         self.history_: list[Event] = []
         self._keep(run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose), Q, D)
@@ -328,7 +329,7 @@ class SgdRanker(TermPairRanker):
         Two halves give the same bits as the whole.
         """
         self._check_params()
-        current_executor().check(self)
+        self._executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
         prefs.check_rows(queries.shape[0], docs.shape[0])
@@ -346,8 +347,12 @@ class SgdRanker(TermPairRanker):
     def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
         self._forget()  # the state is advanced in place; should it diverge, the ranker counts as not fitted
-        run = Run(state, source, Q, D, self._sgd(), total=n_steps)
+        run = Run(state, source, Q, D, self._sgd(), total=n_steps, executor=self._executor())
         self._keep(run.go((), type(self).__name__, self.verbose), Q, D)
+
+    def _executor(self) -> Executor:
+        """What takes the steps of this ranker's fits."""
+        return current_executor()
 
     def _sgd(self) -> Sgd:
         return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))

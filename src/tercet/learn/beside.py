@@ -57,6 +57,7 @@ class BesideSource(Source):
         self.margin = margin
         self.whole = whole
         self.n_steps = source.n_steps
+        self.looks_at_weights = source.looks_at_weights
 
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once

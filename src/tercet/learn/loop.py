@@ -8,18 +8,19 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.mapped_rows import Texts
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, joined
 from tercet.data.shards import StoredRows
 from tercet.errors import DivergedError, InputError, MissingBundleError
 from tercet.learn.matrices import KernelInput, fingerprint
@@ -73,6 +74,14 @@ class Stepper(ABC):
         A limit of 0 only compiles. Where the source has no more, ``run.finished`` is set.
         """
 
+    def settle(self) -> None:
+        """Have the state of the run be that of all steps so far, where they are taken elsewhere."""
+        return
+
+    def end(self) -> None:
+        """The run is over, or broken off: give back what was taken for it."""
+        return
+
 
 class QueryPass(ABC):
     """One pass of a learner over queries, which changes its state."""
@@ -95,6 +104,8 @@ class Executor(ABC):
     """
 
     pass_identity: str = ""  # all of it that decides the outcome of passes over queries
+    in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
+    name: str = ""  # of the place, where a title of progress is to say it
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
@@ -107,6 +118,10 @@ class Executor(ABC):
     @abstractmethod
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         """Take a pass over queries; returns what ``work.run()`` would."""
+
+    def scoring(self) -> AbstractContextManager[None]:
+        """Within the block, texts are scored where steps are taken, if that is elsewhere."""
+        return nullcontext()
 
 
 class LocalExecutor(Executor):
@@ -192,6 +207,7 @@ class Run:
         total: int | None,
         validation: Callable[[Weights], float] | None = None,
         stopping: Stopping | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.state = state
         self.source = source
@@ -200,7 +216,7 @@ class Run:
         self.total = total
         self.validation = validation
         self.stopping = stopping or Stopping(every=1, patience=None)
-        self.executor = current_executor()
+        self.executor = executor or current_executor()
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False
@@ -219,8 +235,20 @@ class Run:
         for checkpoint in checkpoints:
             checkpoint.restore(self)
         self.state.observe(self.Q, self.D)
-        self.stepper.begin()
+        try:
+            self.stepper.begin()
+            self._take_steps(checkpoints, listeners, title, verbose)
+            self.stepper.settle()
+        finally:
+            self.stepper.end()
+            del self.stepper  # it knows the run, too, and W would stay in memory until somebody looks for cycles
+        return self.state if self.best_state is None else self.best_state
+
+    def _take_steps(
+        self, checkpoints: list[Checkpoint], listeners: list[Callable[[Event], Any]], title: str, verbose: bool | None
+    ) -> None:
         started = time.perf_counter()
+        title = f"{title} on {self.executor.name}" if self.executor.name else title
         with ProgressBar(title, self.total, self.done, verbose) as bar:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
@@ -244,21 +272,48 @@ class Run:
                     violation_rate=violation_rate,
                     loss=loss,
                     validation=validation,
-                    weights=self.state.snapshot,
+                    weights=self._looking(),
                 )
                 bar.update(self.done, violation_rate, loss, validation)
                 for listener in listeners:
                     self.finished |= listener(event) is True
                 for checkpoint in checkpoints:
                     checkpoint.after_chunk(self)
-        del self.stepper  # it knows the run, too, and W would stay in memory until somebody looks for cycles
-        return self.state if self.best_state is None else self.best_state
+
+    def snapshot(self) -> Weights:
+        """The weights after all steps so far."""
+        self.stepper.settle()
+        return self.state.snapshot()
+
+    def _looking(self) -> Callable[[], Weights]:
+        """What gives the weights of the run, and once it is over those that it ended with; does not keep its texts."""
+        stepper, state = ref(self.stepper), self.state
+
+        def weights() -> Weights:
+            at_work = stepper()
+            if at_work is not None:
+                at_work.settle()
+            return state.snapshot()
+
+        return weights
 
     def draw(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
         """Preferences that are ``after`` steps away, at most so many, and the rate of each; none at the end."""
-        chunk = self.source.draw(self.done + after, self.state.snapshot)[:limit]
+        chunk = self.source.draw(self.done + after, self.snapshot)[:limit]
         chunk.check_rows(self.Q.shape[0], self.D.shape[0])
         return chunk, rates(self.sgd.schedule, self.sgd.rate, self.state.step + after, len(chunk), self.total)
+
+    def draw_all(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
+        """The same, as many as the limit says unless the source ends; it may give them in several parts."""
+        parts: list[tuple[Preferences, NDArray[np.float32]]] = []
+        drawn = 0
+        while drawn < limit or not parts:
+            part = self.draw(limit - drawn, after + drawn)
+            parts.append(part)
+            drawn += len(part[0])
+            if not len(part[0]):
+                break
+        return joined([prefs for prefs, _ in parts]), np.concatenate([rate for _, rate in parts])
 
     def note(self, tally: NDArray[np.float64], n_steps: int) -> tuple[float, float]:
         """The rate of violations and the mean loss of some steps; refuses what is no number any more."""
@@ -271,7 +326,7 @@ class Run:
 
     def _validate(self) -> float:
         assert self.validation is not None
-        value = float(self.validation(self.state.snapshot()))
+        value = float(self.validation(self.snapshot()))
         if self.stopping.note(value, self.done):
             self.best_state = self.state.copy()
         return value
@@ -337,6 +392,7 @@ class Checkpoint:
             self.write(run)
 
     def write(self, run: Run) -> None:
+        run.stepper.settle()
         source_meta, source_arrays = run.source.state()
         state, state_arrays = run.state.to_state()
         best, best_arrays = (None, {}) if run.best_state is None else run.best_state.to_state()

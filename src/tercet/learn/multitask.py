@@ -25,8 +25,9 @@ from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
-from tercet.learn.base import Count, Positive, SgdRanker
-from tercet.learn.loop import Callback, current_executor
+from tercet.learn.base import Count, Positive
+from tercet.learn.devices import ON_DEVICE, DeviceRanker
+from tercet.learn.loop import Callback
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
@@ -77,6 +78,7 @@ class TakingTurns(Source):
     def __init__(self, tasks: Sequence[Turn], margin: float) -> None:
         self.tasks = tuple(tasks)
         self.margin = margin  # of preferences that have none of their own, where those of another task have
+        self.looks_at_weights = any(task.source.looks_at_weights for task in self.tasks)
         n_steps = self.tasks[0].source.n_steps
         self.n_steps = None if n_steps is None else len(self.tasks) * n_steps
 
@@ -221,7 +223,7 @@ class MultiTaskState(LowRankState):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MultiTaskRanker(SgdRanker):
+class MultiTaskRanker(DeviceRanker):
     """``q_F'U_F'V_E d_E``, regularised by a second task over the same documents with queries in their language.
 
     Queries of the first task, such as Japanese ones, have a vocabulary of their own; those of the second, such as
@@ -242,8 +244,8 @@ class MultiTaskRanker(SgdRanker):
     n_components, spread, averaged, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
-        Steps are those of all tasks.
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose, device,
+        deterministic : see ``DenseRanker``. Steps are those of all tasks.
 
     Examples
     --------
@@ -267,7 +269,7 @@ class MultiTaskRanker(SgdRanker):
     schedule: Schedule = "constant"
 
     _state_class = MultiTaskState
-    _added_parameters: ClassVar[dict[str, Any]] = {"start": "random", "normalise": None}
+    _added_parameters: ClassVar[dict[str, Any]] = {"start": "random", "normalise": None, **ON_DEVICE}
 
     def fit(
         self,
@@ -320,7 +322,7 @@ class MultiTaskRanker(SgdRanker):
         Two halves, of all tasks, give the same bits as the whole.
         """
         self._check_params()
-        current_executor().check(self)
+        self._executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
         others = [task[1] for task in (second, third) if task is not None]

@@ -23,12 +23,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, check_seed
+from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler
@@ -38,9 +39,12 @@ from tercet.learn.stored import rank_texts
 from tercet.store import take_array
 from tercet.store.codec import decode
 from tercet.store.digest import digest_of
+from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights import Weights
 
 BLOCK = 8192  # preferences drawn at once; part of what "same seed, same bits" means
+
+DrawnBy = Literal["blocks", "counters"]
 
 
 class Source(ABC):
@@ -50,6 +54,7 @@ class Source(ABC):
     """
 
     n_steps: int | None
+    looks_at_weights: bool = False  # whether what it gives depends on them
 
     @abstractmethod
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
@@ -88,7 +93,7 @@ class ArraySource(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         epoch, first = divmod(step, len(self.prefs))
         if self.shuffle and epoch != self._epoch:
-            self._shuffled = self.prefs[self._order(epoch)]
+            self._shuffled = self.prefs[self.order(epoch)]
             self._epoch = epoch
         return self._shuffled[first : first + BLOCK]
 
@@ -96,9 +101,10 @@ class ArraySource(Source):
         """The next n preferences, over as many passes as that takes."""
         epochs = range(step // len(self.prefs), (step + n - 1) // len(self.prefs) + 1)
         first = step - epochs[0] * len(self.prefs)
-        return self.prefs[np.concatenate([self._order(epoch) for epoch in epochs])[first : first + n]]
+        return self.prefs[np.concatenate([self.order(epoch) for epoch in epochs])[first : first + n]]
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
+    def order(self, epoch: int) -> NDArray[np.int64]:
+        """In which order a pass goes through the preferences."""
         if not self.shuffle:
             return np.arange(len(self.prefs))
         return np.random.default_rng([self.random_state, epoch]).permutation(len(self.prefs))
@@ -108,7 +114,9 @@ class ArraySource(Source):
 
 
 class SampledSource(Source):
-    """Fresh preferences from labels, judgements or links, drawn block by block.
+    """Fresh preferences from labels, judgements or links, drawn block by block, or by counters of steps.
+
+    ``drawn_by`` says which, for one run: a card draws by counters, and a run that began so goes on so anywhere.
 
     Examples
     --------
@@ -121,14 +129,24 @@ class SampledSource(Source):
         self.sampler = sampler
         self.n_steps = check_integer(n_steps, "n_steps")
         self.random_state = check_seed(random_state)
+        self.drawn_by: DrawnBy = "blocks"
         self._block = -1
         self._drawn: Preferences | None = None
+        self._placed: Sampler | None = None  # the sampler, ready to be drawn from by counters
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n_steps: int, *, random_state: int = 0) -> SampledSource:
         return cls(LabelSampler(y), n_steps, random_state=random_state)
 
+    def begin(self) -> None:
+        self.drawn_by = "blocks"
+
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
+        if self.drawn_by == "counters":
+            if self._placed is None:
+                self._placed = placed(self.sampler, np)
+            counters = Counters(np, self.random_state, np.arange(step, step + BLOCK))
+            return Preferences(*draw_by_counters(self._placed, counters))
         block, first = divmod(step, BLOCK)
         if block != self._block or self._drawn is None:
             self._drawn = self._draw_block(block, weights)
@@ -140,6 +158,16 @@ class SampledSource(Source):
 
     def fingerprint(self) -> str:
         return digest_of("sampled", self.sampler.fingerprint(), self.n_steps, self.random_state)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return ({} if self.drawn_by == "blocks" else {"drawn_by": self.drawn_by}), {}
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        drawn_by = decode(StoredDraws, meta, where="source").drawn_by
+        super().restore({}, arrays)
+        if drawn_by == "counters" and not drawn_by_counters(self.sampler):
+            raise DamagedBundleError("source was drawn by counters; its sampler cannot be")
+        self.drawn_by = drawn_by
 
 
 class HardSource(SampledSource):
@@ -173,6 +201,7 @@ class HardSource(SampledSource):
     """
 
     sampler: JudgementSampler
+    looks_at_weights = True
 
     def __init__(
         self,
@@ -197,6 +226,7 @@ class HardSource(SampledSource):
         self._top: NDArray[np.int32] = np.empty((0, self.depth), dtype=np.int32)
 
     def begin(self) -> None:
+        super().begin()
         self._block = self._ranked_at = -1
 
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
@@ -223,6 +253,13 @@ class HardSource(SampledSource):
         n_queries = self.sampler.queries.size if self._ranked_at >= 0 else 0
         self._top = take_array(arrays, "top", np.int32, (n_queries, self.depth))
         self._block = -1
+
+
+@dataclass(frozen=True)
+class StoredDraws:
+    """What a checkpoint keeps of a source that draws at random: how, where that is not block by block."""
+
+    drawn_by: Annotated[DrawnBy, OMIT_DEFAULT] = "blocks"
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import NotNegative, Positive, SavedRanker, TermPairRanker
+from tercet.learn.devices import ON_DEVICE, DeviceRanker
 from tercet.learn.known_pairs import KnownPairs
-from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor, executing_on
+from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.on_support import OnSupportState
@@ -38,7 +39,7 @@ MOST_SEARCH_FITS = 16
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SparseRanker(PenalisedRanker):
+class SparseRanker(PenalisedRanker, DeviceRanker):
     """Every pair of words may have a weight, and L1 keeps most at exactly zero, while it trains and after.
 
     W starts at the identity, which shrinks like every other entry. After every ``shrink_every`` steps the L1 penalty of
@@ -78,7 +79,8 @@ class SparseRanker(PenalisedRanker):
         What the refit starts from: the sparse solution, or the identity on the support. Chen et al. do not say which;
         what refitting brings them is what the first brings.
     max_memory : bytes W may take while training; default half the machine's memory
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose, device,
+        deterministic : see ``DenseRanker``
 
     Examples
     --------
@@ -100,7 +102,7 @@ class SparseRanker(PenalisedRanker):
 
     _state_class = SparseState
     _learns_in_rounds = True
-    _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
+    _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0, **ON_DEVICE}
 
     def fit(
         self,
@@ -132,7 +134,7 @@ class SparseRanker(PenalisedRanker):
         if hasattr(self, "weights_before_refit_"):
             del self.weights_before_refit_
         self._given = KnownPairs.of(start, never, Q, D)
-        if self._given.never is not None and not isinstance(current_executor(), LocalExecutor):
+        if self._given.never is not None and current_executor().in_rounds:
             raise ParameterError("pairs that are never learned are kept on one machine, not on a cluster")
         self.n_fits_ = 0
         self.l1_ = float(self.l1)
@@ -183,6 +185,8 @@ class SparseRanker(PenalisedRanker):
         n_steps = steps_of_refit(source, self.epochs)
         first = LowRankRanker(schedule="linear", random_state=self.random_state, verbose=self.verbose)
         first = first if self.low_rank is None else clone(self.low_rank)
+        if self.device != "cpu":
+            first.set_params(device=self.device, deterministic=self.deterministic)
         first.fit(Q, prefs, D, callbacks=callbacks)
         self.l1_, self.n_fits_, self.history_ = 0.0, 1, first.history_
         queries, docs = self._check_pair(Q, D)
@@ -192,17 +196,19 @@ class SparseRanker(PenalisedRanker):
         if not self._refit_wanted:
             return
         self.weights_before_refit_: Weights = self.weights_
-        with executing_on(LocalExecutor()):  # a cluster would have to mix weights on their support
-            run = Run(
-                OnSupportState(reorder_columns(weights, order), order),
-                source,
-                queries,
-                docs,
-                Sgd(rate=float(self.refit_rate), schedule="linear", margin=float(self.margin)),
-                total=n_steps,
-                validation=validation,
-                stopping=Stopping(every=self.validate_every or max(1, n_steps // 10), patience=self.patience),
-            )
+        executor = self._executor()
+        run = Run(
+            OnSupportState(reorder_columns(weights, order), order),
+            source,
+            queries,
+            docs,
+            Sgd(rate=float(self.refit_rate), schedule="linear", margin=float(self.margin)),
+            total=n_steps,
+            validation=validation,
+            stopping=Stopping(every=self.validate_every or max(1, n_steps // 10), patience=self.patience),
+            # A cluster would have to mix weights on their support.
+            executor=LocalExecutor() if executor.in_rounds else executor,
+        )
         learned = run.go([self.history_.append, *callbacks], "refit", self.verbose)
         assert isinstance(learned, OnSupportState)
         self._set_weights(learned.weights(), order, first.n_steps_, never=given.never)
@@ -302,7 +308,7 @@ class SparseRanker(PenalisedRanker):
         n_steps = steps_of_refit(source, self.epochs) if n_steps is None else n_steps
         self.weights_before_refit_ = self.weights_
         state = self._on_support(before)
-        run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
+        run = Run(state, source, queries, docs, self._sgd(), total=n_steps, executor=self._executor())
         run.go(self._listeners(callbacks), "refit", self.verbose)
         self._set_weights(state.weights(), before.order, before.step, before.around_identity, before.never)
         return self

@@ -307,8 +307,12 @@ class SparseState(State):
 
     def set_weights(self, weights: sparse.csr_array, pending: float) -> None:
         """Be these weights, columns in the order they are kept, which owe nothing; of rates, so much is pending."""
-        self._levels, self._rows = weights, None
-        self.shrinkage[CUM], self.shrinkage[PENDING] = 0.0, pending
+        self.set_levels(weights, 0.0, pending)
+
+    def set_levels(self, levels: sparse.csr_array, cum: float, pending: float) -> None:
+        """Be these levels, of the live entries or of the whole support, at so much shrinkage handed out."""
+        self._levels, self._rows = levels, None
+        self.shrinkage[CUM], self.shrinkage[PENDING] = cum, pending
 
     def finish_thinning(self) -> None:
         """Make the last cut now, when the steps ended before it."""

@@ -115,23 +115,24 @@ def check_order(order: NDArray[np.int32]) -> None:
 Schedule = Literal["constant", "inverse-sqrt", "linear"]
 
 
-def rates(schedule: str, rate: float, first: int, n: int, total: int | None) -> NDArray[np.float32]:
+def rates(schedule: str, rate: float, first: int, n: int, total: int | None, xp: Any = np) -> Any:
     """Rates of the n steps after ``first`` done ones; steps count from 1.
 
-    ``constant``: rate. ``inverse-sqrt``: rate / sqrt(t). ``linear``: falls to zero after ``total`` steps.
+    ``constant``: rate. ``inverse-sqrt``: rate / sqrt(t). ``linear``: falls to zero after ``total`` steps. ``xp`` is the
+    module of the array that comes back, NumPy or CuPy.
     """
-    t = np.arange(first + 1, first + n + 1, dtype=np.float64)
+    t = xp.arange(first + 1, first + n + 1, dtype=np.float64)
     if schedule == "constant":
-        values = np.full(n, rate)
+        values = xp.full(n, float(rate))
     elif schedule == "inverse-sqrt":
-        values = rate / np.sqrt(t)
+        values = rate / xp.sqrt(t)
     elif schedule == "linear":
         if total is None:
             raise InputError(
                 "the 'linear' schedule needs to know the number of steps; partial_fit and endless sources do not. "
                 "Use 'constant' or 'inverse-sqrt'"
             )
-        values = rate * np.maximum(0.0, 1.0 - (t - 1) / total)
+        values = rate * xp.maximum(0.0, 1.0 - (t - 1) / total)
     else:
         raise InputError(f"schedule must be one of {', '.join(map(repr, get_args(Schedule)))}; got {schedule!r}")
     return values.astype(np.float32)

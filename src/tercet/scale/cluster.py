@@ -24,6 +24,8 @@ _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
 class RoundExecutor(Executor):
     """Takes the steps of fits in rounds, each shared among the workers of a pool."""
 
+    in_rounds = True
+
     def __init__(self, pool: WorkerPool, schedule: Schedule, diary: Diary) -> None:
         self._pool, self._schedule, self._diary = pool, schedule, diary
         self.pass_identity = schedule.identity(FEATURE_ROUNDS)

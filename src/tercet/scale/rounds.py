@@ -165,7 +165,7 @@ class Rounds(Stepper):
 
     def step(self, limit: int) -> tuple[float, float]:
         run, began = self._run, time.perf_counter()
-        prefs, rate = self._draw(limit)
+        prefs, rate = run.draw_all(limit)
         if limit and not len(prefs):
             run.finished = True
             return 0.0, 0.0
@@ -188,18 +188,6 @@ class Rounds(Stepper):
             )
         return run.note(tally, len(prefs))
 
-    def _draw(self, limit: int) -> tuple[Preferences, NDArray[np.float32]]:
-        """The preferences of a round; a source may give them in several parts."""
-        parts: list[tuple[Preferences, NDArray[np.float32]]] = []
-        after = 0
-        while after < limit or not parts:
-            part = self._run.draw(limit - after, after)
-            parts.append(part)
-            after += len(part[0])
-            if not len(part[0]):
-                break
-        return joined([prefs for prefs, _ in parts]), np.concatenate([rate for _, rate in parts])
-
     def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, number: int) -> Share:
         """Every n-th preference, so that all shares are alike and see the same rates."""
         every = slice(number, None, self._pool.n_shares)
@@ -216,15 +204,3 @@ class Rounds(Stepper):
             "texts": own,
         }
         return self._mixer.share(texts, mine, common, total_rate)
-
-
-def joined(parts: Sequence[Preferences]) -> Preferences:
-    """Preferences one after the other. All of a source have weights, or none has; so it is with margins."""
-    if len(parts) == 1:
-        return parts[0]
-    parts = [part for part in parts if len(part)] or parts[:1]
-    columns: list[Any] = [
-        None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
-        for name in ("query", "better", "worse", "weight", "margin")
-    ]
-    return Preferences(*columns)

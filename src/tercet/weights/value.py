@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -28,6 +31,33 @@ from tercet.weights.scoring import Matrix
 PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, Dense, Sparse, LowRank, Hashed, Mapped)}
 
 _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
+
+
+class Scorer(ABC):
+    """Scores texts elsewhere, such as on a card; None leaves them to be scored here."""
+
+    @abstractmethod
+    def score(self, weights: Weights, Q: Matrix, D: Matrix) -> NDArray[np.float64] | None:
+        """What ``Weights.score`` gives."""
+
+    @abstractmethod
+    def rank(
+        self, weights: Weights, Q: Matrix, D: Matrix, k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        """What ``Weights.rank`` gives; there are at least k documents."""
+
+
+_scorer: ContextVar[Scorer | None] = ContextVar("scorer", default=None)
+
+
+@contextmanager
+def scoring_by(scorer: Scorer) -> Iterator[None]:
+    """Within the block, have weights score and rank texts by this scorer."""
+    token = _scorer.set(scorer)
+    try:
+        yield
+    finally:
+        _scorer.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +110,10 @@ class Weights:
     def score(self, Q: Any, D: Any) -> NDArray[np.float64]:
         """All scores (n_q, n_d) as a dense array, in double precision; for small blocks."""
         Q, D = self._queries(Q), self._docs(D)
+        scorer = _scorer.get()
+        elsewhere = None if scorer is None else scorer.score(self, Q, D)
+        if elsewhere is not None:
+            return elsewhere
         scores = self.parts[0].score(Q, D)
         for part in self.parts[1:]:
             scores += part.score(Q, D)
@@ -108,6 +142,10 @@ class Weights:
         check_integer(k, "k")
         Q, D = self._queries(Q), self._docs(D)
         k = min(k, D.shape[0])
+        scorer = _scorer.get()
+        elsewhere = None if scorer is None else scorer.rank(self, Q, D, k)
+        if elsewhere is not None:
+            return elsewhere
         docs = np.empty((Q.shape[0], k), dtype=np.int32)
         scores = np.empty((Q.shape[0], k))
         for block, block_scores in self.score_blocks(Q, D):

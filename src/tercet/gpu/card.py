@@ -1,0 +1,150 @@
+"""The card: what it is, kernels compiled for it, and its troubles as errors that say what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError
+
+LEAST_CAPABILITY = (7, 0)
+_SHARED_BYTES = 48 * 1024  # that a block can have without being asked for
+_SOURCES = {  # kernel -> the file it is in
+    "lowrank_advance": "lowrank.cu",
+    "cosine_advance": "lowrank.cu",
+    "pairs_advance": "pairs.cu",
+    "diagonal_advance": "diagonal.cu",
+}
+_INCLUDE = '#include "common.cuh"\n'
+
+
+def kernel_source(name: str) -> str:
+    """The file of a kernel, with what it includes."""
+    folder = files("tercet.gpu") / "kernels"
+    source = (folder / _SOURCES[name]).read_text(encoding="utf-8")
+    return source.replace(_INCLUDE, (folder / "common.cuh").read_text(encoding="utf-8"))
+
+
+class Card:
+    """The GPU that CuPy has chosen, or whatever else can run the kernels.
+
+    ``xp`` and ``sparse`` are the modules of its arrays and sparse matrices, CuPy's.
+    """
+
+    def __init__(self, xp: Any, sparse: Any) -> None:
+        self.xp, self.sparse = xp, sparse
+        facts = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
+        self.name: str = facts["name"].decode()
+        self.capability: tuple[int, int] = facts["major"], facts["minor"]
+        self.n_processors: int = facts["multiProcessorCount"]
+        self._copies = xp.cuda.Stream(non_blocking=True)
+
+    def describe(self) -> str:
+        """Name, memory, driver and compiler, for those who measure."""
+        runtime = self.xp.cuda.runtime
+        driver, cuda = (
+            f"{v // 1000}.{v % 1000 // 10}" for v in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
+        )
+        total = self.xp.cuda.Device().mem_info[1]
+        return (
+            f"{self.name}, {total / 2**30:.0f} GiB, compute capability {'.'.join(map(str, self.capability))}, "
+            f"driver for CUDA {driver}, CUDA {cuda}, CuPy {self.xp.__version__}"
+        )
+
+    def free_bytes(self) -> int:
+        """Bytes that can still be had, those that CuPy keeps for the next array included."""
+        return int(self.xp.cuda.Device().mem_info[0] + self.xp.get_default_memory_pool().free_bytes())
+
+    def check_room(self, needed: int, what: str, instead: str) -> None:
+        """Refuse, by a MemoryLimitError, what would not fit."""
+        free = self.free_bytes()
+        if needed > free:
+            raise MemoryLimitError(f"{what} takes {needed:,} bytes on {self.name}; {free:,} are free. {instead}")
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Within the block, what goes wrong on the card is an error of ours."""
+        return card_errors()
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Within the block, arrays are copied while kernels run; what is started after it waits for them."""
+        with self._copies:
+            yield
+        self.xp.cuda.get_current_stream().wait_event(self._copies.record())
+
+    def free_unused(self) -> None:
+        """Give back to the card what CuPy keeps for the next array."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+
+    def to_host(self, array: Any) -> NDArray[Any]:
+        """A copy of the array in this machine's memory."""
+        found: NDArray[Any] = array.get()
+        return found
+
+    def launch(self, name: str, n_blocks: int, n_threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
+        """Start a kernel. Of its arguments None is a null pointer; numbers are NumPy's, of the kernel's types."""
+        kernel = self._kernel(name)
+        if shared_bytes > _SHARED_BYTES and kernel.max_dynamic_shared_size_bytes < shared_bytes:
+            kernel.max_dynamic_shared_size_bytes = shared_bytes
+        kernel((n_blocks,), (n_threads,), tuple(np.intp(0) if a is None else a for a in args), shared_mem=shared_bytes)
+
+    @cache  # noqa: B019  # there is one card
+    def _kernel(self, name: str) -> Any:
+        return self.xp.RawModule(code=kernel_source(name), options=("-std=c++17",)).get_function(name)
+
+
+@cache
+def find_card() -> Card:
+    """The card of this machine.
+
+    Raises
+    ------
+    MissingExtraError : where CuPy is not installed
+    DeviceError : where there is no card, no driver, or a card that is too old
+    """
+    try:
+        import cupy
+        import cupyx.scipy.sparse as cupy_sparse
+    except ImportError as error:
+        raise MissingExtraError("CuPy", "gpu", "device='cuda'") from error
+    try:
+        n_cards = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(f"no GPU can be used: {error}. Use device='cpu', or install its driver") from error
+    if not n_cards:
+        raise DeviceError("this machine has no GPU. Use device='cpu'")
+    with card_errors():
+        card = Card(cupy, cupy_sparse)
+    if card.capability < LEAST_CAPABILITY:
+        raise DeviceError(
+            f"{card.name} has compute capability {'.'.join(map(str, card.capability))}; "
+            f"{'.'.join(map(str, LEAST_CAPABILITY))} is needed. Use device='cpu'"
+        )
+    return card
+
+
+@contextmanager
+def card_errors() -> Iterator[None]:
+    """Have what goes wrong on the card be an error of ours."""
+    import cupy
+
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise MemoryLimitError(
+            f"the card has no memory left: {error}. Use fewer words or components, close what else uses the card, or "
+            "use device='cpu'"
+        ) from error
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        raise DeviceError(
+            f"the card failed: {error}. What was learned since the last checkpoint is lost; the process needs to be "
+            "started anew to use the card again"
+        ) from error
+    except cupy.cuda.compiler.CompileException as error:
+        raise DeviceError(f"the kernels could not be compiled for this card: {error}") from error

@@ -1,0 +1,176 @@
+// What all kernels share: where a thread stands, sums over a block, sparse rows, and the three ways to add a change.
+//
+// The same source is CUDA C++ and plain C++: compiled for the host it is one block of one thread, so that its arithmetic
+// can be compared with the kernels of the CPU on a machine without a card.
+
+#ifdef __CUDACC__
+#define KERNEL extern "C" __global__ void
+#define DEVICE static __device__ __forceinline__
+#define THREAD ((int)threadIdx.x)
+#define N_THREADS ((int)blockDim.x)
+#define BLOCK ((long long)blockIdx.x)
+#define N_BLOCKS ((long long)gridDim.x)
+#define N_LANES 32
+#define SYNC() __syncthreads()
+extern __shared__ float4 shared_memory[];
+#else
+#include <cmath>
+#include <cstring>
+#include <vector>
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+#define KERNEL extern "C" void
+#define DEVICE static inline
+#define THREAD 0
+#define N_THREADS 1
+#define BLOCK 0LL
+#define N_BLOCKS 1LL
+#define N_LANES 1
+#define SYNC()
+static std::vector<float4> host_shared;
+static float4* shared_memory = nullptr;
+extern "C" void reserve_shared(long long bytes) {
+  host_shared.assign(bytes / sizeof(float4) + 1, float4{});
+  shared_memory = host_shared.data();
+}
+#endif
+
+#define LANE (THREAD % N_LANES)
+#define WARP (THREAD / N_LANES)
+#define N_WARPS (N_THREADS / N_LANES)
+
+// How a step is taken. DIRECT: a block reads the weights and adds to them at once, while others do the same. A block may
+// read weights that others are changing; since a step is small and most words of two texts differ, what it learns is
+// that of a step a little earlier. COLLECT and APPLY are two launches that give the same bits every time: all blocks
+// read the same weights and add changes to integers, whose sum does not depend on the order; then each sum is taken
+// once and added to its weight.
+enum { DIRECT = 0, COLLECT = 1, APPLY = 2 };
+
+typedef unsigned long long fixed_point;
+#define FIXED_ONE 68719476736.0  // 2^36: changes from 1.5e-11 to 1.3e8
+
+struct Rows {
+  const long long* indptr;
+  const int* indices;
+  const float* data;
+};
+
+DEVICE fixed_point to_fixed(float change) { return (fixed_point)(long long)llrint((double)change * FIXED_ONE); }
+DEVICE float from_fixed(fixed_point sum) { return (float)((double)(long long)sum / FIXED_ONE); }
+
+#ifdef __CUDACC__
+DEVICE float load(const float* from) { return __ldcg(from); }  // not from L1, which does not see what others wrote
+DEVICE float4 load4(const float* from) { return __ldcg((const float4*)from); }
+DEVICE void add(float* to, float change) { atomicAdd(to, change); }
+DEVICE void add_double(double* to, double change) {
+#if __CUDA_ARCH__ >= 600
+  atomicAdd(to, change);
+#else
+  *to += change;
+#endif
+}
+DEVICE void add4(float* to, float4 change) {
+#if __CUDA_ARCH__ >= 900
+  atomicAdd((float4*)to, change);  // one reduction in L2; nothing comes back
+#else
+  atomicAdd(to, change.x), atomicAdd(to + 1, change.y), atomicAdd(to + 2, change.z), atomicAdd(to + 3, change.w);
+#endif
+}
+DEVICE void collect(fixed_point* to, float change) { atomicAdd(to, to_fixed(change)); }
+DEVICE fixed_point take(fixed_point* from) { return atomicExch(from, 0ULL); }
+#else
+DEVICE float load(const float* from) { return *from; }
+DEVICE float4 load4(const float* from) { return *(const float4*)from; }
+DEVICE void add(float* to, float change) { *to += change; }
+DEVICE void add_double(double* to, double change) { *to += change; }
+DEVICE void add4(float* to, float4 change) {
+  to[0] += change.x, to[1] += change.y, to[2] += change.z, to[3] += change.w;
+}
+DEVICE void collect(fixed_point* to, float change) { *to += to_fixed(change); }
+DEVICE fixed_point take(fixed_point* from) {
+  fixed_point sum = *from;
+  *from = 0;
+  return sum;
+}
+#endif
+
+// Add a change to a weight: at once, to the sum of changes, or take that sum, in which this change is one of many.
+DEVICE void change_weight(float* weights, fixed_point* sums, long long at, float change, int phase) {
+  if (phase == DIRECT) {
+    add(weights + at, change);
+  } else if (phase == COLLECT) {
+    collect(sums + at, change);
+  } else {
+    const fixed_point sum = take(sums + at);
+    if (sum) weights[at] += from_fixed(sum);
+  }
+}
+
+// The sum over all threads of the block, in an order that depends on nothing else; every thread gets it.
+DEVICE float block_sum(float value, float* room) {  // room for a number of each warp
+#ifdef __CUDACC__
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  SYNC();  // room may still be read by a sum before
+  if (LANE == 0) room[WARP] = value;
+  SYNC();
+  value = 0;
+  for (int warp = 0; warp < N_WARPS; ++warp) value += room[warp];
+#endif
+  return value;
+}
+
+// Where the sorted entries from lo to hi have a column, -1 where they do not.
+DEVICE long long place_of(const Rows& rows, long long lo, long long hi, int column) {
+  const long long end = hi;
+  while (lo < hi) {
+    const long long middle = (lo + hi) / 2;
+    if (rows.indices[middle] < column) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return lo < end && rows.indices[lo] == column ? lo : -1;
+}
+
+// The value of a column in the sorted entries from lo to hi, 0 where there is none.
+DEVICE float value_at(const Rows& rows, long long lo, long long hi, int column) {
+  const long long at = place_of(rows, lo, hi, column);
+  return at < 0 ? 0.0f : rows.data[at];
+}
+
+// Whether z misses the margin; NaN does. The first thread counts it, and its hinge loss.
+DEVICE bool violates(float z, float margin, double* tally) {
+  const bool missed = !(z >= margin);
+  if (missed && THREAD == 0) {
+    tally[0] += 1;
+    tally[1] += margin - z;
+  }
+  return missed;
+}
+
+// What a diagonal W adds to the score of a document, a share of it in each thread.
+DEVICE float diagonal_score(const float* diagonal, const Rows& Q, long long q_lo, long long q_hi, const Rows& D,
+                            long long lo, long long hi) {
+  float z = 0;
+  for (long long j = lo + THREAD; j < hi; j += N_THREADS) {
+    const float q = value_at(Q, q_lo, q_hi, D.indices[j]);
+    if (q != 0) z += load(diagonal + D.indices[j]) * (q * D.data[j]);
+  }
+  return z;
+}
+
+// The step of a diagonal W for one document; e is negative for the worse one. `before`, where there is one, gains the
+// changes times the number of steps before.
+DEVICE void diagonal_step(float* diagonal, fixed_point* sums, double* before, double n_before, const Rows& Q,
+                          long long q_lo, long long q_hi, const Rows& D, long long lo, long long hi, float e,
+                          int phase) {
+  for (long long j = lo + THREAD; j < hi; j += N_THREADS) {
+    const float q = value_at(Q, q_lo, q_hi, D.indices[j]);
+    if (q == 0) continue;
+    const float change = e * (q * D.data[j]);
+    change_weight(diagonal, sums, D.indices[j], change, phase);
+    if (before) add_double(before + D.indices[j], n_before * (double)change);
+  }
+}

@@ -1,0 +1,34 @@
+// Margin rank loss on a diagonal W: a learned weight for each word (kernels/diagonal.py).
+#include "common.cuh"
+
+// One pass over n preferences, a block for each; changes `weights` (n_terms). `scores` (n) gets z = w·(q (d+ - d-)), and
+// in APPLY says which preferences missed their margin. `tally` (n_blocks, 2) gains violations and loss.
+//
+// Races: two blocks may read a weight while the other changes it; sums of changes are atomic, so none is lost.
+KERNEL diagonal_advance(float* weights, fixed_point* sums, const long long* q_indptr, const int* q_indices,
+                        const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
+                        const int* query, const int* better, const int* worse, const float* step_size,
+                        const float* margin, long long n, float* scores, double* tally, int phase) {
+  float* room = (float*)shared_memory;
+  const Rows Q = {q_indptr, q_indices, q_data}, D = {d_indptr, d_indices, d_data};
+  for (long long s = BLOCK; s < n; s += N_BLOCKS) {
+    const long long q_lo = q_indptr[query[s]], q_hi = q_indptr[query[s] + 1];
+    const long long b_lo = d_indptr[better[s]], b_hi = d_indptr[better[s] + 1];
+    const long long w_lo = d_indptr[worse[s]], w_hi = d_indptr[worse[s] + 1];
+    bool missed;
+    if (phase == APPLY) {
+      missed = !(scores[s] >= margin[s]);
+    } else {
+      const float part = diagonal_score(weights, Q, q_lo, q_hi, D, b_lo, b_hi) -
+                         diagonal_score(weights, Q, q_lo, q_hi, D, w_lo, w_hi);
+      const float z = block_sum(part, room);
+      if (THREAD == 0) scores[s] = z;
+      missed = violates(z, margin[s], tally + 2 * BLOCK);
+    }
+    if (missed) {
+      const float e = step_size[s];
+      diagonal_step(weights, sums, nullptr, 0, Q, q_lo, q_hi, D, b_lo, b_hi, e, phase);
+      diagonal_step(weights, sums, nullptr, 0, Q, q_lo, q_hi, D, w_lo, w_hi, -e, phase);
+    }
+  }
+}

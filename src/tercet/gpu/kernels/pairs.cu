@@ -1,0 +1,122 @@
+// Margin rank loss on a W with a weight for every pair of words: dense, shrunk by L1, or on a given support
+// (kernels/dense.py, sparse.py, support.py).
+#include "common.cuh"
+
+// PLAIN: W has weights. LEVELS: an entry is sign(w) (|w| + cum), with cum the shrinkage handed out so far; NaN marks
+// entries that are never learned. SUPPORT: weights, and NaN outside the support.
+enum { PLAIN = 0, LEVELS = 1, SUPPORT = 2 };
+
+#define TILE 1024  // words of two documents that are looked at together
+
+DEVICE float soft(float level, float cum) { return fmaxf(level - cum, 0.0f) + fminf(level + cum, 0.0f); }
+
+DEVICE float weight_of(float entry, float cum, int form) {
+  if (form == PLAIN) return entry;
+  if (!(entry == entry)) return 0.0f;
+  return form == LEVELS ? soft(entry, cum) : entry;
+}
+
+// Words from `first` on of d+ - d-: those of the better document, then those of the worse one that the better one lacks.
+// A word of both that the latter would repeat, or that cancels, has the value 0.
+DEVICE int load_difference(const Rows& D, long long b_lo, long long b_hi, long long w_lo, long long w_hi,
+                           long long first, int* cols, float* vals) {
+  const long long n_better = b_hi - b_lo, left = n_better + (w_hi - w_lo) - first;
+  const int n = left < TILE ? (int)left : TILE;
+  SYNC();
+  for (int j = THREAD; j < n; j += N_THREADS) {
+    const long long k = first + j;
+    if (k < n_better) {
+      cols[j] = D.indices[b_lo + k];
+      vals[j] = D.data[b_lo + k] - value_at(D, w_lo, w_hi, cols[j]);
+    } else {
+      cols[j] = D.indices[w_lo + k - n_better];
+      vals[j] = place_of(D, b_lo, b_hi, cols[j]) >= 0 ? 0.0f : -D.data[w_lo + k - n_better];
+    }
+  }
+  SYNC();
+  return n;
+}
+
+// One pass over n preferences, a block for each; changes W (n_query_terms, stride), whose columns are those of D. A warp
+// takes a word of the query, its lanes the words of the documents. `own` has the column of each query word itself where
+// those weights are held at zero. `order` has the query word of each column where the identity is fixed beside W and
+// adds to the score. `cum` (n) has the shrinkage handed out before each step. `scores` (n) gets z; in APPLY it says which
+// preferences missed their margin. `tally` (n_blocks, 2) gains violations and loss.
+//
+// Races: of two blocks that change an entry of LEVELS or SUPPORT at once one change may be lost, and a level written at
+// one cum may be read at that of a step before or after: one preference more or less among many. Changes of PLAIN are
+// atomic.
+KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, const int* own, const int* order,
+                     const float* cum, const long long* q_indptr, const int* q_indices, const float* q_data,
+                     const long long* d_indptr, const int* d_indices, const float* d_data, const int* query,
+                     const int* better, const int* worse, const float* step_size, const float* margin, long long n,
+                     float* scores, double* tally, int phase) {
+  int* cols = (int*)shared_memory;
+  float* vals = (float*)(cols + TILE);
+  float* room = vals + TILE;
+  const Rows Q = {q_indptr, q_indices, q_data}, D = {d_indptr, d_indices, d_data};
+  for (long long s = BLOCK; s < n; s += N_BLOCKS) {
+    const long long q_lo = q_indptr[query[s]], q_hi = q_indptr[query[s] + 1];
+    const long long b_lo = d_indptr[better[s]], b_hi = d_indptr[better[s] + 1];
+    const long long w_lo = d_indptr[worse[s]], w_hi = d_indptr[worse[s] + 1];
+    const long long n_words = (b_hi - b_lo) + (w_hi - w_lo);
+    const float shrunk = form == LEVELS ? cum[phase == APPLY ? n - 1 : s] : 0.0f;
+    int m = 0;
+    bool missed;
+    if (phase == APPLY) {
+      missed = !(scores[s] >= margin[s]);
+    } else {
+      float part = 0;
+      for (long long first = 0; first < n_words; first += TILE) {
+        m = load_difference(D, b_lo, b_hi, w_lo, w_hi, first, cols, vals);
+        if (order) {
+          for (int j = THREAD; j < m; j += N_THREADS) part += value_at(Q, q_lo, q_hi, order[cols[j]]) * vals[j];
+        }
+        for (long long a = q_lo + WARP; a < q_hi; a += N_WARPS) {
+          const float* row = W + stride * q_indices[a];
+          float z = 0;
+#pragma unroll 4
+          for (int j = LANE; j < m; j += N_LANES) z += weight_of(load(row + cols[j]), shrunk, form) * vals[j];
+          part += z * q_data[a];
+        }
+      }
+      const float z = block_sum(part, room);
+      if (THREAD == 0) scores[s] = z;
+      missed = violates(z, margin[s], tally + 2 * BLOCK);
+    }
+    if (!missed) continue;
+    const float e = step_size[s];
+    for (long long first = 0; first < n_words; first += TILE) {
+      if (phase == APPLY || n_words > TILE) m = load_difference(D, b_lo, b_hi, w_lo, w_hi, first, cols, vals);
+      for (long long a = q_lo + WARP; a < q_hi; a += N_WARPS) {
+        const int word = q_indices[a];
+        const long long row = stride * word;
+        const float x = e * q_data[a];
+        for (int j = LANE; j < m; j += N_LANES) {
+          if (vals[j] == 0 || (own && cols[j] == own[word])) continue;
+          const long long at = row + cols[j];
+          const float change = x * vals[j];
+          if (form == PLAIN || phase == COLLECT) {
+            change_weight(W, sums, at, change, phase);
+            continue;
+          }
+          float sum = change;
+          if (phase == APPLY) {
+            const fixed_point taken = take(sums + at);
+            if (!taken) continue;
+            sum = from_fixed(taken);
+          }
+          const float entry = load(W + at);
+          if (!(entry == entry)) continue;
+          if (form == SUPPORT) {
+            W[at] = entry + sum;
+          } else {
+            const float weight = soft(entry, shrunk) + sum;
+            W[at] = weight + copysignf(shrunk, weight);
+          }
+        }
+      }
+    }
+    SYNC();
+  }
+}

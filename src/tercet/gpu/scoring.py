@@ -1,0 +1,118 @@
+"""Scores of texts, and exact rankings, on a card: in double precision, as on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.gpu.card import Card
+from tercet.weights import Dense, Diagonal, Identity, LowRank, Scorer, Sparse, Weights
+
+_LEAST = 1 << 27  # multiply-adds from which on the way to the card and back is worth it
+_BLOCK_BYTES = 2 << 30  # of scores, and of expanded queries
+_KEPT = 4  # matrices of documents that stay on the card
+
+
+class CardScorer(Scorer):
+    """Scores on a card what has parts that it knows, and is large enough; leaves the rest to the CPU."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self._docs: dict[int, tuple[Any, Any]] = {}  # by the id of their values, which are kept so that it stays theirs
+
+    def score(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> NDArray[np.float64] | None:
+        if not self._repays(weights, Q, D):
+            return None
+        scores = np.empty((Q.shape[0], D.shape[0]))
+        with self.card.errors():
+            for start, block in self._blocks(weights, Q, D):
+                scores[start : start + len(block)] = self.card.to_host(block)
+        return scores
+
+    def rank(
+        self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        if not self._repays(weights, Q, D):
+            return None
+        xp, docs, scores = self.card.xp, np.empty((Q.shape[0], k), np.int32), np.empty((Q.shape[0], k))
+        with self.card.errors():
+            for start, block in self._blocks(weights, Q, D):
+                for row, of_query in enumerate(block):
+                    # Those above the k-th score and, of those that have it, the lowest rows.
+                    kth = xp.partition(of_query, of_query.size - k)[of_query.size - k]
+                    rows = xp.flatnonzero(of_query >= kth)
+                    best = rows[xp.lexsort(xp.stack((rows.astype(np.float64), -of_query[rows])))[:k]]
+                    docs[start + row] = self.card.to_host(best)
+                    scores[start + row] = self.card.to_host(of_query[best])
+        return docs, scores
+
+    def _repays(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
+        known = all(isinstance(part, Identity | Diagonal | Sparse | Dense | LowRank) for part in weights.parts)
+        widest = max((part.query_factors.shape[1] for part in weights.parts if isinstance(part, LowRank)), default=1)
+        return known and Q.shape[0] > 0 and Q.shape[0] * (D.nnz + D.shape[0] * widest) >= _LEAST
+
+    def _blocks(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> Any:
+        """Scores of all documents for some queries at a time, on the card."""
+        xp = self.card.xp
+        docs = self._placed(D)
+        latent = [self._latent(part, Q, docs) for part in weights.parts if isinstance(part, LowRank)]
+        others = [part for part in weights.parts if not isinstance(part, LowRank)]
+        matrices = {
+            id(part): self._csr(part.weights) if isinstance(part, Sparse) else xp.asarray(part.weights, np.float64)
+            for part in others
+            if isinstance(part, Sparse | Dense | Diagonal)
+        }
+        height = max(1, _BLOCK_BYTES // (8 * max(D.shape)))
+        for start in range(0, Q.shape[0], height):
+            n = min(height, Q.shape[0] - start)
+            scores = xp.zeros((n, D.shape[0]))
+            if others:
+                queries = self._csr(Q[start : start + n])
+                expanded = xp.zeros((D.shape[1], n))
+                for part in others:
+                    expanded += part.scale * self._expanded(part, queries, matrices.get(id(part)))
+                scores += (docs @ expanded).T
+            for of_queries, of_docs in latent:
+                scores += of_queries[start : start + n] @ of_docs.T
+            yield start, scores
+
+    def _expanded(self, part: Any, queries: Any, matrix: Any) -> Any:
+        """``(q'W)'`` in columns (n_doc_terms, n_queries), dense."""
+        if isinstance(part, Identity):
+            return queries.toarray().T
+        if isinstance(part, Diagonal):
+            return (queries.toarray() * matrix).T
+        product = queries @ matrix
+        return (product.toarray() if isinstance(part, Sparse) else product).T
+
+    def _latent(self, part: LowRank, Q: sparse.csr_array, docs: Any) -> tuple[Any, Any]:
+        xp = self.card.xp
+        of_queries = self._csr(Q) @ xp.asarray(part.query_factors, np.float64) * part.scale
+        of_docs = docs @ xp.asarray(part.doc_factors, np.float64)
+        if part.unit_queries:
+            of_queries *= self._over_lengths(abs(part.scale), of_queries)
+        if part.typical_length is not None:
+            of_docs *= self._over_lengths(part.typical_length, of_docs)
+        return of_queries, of_docs
+
+    def _over_lengths(self, number: float, vectors: Any) -> Any:
+        xp = self.card.xp
+        length = xp.sqrt((vectors**2).sum(axis=1, keepdims=True))
+        return xp.where(length > 0, number / xp.where(length > 0, length, 1.0), 0.0)
+
+    def _placed(self, D: sparse.csr_array) -> Any:
+        """Documents on the card: those of the last few rankings stay there."""
+        key = id(D.data)
+        if key not in self._docs:
+            while len(self._docs) >= _KEPT:
+                del self._docs[next(iter(self._docs))]
+            self._docs[key] = D.data, self._csr(D)
+        return self._docs[key][1]
+
+    def _csr(self, matrix: sparse.csr_array) -> Any:
+        xp = self.card.xp
+        arrays = xp.asarray(matrix.data, np.float64), xp.asarray(matrix.indices), xp.asarray(matrix.indptr)
+        return self.card.sparse.csr_matrix(arrays, shape=matrix.shape)

@@ -1,0 +1,255 @@
+"""Takes the steps of a run on a card."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
+from tercet.data.mapped_rows import StoredRows, Texts, take
+from tercet.data.preferences import Preferences
+from tercet.errors import ParameterError
+from tercet.gpu.card import Card
+from tercet.gpu.scoring import CardScorer
+from tercet.gpu.states import ON_CARD, ChunkOnCard, StateOnCard, TextsOnCard
+from tercet.learn import RANKERS
+from tercet.learn.loop import Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
+from tercet.learn.sources import BLOCK, ArraySource, SampledSource
+from tercet.learn.state import State, rates
+from tercet.learn.stored import gathered
+from tercet.weights import scoring_by
+
+_log = logging.getLogger(__name__)
+
+MOST_STEPS = 1 << 21  # of one launch, where preferences are on the card
+FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side while the card is at work
+REPAID = 3.0  # seconds on a core from which on a card, which takes about two to get ready, is worth it
+_OPERATIONS = 1e9  # multiply-adds of a core in a second, about
+_SHARE_FOR_TEXTS = 0.8  # of the memory that weights leave
+
+
+class CardStepper(Stepper):
+    """Takes the steps of a run on a card, a thread block for each, as many at once as the card has room for.
+
+    Preferences that are drawn at random are drawn on the card, by counters; given ones are copied there once. Others
+    are drawn here, and texts that are stored, or too many for the card, are gathered here, while it takes the steps
+    before.
+    """
+
+    def __init__(self, run: Run, card: Card, *, deterministic: bool) -> None:
+        self.run, self.card, self.deterministic = run, card, deterministic
+        self.most_steps = MOST_STEPS
+
+    def begin(self) -> None:
+        run, xp = self.run, self.card.xp
+        with self.card.errors():
+            self._state = _kind_of(run.state)(self.card, run.state, deterministic=self.deterministic)
+            self._texts: TextsOnCard | None = None
+            if self._texts_fit(run.Q, run.D):
+                self._texts = self._state.lay_out(run.Q, run.D)
+            self._tally = xp.zeros((self._state.n_blocks, 2), dtype=np.float64)
+            self._place_source()
+        self._next: tuple[int, ChunkOnCard, TextsOnCard] | None = None
+        self._settled = True
+
+    def _place_source(self) -> None:
+        source, xp = self.run.source, self.card.xp
+        self._sampler: Any = None
+        self._given: ChunkOnCard | None = None
+        if self._texts is None or type(source) not in (SampledSource, ArraySource):
+            self.most_steps = BLOCK if source.looks_at_weights else FROM_HOST
+        elif isinstance(source, SampledSource):
+            if not self.run.done and drawn_by_counters(source.sampler):
+                source.drawn_by = "counters"  # a run that began block by block goes on so
+            if source.drawn_by == "counters":
+                self._sampler = placed(source.sampler, xp)
+            else:
+                self.most_steps = FROM_HOST
+        elif isinstance(source, ArraySource):
+            self._given, self._epoch, self._order = self._chunk_of(source.prefs, None), -1, None
+
+    def step(self, limit: int) -> tuple[float, float]:
+        run = self.run
+        with self.card.errors():
+            if limit == 0:
+                self._compile()
+                return 0.0, 0.0
+            chunk, texts = self._draw(limit)
+            if not len(chunk):
+                run.finished = True
+                return 0.0, 0.0
+            self._tally[:] = 0
+            self._state.advance(texts, chunk, run.state.step, self._tally)
+            run.state.step += len(chunk)
+            self._settled = False
+            self._look_ahead()
+            tally = self.card.to_host(self._tally).sum(axis=0)
+        return run.note(tally, len(chunk))
+
+    def settle(self) -> None:
+        if not self._settled:
+            with self.card.errors():
+                self._state.bring_back()
+            self._settled = True
+
+    def end(self) -> None:
+        self._state = self._texts = self._sampler = self._given = self._next = self._tally = None  # type: ignore[assignment]
+        self.card.free_unused()
+
+    # -- what comes next ------------------------------------------------------------------------------------------
+
+    def _draw(self, limit: int) -> tuple[ChunkOnCard, TextsOnCard]:
+        run, xp = self.run, self.card.xp
+        if self._sampler is not None:
+            assert self._texts is not None
+            assert isinstance(run.source, SampledSource)
+            steps = xp.arange(run.done, run.done + limit)
+            drawn = draw_by_counters(self._sampler, Counters(xp, run.source.random_state, steps))
+            for rows, n, name in zip(drawn, (run.Q.shape[0], *(2 * run.D.shape[:1])), ("Q", "D", "D"), strict=True):
+                if int(rows.max()) >= n:
+                    raise ParameterError(f"the sampler draws row {int(rows.max())} of {name}, which has {n}")
+            rate = self._rates(0, limit)
+            return ChunkOnCard(*drawn, rate, rate, self._margins(limit)), self._texts
+        if self._given is not None:
+            assert self._texts is not None
+            return self._given_part(limit), self._texts
+        if self._next is None or self._next[0] != run.done:
+            self._next = self._from_host(limit, 0)
+        _, chunk, texts = self._next
+        self._next = None
+        if len(chunk) > limit:  # it was drawn ahead, and somebody wants to look before its end
+            self._next = run.done + limit, chunk.part(limit, len(chunk)), texts
+            chunk = chunk.part(0, limit)
+        return chunk, texts
+
+    def _given_part(self, limit: int) -> ChunkOnCard:
+        """The next of given preferences, up to the end of a pass."""
+        run, source = self.run, self.run.source
+        assert isinstance(source, ArraySource)
+        assert self._given is not None
+        epoch, first = divmod(run.done, len(source.prefs))
+        if source.shuffle and epoch != self._epoch:
+            self._order, self._epoch = self.card.xp.asarray(source.order(epoch)), epoch
+        n = min(limit, len(source.prefs) - first)
+        if self._order is None:
+            some = self._given.part(first, first + n)
+        else:
+            some = self._given.at(self._order[first : first + n])
+        rate = self._rates(0, n)
+        step_size = rate if source.prefs.weight is None else rate * some.step_size
+        return ChunkOnCard(some.query, some.better, some.worse, rate, step_size, some.margin)
+
+    def _from_host(self, limit: int, after: int) -> tuple[int, ChunkOnCard, TextsOnCard]:
+        """Preferences that are ``after`` steps away, drawn here, with their texts where these are not on the card."""
+        run = self.run
+        prefs, rate = run.draw_all(limit, after)
+        texts = self._texts
+        with self.card.copying():
+            if texts is None:
+                prefs, Q, D = gathered(prefs, run.Q, run.D)
+                texts = self._state.lay_out(Q, D)
+            chunk = self._chunk_of(prefs, self.card.xp.asarray(rate))
+        return run.done + after, chunk, texts
+
+    def _look_ahead(self) -> None:
+        """Draw what comes next while the card is at work."""
+        run = self.run
+        on_card = self._sampler is not None or self._given is not None
+        if on_card or run.source.looks_at_weights or self._next is not None:
+            return
+        limit = self.most_steps if run.total is None else min(self.most_steps, run.total - run.done)
+        if limit:
+            self._next = self._from_host(limit, 0)
+
+    def _chunk_of(self, prefs: Preferences, rate: Any) -> ChunkOnCard:
+        """Preferences on the card; without a rate, what stands for the size of steps is their weight."""
+        xp = self.card.xp
+        weight = None if prefs.weight is None else xp.asarray(prefs.weight)
+        step_size = weight if rate is None else rate if weight is None else rate * weight
+        margin = self._margins(len(prefs)) if prefs.margin is None else xp.asarray(prefs.margin)
+        query, better, worse = map(xp.asarray, (prefs.query, prefs.better, prefs.worse))
+        return ChunkOnCard(query, better, worse, rate, step_size, margin)
+
+    def _rates(self, after: int, n: int) -> Any:
+        sgd, run = self.run.sgd, self.run
+        return rates(sgd.schedule, sgd.rate, run.state.step + after, n, run.total, self.card.xp)
+
+    def _margins(self, n: int) -> Any:
+        return self.card.xp.full(n, self.run.sgd.margin, dtype=np.float32)
+
+    def _texts_fit(self, Q: Texts, D: Texts) -> bool:
+        if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
+            return False
+        n_bytes = sum(8 * (X.nnz + X.shape[0]) for X in ((Q,) if Q is D else (Q, D)))
+        return n_bytes < _SHARE_FOR_TEXTS * self.card.free_bytes()
+
+    def _compile(self) -> None:
+        """Have the kernel compiled, and run once over nothing."""
+        xp, run = self.card.xp, self.run
+        none = xp.zeros(0, dtype=np.int32), xp.zeros(0, dtype=np.float32)
+        texts = self._texts or self._state.lay_out(take(run.Q, []), take(run.D, []))
+        chunk = ChunkOnCard(none[0], none[0], none[0], none[1], none[1], none[1])
+        self._state.advance(texts, chunk, run.state.step, self._tally)
+
+
+def _kind_of(state: State) -> type[StateOnCard[Any]]:
+    return ON_CARD[type(state)]
+
+
+class CardExecutor(Executor):
+    """Takes the steps of fits on a card.
+
+    Parameters
+    ----------
+    alone : refuse learners that a card cannot take; else they learn on the CPU
+    auto : leave work to the CPU that a card would not repay
+    deterministic : give the same bits every time
+    """
+
+    def __init__(self, card: Card, *, alone: bool = True, auto: bool = False, deterministic: bool = False) -> None:
+        self.card, self.alone, self.auto, self.deterministic = card, alone, auto, deterministic
+        self.name = card.name
+        self._scorer = CardScorer(card)
+
+    def check(self, ranker: InRounds) -> None:
+        state_class = getattr(ranker, "_state_class", None)
+        if self.alone and not self.auto and state_class not in ON_CARD:
+            able = [name for name, cls in RANKERS.items() if getattr(cls, "_state_class", None) in ON_CARD]
+            raise ParameterError(
+                f"{type(ranker).__name__} does not learn on a GPU; {', '.join(able[:-1])} and {able[-1]} do"
+            )
+
+    def stepper(self, run: Run) -> Stepper:
+        if type(run.state) not in ON_CARD:
+            if self.alone and not self.auto:
+                raise ParameterError(
+                    f"a {type(run.state).__name__} is not learned on a GPU; use device='cpu'"
+                    + (", or form='words'" if type(run.state).__name__ == "DualState" else "")
+                )
+            return LocalStepper(run)
+        if self.auto and seconds_on_a_core(run) < REPAID:
+            return LocalStepper(run)
+        _log.info("learning on %s", self.card.name)
+        return CardStepper(run, self.card, deterministic=self.deterministic)
+
+    def take_pass(self, work: QueryPass) -> tuple[float, float]:
+        return work.run()
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        with scoring_by(self._scorer):
+            yield
+
+
+def seconds_on_a_core(run: Run) -> float:
+    """About how long the steps of a run would take one core."""
+    if run.total is None:
+        return np.inf
+    q, d = (X.nnz / max(1, X.shape[0]) if not isinstance(X, StoredRows) else 100.0 for X in (run.Q, run.D))
+    factors = getattr(run.state, "U", None)
+    operations = 2 * (q + 2 * d) * factors.shape[1] if factors is not None else 4 * q * 2 * d
+    return float((run.total - run.done) * operations / _OPERATIONS)

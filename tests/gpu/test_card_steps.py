@@ -1,0 +1,233 @@
+"""What the CUDA source computes, as one block of one thread on this machine, against the kernels of the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import tercet as tc
+from support.host_card import COMPILER, HostCard
+from support.random_data import random_preferences, random_texts
+from tercet.data.sampling import JudgementSampler
+from tercet.errors import MemoryLimitError, ParameterError
+from tercet.gpu.stepper import CardExecutor
+from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
+from tercet.learn.loop import executing_on
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
+
+N_TERMS = 40
+
+
+def some_texts(n: int = 60, seed: int = 0) -> sparse.csr_array:
+    return random_texts(np.random.default_rng(seed), n, N_TERMS)
+
+
+def some_preferences(n: int = 300, seed: int = 1) -> tc.Preferences:
+    return random_preferences(np.random.default_rng(seed), n, 60, 60)
+
+
+RANKERS = {
+    "low rank": lambda **p: tc.LowRankRanker(n_components=5, rate=0.3, **p),
+    "low rank, tied": lambda **p: tc.LowRankRanker(n_components=9, tied=True, rate=0.3, **p),
+    "low rank, no diagonal": lambda **p: tc.LowRankRanker(n_components=4, diagonal=None, spread=0.5, rate=0.3, **p),
+    "low rank, learned diagonal": lambda **p: tc.LowRankRanker(n_components=5, diagonal="learned", rate=0.3, **p),
+    "low rank, few words": lambda **p: tc.LowRankRanker(n_components=5, n_frequent=20, rate=0.3, **p),
+    "low rank, averaged": lambda **p: tc.LowRankRanker(
+        n_components=5, averaged=True, diagonal="learned", rate=0.3, **p
+    ),
+    "low rank, averaged, tied": lambda **p: tc.LowRankRanker(n_components=5, averaged=True, tied=True, rate=0.3, **p),
+    "low rank, documents stay": lambda **p: tc.LowRankRanker(
+        n_components=5, start="lsi", learn_documents=False, diagonal="learned", rate=0.5, **p
+    ),
+    "cosine": lambda **p: tc.LowRankRanker(
+        n_components=5, normalise="latent", diagonal=None, margin=0.3, spread=0.5, rate=0.3, **p
+    ),
+    "diagonal": lambda **p: tc.DiagonalRanker(rate=0.7, **p),
+    "dense": lambda **p: tc.DenseRanker(rate=3.0, **p),
+    "dense, zero diagonal": lambda **p: tc.DenseRanker(rate=3.0, diagonal="zero", **p),
+    "sparse": lambda **p: tc.SparseRanker(rate=3.0, l1=2e-3, shrink_every=7, **p),
+    "sparse, without refit": lambda **p: tc.SparseRanker(rate=3.0, l1=2e-3, shrink_every=7, refit=False, **p),
+    "sparse, around the identity": lambda **p: tc.SparseRanker(
+        rate=3.0, l1=2e-3, shrink_every=7, shrink_towards="identity", **p
+    ),
+    "sparse, thinned": lambda **p: tc.SparseRanker(rate=3.0, density=0.2, sparsify="thin", **p),
+    "sparse, on low rank": lambda **p: tc.SparseRanker(density=0.2, sparsify="low-rank", **p),
+}
+
+
+def on_host_card(card: HostCard | None = None, **how) -> executing_on:
+    return executing_on(CardExecutor(card or HostCard(), **how))
+
+
+def same(one, other, **tolerance) -> None:
+    terms = np.arange(N_TERMS)
+    np.testing.assert_allclose(one.weights_.rows(terms), other.weights_.rows(terms), rtol=2e-4, atol=2e-5, **tolerance)
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_one_block_takes_the_steps_of_the_cpu(name):
+    Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences()
+    here = RANKERS[name]().fit(Q, prefs, D)
+    card = HostCard()
+    with on_host_card(card):
+        there = RANKERS[name]().fit(Q, prefs, D)
+    assert len(card.launched) >= 2  # once over nothing, and then with steps
+    same(there, here)
+    assert there.n_steps_ == here.n_steps_
+    if hasattr(here, "history_"):
+        assert there.history_[-1].violation_rate == pytest.approx(here.history_[-1].violation_rate, abs=0.01)
+
+
+@pytest.mark.parametrize("name", [name for name in RANKERS if "averaged" not in name])
+def test_steps_with_the_same_bits_every_time(name):
+    """As one block of one thread a batch is one preference, so that the way by sums of integers is that of the CPU."""
+    Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences(100)
+    here = RANKERS[name]().fit(Q, prefs, D)
+    card = HostCard()
+    card.n_processors = 0  # one block at least
+    with on_host_card(card, deterministic=True):
+        there = RANKERS[name]().fit(Q, prefs, D)
+    same(there, here)
+
+
+def test_batches_of_integer_sums_are_the_mean_step_of_a_batch():
+    """All steps of a batch see the weights before it, and their changes are added up."""
+    Q, prefs = some_texts(), some_preferences(8)
+    with on_host_card(deterministic=True):  # all 8 in one batch
+        learned = tc.DenseRanker(rate=1.0, schedule="constant").fit(Q, prefs).weights_.rows(np.arange(N_TERMS))
+    expected, dense = np.eye(N_TERMS), Q.toarray().astype(np.float64)
+    change = np.zeros_like(expected)
+    for q, b, w in zip(prefs.query, prefs.better, prefs.worse, strict=True):
+        difference = dense[b] - dense[w]
+        if dense[q] @ expected @ difference < 1:
+            change += np.outer(dense[q], difference)
+    np.testing.assert_allclose(learned, expected + change, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_margins_and_passes_of_given_preferences():
+    Q, rng = some_texts(), np.random.default_rng(3)
+    plain = some_preferences()
+    prefs = tc.Preferences(
+        plain.query, plain.better, plain.worse, weight=rng.random(300) + 0.5, margin=rng.random(300).astype(np.float32)
+    )
+    make = lambda: tc.LowRankRanker(n_components=5, epochs=3, shuffle=True, rate=0.2)  # noqa: E731
+    here = make().fit(Q, prefs)
+    with on_host_card():
+        there = make().fit(Q, prefs)
+    same(there, here)
+
+
+def test_sources_of_other_kinds_are_drawn_here():
+    Q = some_texts()
+    second = (some_texts(seed=4), some_preferences(200, seed=5))
+    make = lambda: MultiTaskRanker(n_components=5, rate=0.2)  # noqa: E731
+    here = make().fit(Q, some_preferences(), Q, second=second)
+    with on_host_card():
+        there = make().fit(Q, some_preferences(), Q, second=second)
+    same(there, here)
+
+
+def judgements() -> JudgementSampler:
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, 60, (200, 2)), axis=0)
+    return JudgementSampler(pairs[:, 0], pairs[:, 1], rng.integers(0, 3, len(pairs)), n_docs=60)
+
+
+class Kill(Exception):
+    """The end of a run that is cut short."""
+
+
+def kill_at(step):
+    def listen(event):
+        if event.step >= step:
+            raise Kill
+
+    return listen
+
+
+def test_what_is_drawn_on_a_card_is_drawn_the_same_here(tmp_path):
+    """A card draws by counters; a run that began so goes on so on a CPU, and one that began here goes on by blocks."""
+    Q = some_texts()
+
+    def fit(path, *callbacks):
+        source = SampledSource(judgements(), 12_000, random_state=3)
+        ranker = tc.LowRankRanker(n_components=5, rate=0.02, validate_every=3000, patience=None)
+        by_step = iter(range(100))
+        checkpoint = tc.Checkpoint(tmp_path / path, every=3000)
+        return ranker.fit(Q, source, validation=lambda _: next(by_step), callbacks=[checkpoint, *callbacks])
+
+    with on_host_card():
+        drawn_there = fit("there")
+        with pytest.raises(Kill):
+            fit("began-there", kill_at(6000))
+    drawn_here = fit("here")
+    with pytest.raises(Kill):
+        fit("began-here", kill_at(6000))
+    same(fit("began-there"), drawn_there)
+    with on_host_card():
+        same(fit("began-here"), drawn_here)
+    with pytest.raises(AssertionError):
+        same(drawn_here, drawn_there)
+
+
+def test_checkpoints_of_both_hold_the_same_run(tmp_path):
+    Q, prefs = some_texts(), some_preferences(9000)
+    make = lambda: tc.DenseRanker(rate=1.0, validate_every=1000, patience=None)  # noqa: E731
+
+    whole = make().fit(Q, prefs)
+    value = lambda weights: float(weights.rows(np.arange(N_TERMS)).sum())  # noqa: E731
+    with on_host_card(), pytest.raises(Kill):
+        make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "a", every=1000), kill_at(5000)])
+    there_then_here = make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "a", every=1000)])
+    with pytest.raises(Kill):
+        make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "b", every=1000), kill_at(5000)])
+    with on_host_card():
+        here_then_there = make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "b", every=1000)])
+    assert there_then_here.n_steps_ == here_then_there.n_steps_ <= whole.n_steps_
+    same(here_then_there, there_then_here)
+
+
+def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
+    Q, prefs = some_texts(), some_preferences()
+    with on_host_card():
+        ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, prefs)
+    ranker.save(tmp_path / "ranker")
+    again = tc.load(tmp_path / "ranker")
+    assert again.device == "cpu"
+    same(again, ranker)
+    again.partial_fit(Q, prefs[:50])
+    assert again.n_steps_ == ranker.n_steps_ + 50
+
+
+def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
+    Q, prefs = some_texts(), some_preferences(2000)
+    make = lambda: tc.LowRankRanker(n_components=5, rate=0.2)  # noqa: E731
+    here = make().fit(Q, prefs)
+    small = HostCard(memory=4 * 2 * N_TERMS * 8 + 100)
+    with on_host_card(small):
+        there = make().fit(Q, prefs)
+    same(there, here)
+
+
+def test_what_a_card_cannot_take_is_refused_or_left_to_the_cpu():
+    Q, prefs = some_texts(), some_preferences()
+    with on_host_card(), pytest.raises(ParameterError, match="HashedRanker does not learn on a GPU"):
+        HashedRanker(n_buckets=64).fit(Q, prefs)
+    card = HostCard()
+    with on_host_card(card, alone=False):
+        HashedRanker(n_buckets=64).fit(Q, prefs)
+    assert not card.launched
+    with on_host_card(), pytest.raises(ParameterError, match="use device='cpu', or form='words'"):
+        tc.DenseRanker(form="texts").fit(Q, prefs)
+    with on_host_card(HostCard(memory=100)), pytest.raises(MemoryLimitError, match=r"W of 40 by 40 words takes 6,400"):
+        tc.DenseRanker().fit(Q, prefs)
+
+
+def test_auto_leaves_little_work_to_the_cpu():
+    Q, prefs = some_texts(), some_preferences()
+    card = HostCard()
+    with on_host_card(card, auto=True):
+        tc.LowRankRanker(n_components=5).fit(Q, prefs)
+    assert not card.launched
