@@ -29,6 +29,7 @@ from tercet.cli.options import (
     bad_rows,
     cluster_option,
     data_options,
+    device_option,
     learning_on,
     naming_flag,
     naming_table_options,
@@ -187,6 +188,7 @@ vector_options = together(
 @text_options
 @vector_options
 @cluster_option
+@device_option
 @seed_option
 @quiet_option
 @click.pass_context
@@ -198,6 +200,7 @@ def fit(
     qrels: Path | None,
     output: Path,
     cluster: str | None,
+    device: str,
     seed: int,
     quiet: bool,
     **options: Any,
@@ -215,7 +218,7 @@ def fit(
     if data is not None and kind == "vectors":
         of_texts = ("corpus", "queries", "clicks", "links", *TEXT_OPTIONS)
         refuse_given(context, of_texts, f"is not for vectors; {data} holds some")
-        with learning_on(cluster):
+        with learning_on(cluster, device):
             model, took = _fit_vectors(data, qrels, **_without(options, of_texts))
     else:
         refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
@@ -242,7 +245,7 @@ def fit(
                 f"{data or corpus} holds documents alone; say what is better: --judgements, --preferences, --clicks, "
                 "--links"
             )
-        with learning_on(cluster):
+        with learning_on(cluster, device):
             model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
     model.save(output)
     write_data_pointer(output, data=data, corpus=corpus, queries=queries)

@@ -282,12 +282,29 @@ cluster_option = click.option(
 )
 
 
+device_option = click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "auto"]),
+    default="cpu",
+    show_default=True,
+    help="Where to learn: auto takes a GPU where there is one and the work repays it.",
+)
+
+
 @contextmanager
-def learning_on(address: str | None) -> Iterator[None]:
-    """Have what is learned within the block learned on a cluster, if one is named; at the end, say what travelled."""
+def learning_on(address: str | None, device: str = "cpu") -> Iterator[None]:
+    """Have what is learned within the block learned on a cluster, if one is named, or on a card.
+
+    At the end, say what travelled.
+    """
     if address is None:
-        yield
+        from tercet.learn.devices import learning_on as on_device
+
+        with on_device(device):  # type: ignore[arg-type]  # one of the choices
+            yield
         return
+    if device != "cpu":
+        raise click.UsageError("--cluster shares steps among workers, and --device takes all of them on one card")
     from tercet.scale import Cluster
 
     with Cluster(address) as cluster:

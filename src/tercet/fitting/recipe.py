@@ -29,6 +29,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements
 from tercet.fitting.topics import unknown_words_note, with_columns
 from tercet.fitting.trials import FitSettings, Search, told_candidate
+from tercet.learn.devices import Device, learning_on
 from tercet.learn.starts import remembering_starts
 from tercet.measure.names import parse_measure
 from tercet.text import Analyser
@@ -56,6 +57,7 @@ def fit(
     n_models: int | None = None,
     budget: float | None = None,
     accept: Accept = "all",
+    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -101,6 +103,7 @@ def fit(
     budget : seconds, about: how much is tried follows it; without one, as much as takes a minute or so
     accept : "all": what is learned must not take from documents that no training query had as an answer; "seen" accepts
         it where it does
+    device : where what can be learned by a GPU is learned, "cpu", "cuda" or "auto"; see docs/gpu.md
     verbose : None shows progress on a terminal, True always, False never
     name : what the report calls the data
 
@@ -125,7 +128,7 @@ def fit(
     """
     columns = ScoredColumns.of(fields, features)
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words, device
     )
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
@@ -167,6 +170,7 @@ def fit_labelled(
     n_models: int | None = None,
     budget: float | None = None,
     accept: Accept = "all",
+    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -175,10 +179,21 @@ def fit_labelled(
 
     Texts are left out of learning in turn, and queried against others that were left out with them. The report is of
     the ``test`` texts and labels, each against all others, or of training texts that were left out. ``ranker``,
-    ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
+    ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``device``, ``name`` as in ``fit``.
     """
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior, words=words
+        analyser,
+        n_models,
+        budget,
+        accept,
+        random_state,
+        verbose,
+        name,
+        ranker,
+        n_steps,
+        prior=prior,
+        words=words,
+        device=device,
     )
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
@@ -199,6 +214,7 @@ def fit_linked(
     n_models: int | None = None,
     budget: float | None = None,
     accept: Accept = "all",
+    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -212,7 +228,7 @@ def fit_linked(
         target: the links to learn from
     validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
         in for each that is left out
-    ranker, prior, measure, analyser, words, n_steps, n_models, random_state, verbose, name : as in ``fit``
+    ranker, prior, measure, analyser, words, n_steps, n_models, device, random_state, verbose, name : as in ``fit``
 
     Examples
     --------
@@ -223,7 +239,18 @@ def fit_linked(
     'dog'
     """
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, prior=prior, words=words
+        analyser,
+        n_models,
+        budget,
+        accept,
+        random_state,
+        verbose,
+        name,
+        ranker,
+        n_steps,
+        prior=prior,
+        words=words,
+        device=device,
     )
     measure = str(parse_measure(measure))
     docs = as_documents(docs)
@@ -240,6 +267,11 @@ def fit_linked(
 
 
 def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None = None) -> TextModel:
+    with learning_on(how.device):
+        return _solve_here(task, measure, how, vectors)
+
+
+def _solve_here(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None) -> TextModel:
     began = time.perf_counter()
     spaces, space = choose_start(task, how.analyser, how.columns, how.words)
     known = None if how.prior is None else how.prior.between(space.vectoriser)

@@ -156,7 +156,14 @@ def unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def members_of(hint: Any) -> tuple[Any, ...]:
     """The types that a union has, or the one type."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return tuple(map(_without_alias, members))
+
+
+def _without_alias(hint: Any) -> Any:
+    """What an alias with parameters stands for, as which NumPy from 2.5 on has ``NDArray``."""
+    value = getattr(get_origin(hint), "__value__", None)
+    return hint if value is None else value[get_args(hint)]
 
 
 def kind_of(cls: type) -> str | None:

@@ -1,0 +1,175 @@
+"""What a GPU learns, against one core: ten seeds side by side, and the time to a model.
+
+Fits of the core run in processes of their own, as many as there are cores, each with one thread.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tercet as tc
+from common import (
+    Newsgroups,
+    add_shared_options,
+    check_data_home,
+    error_of_ranker,
+    load_newsgroups,
+    machine_facts,
+    print_facts,
+    print_table,
+    write_json,
+)
+from tercet.data import read_beir
+from tercet.gpu import find_card
+from tercet.learn import SampledSource
+from tercet.learn.devices import learning_on
+from tercet.measure import average_precision_of_classes
+
+PARTS = ("seeds", "sparse", "nfcorpus")
+KINDS = {
+    "low rank, tied, 100": (lambda **p: tc.LowRankRanker(n_components=100, tied=True, rate=0.1, **p), 300_000),
+    "dense": (lambda **p: tc.DenseRanker(**p), 100_000),
+    "sparse, l1 = 5e-6": (lambda **p: tc.SparseRanker(refit=False, **p), 100_000),
+    "diagonal": (lambda **p: tc.DiagonalRanker(**p), 100_000),
+}
+
+
+@cache
+def newsgroups(data_home: Path) -> Newsgroups:
+    return load_newsgroups(data_home)
+
+
+def learn(data_home: Path, kind: str, seed: int, device: str, quick: bool) -> tuple[float, float, float]:
+    """MAP over 1,000 test queries, error on 20,000 test preferences, and the rate of violations at the end."""
+    data = newsgroups(data_home)
+    make, steps = KINDS[kind]
+    source = SampledSource.from_labels(data.y, steps // (50 if quick else 1), random_state=seed)
+    ranker = make(device=device, random_state=seed).fit(data.X, source)
+    queries = np.arange(0, len(data.y_test), max(1, len(data.y_test) // 1000))[:1000]
+    test = tc.Preferences.from_labels(data.y_test, 20_000, random_state=1000)
+    mean = average_precision_of_classes(ranker.weights_, data.X_test, data.y_test, queries).mean()
+    return float(mean), error_of_ranker(ranker, data.X_test, test), ranker.history_[-1].violation_rate
+
+
+def seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    n_seeds = 2 if arguments.quick else 10
+    rows, found = [], []
+    for kind in KINDS:  # compiled here, so that not every process does it
+        learn(arguments.data_home, kind, 0, "cpu", quick=True)
+    with ProcessPoolExecutor(min(16, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+        on_core = {
+            (kind, seed): pool.submit(learn, arguments.data_home, kind, seed, "cpu", arguments.quick)
+            for kind in KINDS
+            for seed in range(n_seeds)
+        }
+        with learning_on("cuda"):
+            on_card = {key: learn(arguments.data_home, *key, "cuda", arguments.quick) for key in on_core}
+        for kind in KINDS:
+            card, core = (
+                np.array([values[kind, seed] for seed in range(n_seeds)])
+                for values in (on_card, {key: future.result() for key, future in on_core.items()})
+            )
+            found.append({"model": kind, "card": card.tolist(), "core": core.tolist()})
+            difference = card - core
+            rows.append(
+                [
+                    kind,
+                    *(f"{v.mean():.4f} ± {v.std(ddof=1):.4f}" for v in (core[:, 0], card[:, 0])),
+                    f"{difference[:, 0].mean():+.4f} ± {difference[:, 0].std(ddof=1) / np.sqrt(n_seeds):.4f}",
+                    *(f"{v.mean():.4f} ± {v.std(ddof=1):.4f}" for v in (core[:, 1], card[:, 1])),
+                ]
+            )
+    print_table(
+        f"20 Newsgroups, {n_seeds} seeds: mean and standard deviation; the difference with its standard error",
+        ["W", "MAP, core", "MAP, card", "card less core", "error, core", "error, card"],
+        rows,
+    )
+    return found
+
+
+@contextmanager
+def clock(name: str, rows: list[list[str]]) -> Iterator[list[str]]:
+    began = time.perf_counter()
+    row = [name]
+    yield row
+    row.insert(1, f"{time.perf_counter() - began:.1f} s")
+    rows.append(row)
+
+
+def sparse(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """MAP at 1 % density: a dense W after many steps, thinned, and learned on; and W on the support of low rank."""
+    data = newsgroups(arguments.data_home)
+    quick = 50 if arguments.quick else 1
+    rows: list[list[str]] = []
+    steps = 30_000_000 // quick
+
+    def value(ranker: Any) -> str:
+        queries = np.arange(0, len(data.y_test), max(1, len(data.y_test) // 1000))[:1000]
+        with learning_on("cuda"):
+            return f"{average_precision_of_classes(ranker.weights_, data.X_test, data.y_test, queries).mean():.4f}"
+
+    def source(n: int) -> SampledSource:
+        return SampledSource.from_labels(data.y, n, random_state=arguments.seed)
+
+    with clock(f"dense, {steps:,} steps, rate 0.1", rows) as row:
+        dense = tc.DenseRanker(rate=0.1, schedule="constant", device="cuda").fit(data.X, source(steps))
+    row.append(value(dense))
+    for density in (0.05, 0.01):
+        with clock(f"… thinned to {density:.0%}", rows) as row:
+            thinned = dense.thin(density)
+        row.append(value(thinned))
+        with clock(f"… and learned on, {steps // 6:,} steps, rate 0.5 falling", rows) as row:
+            thinned.set_params(device="cuda", rate=0.5, schedule="linear")
+            thinned.refit(data.X, source(steps // 6))
+        row.append(value(thinned))
+    low_rank = tc.LowRankRanker(n_components=100, tied=True, rate=0.1, schedule="linear", scale_documents=False)
+    with clock("sparse on the support of low rank, 1 %, 3,000,000 steps", rows) as row:
+        ranker = tc.SparseRanker(density=0.01, sparsify="low-rank", low_rank=low_rank, device="cuda")
+        ranker.fit(data.X, source(3_000_000 // quick))
+    row.append(value(ranker))
+    print_table("20 Newsgroups, MAP over 1,000 test queries", ["model", "time", "MAP"], rows)
+    return [{"rows": rows}]
+
+
+def nfcorpus(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """``tc.fit`` as it is, on NFCorpus, and nDCG@10 on its dev queries."""
+    data = read_beir(arguments.data_home / "nfcorpus")
+    train, dev = data.split("train"), data.split("dev")
+    rows: list[list[str]] = []
+    for device in ("cuda", "cpu"):
+        with clock(device, rows) as row:
+            model = tc.fit(data.docs, data.queries, train, device=device, random_state=arguments.seed)
+        run = model.rank({qid: data.queries[qid] for qid in dev}, data.docs, k=100)
+        row.append(f"{tc.evaluate(dev, run, ['nDCG@10']).values.mean():.4f}")
+    print_table("NFCorpus, tc.fit", ["device", "time", "nDCG@10 on dev"], rows)
+    return [{"rows": rows}]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_shared_options(parser)
+    parser.add_argument("--only", choices=PARTS, action="append", help="these parts alone; may be repeated")
+    arguments = parser.parse_args()
+    check_data_home(parser, arguments)
+    print_facts({**machine_facts(), "card": find_card().describe()})
+    write_json(arguments.output, {part: globals()[part](arguments) for part in arguments.only or PARTS})
+
+
+if __name__ == "__main__":
+    main()
