@@ -69,18 +69,19 @@ def learn(data_home: Path, kind: str, seed: int, device: str, quick: bool) -> tu
 
 def seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     n_seeds = 2 if arguments.quick else 10
+    kinds = arguments.kind or list(KINDS)
     rows, found = [], []
-    for kind in KINDS:  # compiled here, so that not every process does it
+    for kind in kinds:  # compiled here, so that not every process does it
         learn(arguments.data_home, kind, 0, "cpu", quick=True)
     with ProcessPoolExecutor(min(16, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         on_core = {
             (kind, seed): pool.submit(learn, arguments.data_home, kind, seed, "cpu", arguments.quick)
-            for kind in KINDS
+            for kind in kinds
             for seed in range(n_seeds)
         }
         with learning_on("cuda"):
             on_card = {key: learn(arguments.data_home, *key, "cuda", arguments.quick) for key in on_core}
-        for kind in KINDS:
+        for kind in kinds:
             card, core = (
                 np.array([values[kind, seed] for seed in range(n_seeds)])
                 for values in (on_card, {key: future.result() for key, future in on_core.items()})
@@ -165,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_shared_options(parser)
     parser.add_argument("--only", choices=PARTS, action="append", help="these parts alone; may be repeated")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="of seeds, these alone; may be repeated")
     arguments = parser.parse_args()
     check_data_home(parser, arguments)
     print_facts({**machine_facts(), "card": find_card().describe()})

@@ -37,6 +37,7 @@ NOT_RUN = {
     "tercet serve": "runs until it is stopped",
     "--follow": "runs until it is stopped",
     "--url": "needs a server",
+    "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
     "tercet repro": "needs the papers' data sets",
     "tercet warm": "takes its time; tests/cli/test_warm.py runs it",

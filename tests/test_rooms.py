@@ -32,7 +32,7 @@ FLOORS: list[list[str]] = [
     ["weights"],
     ["measure"],
     ["learn"],
-    ["scale"],
+    ["scale", "gpu"],
     ["report"],
     ["fitting"],
     ["pictures"],
@@ -71,6 +71,8 @@ HEAVY = (
     "qdrant_edge",
     "psycopg",
     "pymysql",
+    "cupy",
+    "cupyx",
 )
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 # Machine code is executed by its nature: its folder is checked before, and what it says is in SECURITY.md.
@@ -87,6 +89,7 @@ SHARED_STEMS = {
     "letor": "the format, where it is read and as it is measured",
     "page": "HTML for people",
     "path": "a solution for every penalty, and the picture of it",
+    "scoring": "all scores of texts, here and on a card",
     "stored": "rows on disk",
     "tables": "rows under named columns, read in data and printed in repro",
     "value": "what the room is about",

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 import tercet as tc
 from support.card_rankers import N_TERMS, RANKERS, same, some_preferences, some_texts
 from support.host_card import COMPILER, HostCard
+from support.random_data import random_texts
 from tercet.data.sampling import JudgementSampler
-from tercet.errors import MemoryLimitError, ParameterError
+from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError, ParameterError
+from tercet.gpu import find_card
+from tercet.gpu.scoring import CardScorer
 from tercet.gpu.stepper import CardExecutor
 from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.loop import executing_on
+from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
 
@@ -186,3 +193,69 @@ def test_auto_leaves_little_work_to_the_cpu():
     with on_host_card(card, auto=True):
         tc.LowRankRanker(n_components=5).fit(Q, prefs)
     assert not card.launched
+
+
+def test_without_a_card_what_is_missing_is_named(monkeypatch):
+    """CuPy is no package of the tests; where it is installed all the same, there may be a card as well."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    find_card.cache_clear()
+    try:
+        with pytest.raises(MissingExtraError, match=r"device='cuda' needs CuPy: .*gpu"):
+            tc.LowRankRanker(device="cuda").fit(some_texts(), some_preferences())
+        learned = tc.LowRankRanker(device="auto", n_components=5).fit(some_texts(), some_preferences())
+        assert learned.n_steps_ == 300
+    finally:
+        find_card.cache_clear()
+    with pytest.raises(ParameterError, match="device"):
+        tc.LowRankRanker(device="gpu").fit(some_texts(), some_preferences())
+
+
+def test_a_card_and_a_cluster_are_not_both_asked_for():
+    with tc.Cluster("here:2"), pytest.raises(ParameterError, match="a cluster shares them among its workers"):
+        tc.LowRankRanker(device="cuda").fit(some_texts(), some_preferences())
+
+
+def test_a_failure_in_mid_run_leaves_the_last_checkpoint(tmp_path):
+    """A card that fails at a launch: what was written before is there, and a CPU goes on from it."""
+    Q, prefs = some_texts(), some_preferences(9000)
+
+    class Failing(HostCard):
+        def launch(self, *args):
+            if len(self.launched) == 5:
+                raise DeviceError("the card failed")
+            super().launch(*args)
+
+    make = lambda: tc.LowRankRanker(n_components=5, rate=0.02, validate_every=1000, patience=None)  # noqa: E731
+    steps = iter(range(1000))
+    how = {"validation": lambda _: next(steps), "callbacks": [tc.Checkpoint(tmp_path / "run", every=1000)]}
+    with on_host_card(Failing()), pytest.raises(DeviceError):
+        make().fit(Q, prefs, **how)
+    whole = make().fit(Q, prefs, validation=lambda _: next(steps))
+    began_again = []
+    resumed = make().fit(
+        Q, prefs, validation=how["validation"], callbacks=[*how["callbacks"], lambda e: began_again.append(e.step)]
+    )
+    assert began_again[0] > 4000
+    same(resumed, whole)
+
+
+def test_scores_and_rankings_are_those_without_a_scorer(monkeypatch):
+    """The arithmetic of `CardScorer`, by NumPy and SciPy in the place of CuPy."""
+    monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
+    rng = np.random.default_rng(1)
+    Q, D = random_texts(rng, 30, N_TERMS), random_texts(rng, 80, N_TERMS)
+    U, V = rng.standard_normal((2, N_TERMS, 6)).astype(np.float32)
+    pairs = sparse.random_array((N_TERMS, N_TERMS), density=0.2, format="csr", dtype=np.float32, rng=rng)
+    for parts in (
+        [Identity(n_terms=N_TERMS, scale=2.0), LowRank(query_factors=U, doc_factors=V, scale=-0.5)],
+        [LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True, scale=-2.0)],
+        [Sparse(weights=pairs), Diagonal(weights=np.abs(U[:, 0]))],
+        [Dense(weights=pairs.toarray())],
+    ):
+        weights, scorer = Weights(parts), CardScorer(HostCard())
+        np.testing.assert_allclose(scorer.score(weights, Q, D), weights.score(Q, D), rtol=1e-10, atol=1e-12)
+        with scoring_by(scorer):
+            docs, scores = weights.rank(Q, D, 20)
+        expected = weights.rank(Q, D, 20)
+        np.testing.assert_array_equal(docs, expected[0])
+        np.testing.assert_allclose(scores, expected[1], rtol=1e-10, atol=1e-12)

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.gpu.card import Card
-from tercet.weights import Dense, Diagonal, Identity, LowRank, Scorer, Sparse, Weights
+from tercet.weights import Dense, Diagonal, Identity, LowRank, ScoringDevice, Sparse, Weights
 
 _LEAST = 1 << 27  # multiply-adds from which on the way to the card and back is worth it
 _BLOCK_BYTES = 2 << 30  # of scores, and of expanded queries
 _KEPT = 4  # matrices of documents that stay on the card
 
 
-class CardScorer(Scorer):
+class CardScorer(ScoringDevice):
     """Scores on a card what has parts that it knows, and is large enough; leaves the rest to the CPU."""
 
     def __init__(self, card: Card) -> None:

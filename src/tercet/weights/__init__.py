@@ -6,7 +6,7 @@ from tercet.weights.hashed import Hashed
 from tercet.weights.lowrank import LowRank
 from tercet.weights.mapped import Mapped
 from tercet.weights.plain import Dense, Diagonal, Identity, Sparse
-from tercet.weights.value import PARTS, Scorer, Weights, scoring_by
+from tercet.weights.value import PARTS, ScoringDevice, Weights, scoring_by
 
 __all__ = [
     "PARTS",
@@ -19,7 +19,7 @@ __all__ = [
     "Mapped",
     "Pairs",
     "Part",
-    "Scorer",
+    "ScoringDevice",
     "Sparse",
     "Weights",
     "scoring_by",

@@ -33,7 +33,7 @@ PARTS: dict[str, type[Part]] = {cls.kind: cls for cls in (Identity, Diagonal, De
 _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
 
 
-class Scorer(ABC):
+class ScoringDevice(ABC):
     """Scores texts elsewhere, such as on a card; None leaves them to be scored here."""
 
     @abstractmethod
@@ -47,11 +47,11 @@ class Scorer(ABC):
         """What ``Weights.rank`` gives; there are at least k documents."""
 
 
-_scorer: ContextVar[Scorer | None] = ContextVar("scorer", default=None)
+_scorer: ContextVar[ScoringDevice | None] = ContextVar("scorer", default=None)
 
 
 @contextmanager
-def scoring_by(scorer: Scorer) -> Iterator[None]:
+def scoring_by(scorer: ScoringDevice) -> Iterator[None]:
     """Within the block, have weights score and rank texts by this scorer."""
     token = _scorer.set(scorer)
     try:
