@@ -14,13 +14,14 @@ import oracles
 import tercet as tc
 from support.learners import start_of
 from support.random_data import as_vectors, random_preferences, random_texts
+from tercet.data.preferences import joined
 from tercet.data.shards import write_shards
 from tercet.errors import DivergedError, InputError, ParameterError
 from tercet.learn.state import rates
 from tercet.scale import Cluster
 from tercet.scale.changes import DenseChange, Piece, SparseChange, agreement, cut_into_blocks, pairwise
 from tercet.scale.mixing import RoundLength
-from tercet.scale.rounds import MOST_STEPS, Schedule, joined
+from tercet.scale.rounds import MOST_STEPS, Schedule
 
 ROUND = 12
 
