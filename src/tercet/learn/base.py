@@ -67,7 +67,9 @@ class Ranker(BaseEstimator):
         names = [name for name in get_annotations(cls) if not (name.startswith("_") or name.endswith("_"))]
         hints = get_type_hints(cls, include_extras=True) if names else {}
         stated = cls.__dict__.get("_parameter_constraints", {})
-        inherited = super(cls, cls)._parameter_constraints
+        inherited: dict[str, Any] = {}
+        for base in reversed(cls.__mro__[1:]):
+            inherited |= base.__dict__.get("_parameter_constraints", {})
         cls._parameter_constraints = inherited | {name: _constraints_of(hints[name]) for name in names} | stated
 
     def save(self, path: str | PathLike[str]) -> None:
