@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tercet.gpu.card import _SOURCES, kernel_source
+from tercet.gpu.hardware import _SOURCES, kernel_source
 
 PLACES = find_spec("nvidia")
 LIBRARIES = sorted(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tercet.gpu.card import Card, kernel_source
+from tercet.gpu.hardware import Card, kernel_source
 
 COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 _TYPES = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float64: ctypes.c_double}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tercet.errors import DeviceError, MissingExtraError
-from tercet.gpu.card import Card, find_card
+from tercet.gpu.hardware import Card, find_card
 from tercet.gpu.stepper import CardExecutor
 from tercet.learn.loop import Executor, current_executor
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.gpu.card import Card
+from tercet.gpu.hardware import Card
 from tercet.weights import Dense, Diagonal, Identity, LowRank, ScoringDevice, Sparse, Weights
 
 _LEAST = 1 << 27  # multiply-adds from which on the way to the card and back is worth it

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import ParameterError
-from tercet.gpu.card import Card
+from tercet.gpu.hardware import Card
 from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
 from tercet.learn.dense import DenseState
 from tercet.learn.diagonal import DiagonalState

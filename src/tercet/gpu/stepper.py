@@ -13,7 +13,7 @@ from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, 
 from tercet.data.mapped_rows import StoredRows, Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import ParameterError
-from tercet.gpu.card import Card
+from tercet.gpu.hardware import Card
 from tercet.gpu.scoring import CardScorer
 from tercet.gpu.states import ON_CARD, ChunkOnCard, StateOnCard, TextsOnCard
 from tercet.learn import RANKERS
