@@ -182,18 +182,7 @@ def fit_labelled(
     ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``device``, ``name`` as in ``fit``.
     """
     how = FitSettings(
-        analyser,
-        n_models,
-        budget,
-        accept,
-        random_state,
-        verbose,
-        name,
-        ranker,
-        n_steps,
-        prior=prior,
-        words=words,
-        device=device,
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words, device
     )
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
@@ -239,18 +228,7 @@ def fit_linked(
     'dog'
     """
     how = FitSettings(
-        analyser,
-        n_models,
-        budget,
-        accept,
-        random_state,
-        verbose,
-        name,
-        ranker,
-        n_steps,
-        prior=prior,
-        words=words,
-        device=device,
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words, device
     )
     measure = str(parse_measure(measure))
     docs = as_documents(docs)
