@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-SHIPPED = {".py", ".css", ".html", ".js", ".json", ".toml", ".svg", ".typed"}  # of src/tercet
+SHIPPED = {".py", ".css", ".cu", ".cuh", ".html", ".js", ".json", ".toml", ".svg", ".typed"}  # of src/tercet
 NEEDED_IN_SDIST = (
     "LICENSE",
     "README.md",
