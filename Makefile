@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test check lint engines bench repro screenshot release-check clean
+.PHONY: demo serve test check lint engines bench repro screenshot release-check clean lock audit sbom test-oldest
 
 demo: $(VENV)/.core
 	@$(BIN)/tercet demo
@@ -64,8 +65,32 @@ release-check: $(VENV)/bin/python
 	@$(PIP) install build twine
 	$(BIN)/python tools/release_check.py $(PYTHONS)
 
+# The versions that the tests and a container of the service are known to work with, and their hashes.
+LOCK := $(TOOLS)/bin/uv pip compile -q --no-header --strip-extras --generate-hashes --no-emit-index-url \
+  --no-emit-find-links --python-version 3.11 pyproject.toml
+
+lock: $(TOOLS)/.done
+	$(LOCK) --extra test -o requirements/test.lock
+	$(LOCK) --extra serve --extra parquet -o requirements/serve.lock
+
+# Known faults of what the locks name, for which the database of advisories must be reached, and licences, which are here.
+audit: $(TOOLS)/.done $(VENV)/.test
+	$(TOOLS)/bin/pip-licenses --python=$(BIN)/python --from=mixed --order=license --format=markdown
+	$(TOOLS)/bin/pip-audit --disable-pip --require-hashes -r requirements/test.lock -r requirements/serve.lock
+
+# A wheel, and beside it what a service that is made of it consists of (CycloneDX).
+sbom: $(TOOLS)/.done
+	$(TOOLS)/bin/pyproject-build --wheel
+	$(TOOLS)/bin/cyclonedx-py requirements requirements/serve.lock --pyproject pyproject.toml -o dist/tercet.cdx.json
+
+# The quick tests with the oldest versions that pyproject.toml allows.
+test-oldest: $(TOOLS)/.done
+	$(TOOLS)/bin/uv venv -q --clear --python $(PYTHON) $(VENV)-oldest
+	$(TOOLS)/bin/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[test]'
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -m "not slow" --hypothesis-profile=quick
+
 clean:
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(TOOLS) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -100,4 +125,10 @@ $(VENV)/.serve: $(VENV)/.core
 $(VENV)/.bench: $(VENV)/.core
 	@echo "installing what the benchmarks compare with"
 	@$(PIP) install -e '.[bench]'
+	@touch $@
+
+$(TOOLS)/.done:
+	@echo "setting up $(TOOLS)"
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip --disable-pip-version-check --quiet install build cyclonedx-bom pip-audit pip-licenses uv
 	@touch $@

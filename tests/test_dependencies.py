@@ -1,0 +1,108 @@
+"""What is imported is declared: every package that the code names is a dependency, or in the extra of its room."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# What packages are called that is not said by those which are installed here.
+DISTRIBUTIONS = {
+    "Stemmer": "pystemmer",
+    "sklearn": "scikit-learn",
+    "pyterrier": "python-terrier",
+    "cupy": "cupy-cuda13x",
+    "cupyx": "cupy-cuda13x",
+    "stemmer": "pystemmer",
+}
+# Whoever has one of these has the other, always and by its own declaration.
+BROUGHT_BY = {"llvmlite": "numba", "dask": "distributed", "starlette": "fastapi", "pydantic": "fastapi"}
+# Frames that are read where somebody has them; nothing needs them.
+GUESTS = {"polars"}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def declared(requirements: list[str]) -> set[str]:
+    return {name_of(requirement) for requirement in requirements}
+
+
+@cache
+def distributions() -> dict[str, list[str]]:
+    return dict(packages_distributions())
+
+
+def distribution_of(module: str) -> str:
+    names = distributions().get(module, [module])
+    found = DISTRIBUTIONS.get(module, names[0].lower().replace("_", "-"))
+    return BROUGHT_BY.get(module, found)
+
+
+def imported(path: Path) -> set[str]:
+    """First names of all modules that a file imports, wherever it does, and of those named for ``import_module``."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names |= {argument.value for argument in node.args if isinstance(argument, ast.Constant)}
+    return {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"tercet"}
+
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT / "src").as_posix())
+def test_every_import_is_declared(path: Path) -> None:
+    extras = PROJECT["optional-dependencies"]
+    known = declared(PROJECT["dependencies"]) | {
+        name for extra, names in extras.items() if extra != "test" for name in declared(names)
+    }
+    missing = {module for module in imported(path) if distribution_of(module) not in known} - GUESTS
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    ("folder", "extra"),
+    [
+        ("search/backends/qdrant", "qdrant"),
+        ("search/backends/postgres.py", "postgres"),
+        ("search/backends/seekdb.py", "seekdb"),
+        ("serve", "serve"),
+        ("scale", "scale"),
+    ],
+)
+def test_an_extra_has_all_that_its_room_imports(folder: str, extra: str) -> None:
+    place = ROOT / "src" / "tercet" / folder
+    paths = [place] if place.is_file() else list(place.rglob("*.py"))
+    known = declared(PROJECT["dependencies"] + PROJECT["optional-dependencies"][extra])
+    missing = {module for path in paths for module in imported(path) if distribution_of(module) not in known}
+    assert missing == set()
+
+
+def test_every_extra_is_in_that_of_the_tests_at_the_same_version() -> None:
+    extras = PROJECT["optional-dependencies"]
+    tested = {name_of(requirement): requirement for requirement in extras["test"]}
+    for extra, requirements in extras.items():
+        if extra in ("bench", "gpu", "test", "pyterrier"):
+            continue
+        for requirement in requirements:
+            assert tested.get(name_of(requirement)) == requirement, extra
+
+
+def test_every_dependency_says_its_oldest_version() -> None:
+    for requirements in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
+        for requirement in requirements:
+            assert ">=" in requirement
