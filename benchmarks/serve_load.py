@@ -104,9 +104,10 @@ class Client(threading.Thread):
         found = self.ask("GET", f"/search?{urlencode({'q': query})}")
         if found and len(found["learned"]) > 1:
             worse, better = (hit["id"] for hit in found["learned"][:2])
-            self.ask("POST", "/prefer", {"query": query, "better": better, "worse": worse, "client": self.name})
-            if self.rng.random() < 0.25:
-                self.ask("POST", "/undo", {"client": self.name})
+            body = {"query": query, "better": better, "worse": worse, "client": self.name}
+            told = self.ask("POST", "/prefer", body)
+            if told and self.rng.random() < 0.25:
+                self.ask("POST", "/undo", {"receipts": [told["receipt"]]})
         time.sleep(0.05)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:

@@ -46,7 +46,7 @@ N_THREADS = 4
 TRAFFIC = Traffic()
 ATTACKERS = Visitors(VISITORS.looking, chances=tuple(reversed(VISITORS.chances)))
 SETTLE_SECONDS = 3  # people here click at once
-TOKEN = "of-the-shop"  # with it the shop vouches for the names of its visitors
+TOKEN = "of-the-shop-alone"  # with it the shop vouches for the names of its visitors
 MEASURE = "nDCG@10"
 COURSE = "course.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.browsing import Served, build_index, page_origin
+from support.browsing import READ_TOKEN, WRITE_TOKEN, Served, build_index, page_origin
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -39,7 +39,7 @@ def services(browser_program: str, tmp_path_factory: pytest.TempPathFactory) -> 
     pytest.importorskip("uvicorn", reason="the page is served by the extra 'serve', which is not installed")
     folder = tmp_path_factory.mktemp("page")
     index = build_index(folder / "index")
-    tokens = {"TERCET_READ_TOKEN": "reading", "TERCET_WRITE_TOKEN": "writing"}
+    tokens = {"TERCET_READ_TOKEN": READ_TOKEN, "TERCET_WRITE_TOKEN": WRITE_TOKEN}
     both = Served(index, folder / "journal.jsonl"), Served(index, folder / "guarded.jsonl", **tokens)
     for service in both:
         service.launch()

@@ -150,7 +150,8 @@ def test_a_journal_is_compacted_and_goes_on(tmp_path):
     assert kept.entries[10:] == [preferred(number, "sky", "d1", "d2") for number in (11, 12)]
     assert [entry.number for entry in kept.entries[3:9]] == [4, 5, 6, 7, 8, 9]
     assert (kept.entries[0].number, kept.entries[-1].number) == (1, 12)
-    assert sorted(os.listdir(tmp_path)) == ["journal-000000004.jsonl", "journal-000000007.jsonl", "journal.jsonl"]
+    archives = ["journal-000000004.jsonl", "journal-000000007.jsonl"]
+    assert sorted(os.listdir(tmp_path)) == [*archives, "journal.jsonl", "journal.last"]
     assert all(each.stat().st_mode & 0o077 == 0 for each in tmp_path.iterdir())
     archive = archive_path(path, 4)
     whole = archive.read_bytes()

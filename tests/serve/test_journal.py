@@ -13,6 +13,7 @@ from tercet.errors import FormatError, InputError, JournalError
 from tercet.serve import Journal, read_journal
 from tercet.serve import journal_file as journal_room
 from tercet.serve.journal import Renewed, entry_of
+from tercet.serve.journal_tail import Last, read_last, tail_path
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -43,10 +44,11 @@ def test_a_journal_cut_short_anywhere_keeps_every_whole_line(tmp_path):
     near = {end + off for end in ends for off in (-2, -1, 0, 1)}
     for size in sorted(near & set(range(len(whole) + 1)) | set(range(0, len(whole), 23))):
         path.write_bytes(whole[:size])
-        kept = [end for end in ends if end <= size]
+        tail_path(path).unlink(missing_ok=True)
+        kept = [end for end in ends if end <= size or (end == size + 1 > ends[0] + 1)]  # or but for its newline
         with Journal(path) as journal:
             assert journal.entries == ENTRIES[: max(0, len(kept) - 1)]
-            assert journal.torn_bytes == size - (kept[-1] if kept else 0)
+            assert journal.torn_bytes == max(0, size - (kept[-1] if kept else 0))
             journal.append(lambda number: preferred(number, "again", "a", "b"))
         assert len(read_journal(path).entries) == max(0, len(kept) - 1) + 1
 
@@ -116,8 +118,76 @@ def test_a_journal_that_is_not_at_its_place_takes_nothing(tmp_path):
     assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3]
 
 
+def test_a_lost_end_is_named(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for n_kept in range(len(ENTRIES)):
+        path.write_bytes(b"".join(lines[: n_kept + 1]))
+        for open_one in (Journal, read_journal):
+            with pytest.raises(JournalError, match=f"ends after entry {n_kept}, but entry 6 was acknowledged"):
+                open_one(path)
+    path.write_bytes(b"")
+    with pytest.raises(JournalError, match="ends after entry 0"):
+        Journal(path)
+    path.write_bytes(whole)
+    assert len(read_journal(path).entries) == 6
+    path.write_bytes(b"".join(lines[:4]))
+    tail_path(path).unlink()  # as the message says
+    with Journal(path) as journal:
+        assert len(journal) == 3
+    assert read_last(path) == Last(3, journal.entries.sum_after(3))
+
+
+def test_another_journal_is_not_taken_for_this_one(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES[:3])
+    other = written(tmp_path / "other.jsonl", [preferred(at, "other", "a", "b") for at in range(1, 6)])
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(JournalError, match="entry 3 is not the one that was acknowledged"):
+        Journal(path)
+
+
+def test_the_note_of_the_last_entry_survives_a_kill_while_it_is_written(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    noted = tail_path(path).read_bytes()
+    half = len(noted) // 2
+    for size in range(half):  # entry 7 would be written over entry 5
+        tail_path(path).write_bytes(noted[:half] + b"x" * size + noted[half + size :])
+        assert read_last(path).number == 6
+    tail_path(path).write_bytes(b"x" * len(noted))
+    with pytest.raises(JournalError, match="is damaged, so nobody can tell"):
+        Journal(path)
+
+
+def test_a_journal_may_be_ahead_of_the_note(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES[:4])
+    before = tail_path(path).read_bytes()
+    with Journal(path) as journal:
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+    tail_path(path).write_bytes(before)  # a kill between the two: nobody was told of entry 5
+    with Journal(path) as journal:
+        assert len(journal) == 5
+    assert read_last(path).number == 5
+
+
+def test_compaction_keeps_the_note(tmp_path):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    with Journal(path) as journal:
+        assert journal.compact(4)
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 4
+    path.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(JournalError, match="ends after entry 6, but entry 7"):
+        Journal(path)
+    path.write_bytes(b"".join(lines[:1]))
+    with pytest.raises(JournalError, match="ends after entry 4, but entry 7"):
+        read_journal(path)
+
+
 @pytest.mark.parametrize("call", ["write", "fsync"])
-def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call):
+@pytest.mark.parametrize("which", [1, 2])
+def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call, which):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
         journal.append(lambda number: preferred(number, "q", "a", "b"))
@@ -126,7 +196,7 @@ def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call):
 
         def full(file, *rest):
             times.append(1)
-            if len(times) == 1:
+            if len(times) == which:  # that of the entry, or that of its note
                 if call == "write":
                     real(file, rest[0][:10])
                 raise OSError(errno.ENOSPC, "No space left on device")
@@ -136,6 +206,7 @@ def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call):
         with pytest.raises(JournalError, match="No space"):
             journal.append(lambda number: preferred(number, "lost", "a", "b"))
         assert path.read_bytes() == before
+        assert read_last(path).number == 1
         journal.append(lambda number: preferred(number, "kept", "a", "b"))
     assert [entry.query for entry in read_journal(path).entries] == ["q", "kept"]
 

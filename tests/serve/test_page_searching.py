@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.browsing import PHONE, WIDE, Served, changed, listed, order, row_of
+from support.browsing import PHONE, READ_TOKEN, WIDE, WRITE_TOKEN, Served, changed, listed, order, row_of
 
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright").expect
 pytestmark = pytest.mark.slow  # a browser
@@ -183,8 +183,8 @@ def test_a_service_that_is_away_or_refuses(open_page: Callable[..., Any], page_s
 def test_a_token_is_asked_for_once(open_page: Callable[..., Any], guarded: Served) -> None:
     page = open_page(guarded.at("avocado"))
     dialog = page.get_by_role("dialog", name="This service asks for a token")
-    for given in ("wrong", "reading"):
-        expect(dialog).to_contain_text("not accepted" if given == "reading" else "needed to search")
+    for given in ("wrong", READ_TOKEN):
+        expect(dialog).to_contain_text("not accepted" if given == READ_TOKEN else "needed to search")
         dialog.get_by_label("Token").fill(given)
         page.keyboard.press("Enter")
     before = order(page)
@@ -192,7 +192,7 @@ def test_a_token_is_asked_for_once(open_page: Callable[..., Any], guarded: Serve
     assert order(page) == before
     row_of(page, before[1]).locator(".better").click()
     expect(dialog).to_contain_text("not accepted for changing what is learned")
-    dialog.get_by_label("Token").fill("writing")
+    dialog.get_by_label("Token").fill(WRITE_TOKEN)
     page.keyboard.press("Enter")
     expect(page.locator("#toast-undo")).to_be_visible()
     assert order(page)[0] == before[1]

@@ -152,6 +152,7 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     given = {"query": QUERY, "better": before[4], "worse": before[0]}
     told = checked(api.post("/prefer", json=given), messages.Taught, 202)
     effect = told.pop("effect")
+    assert told.pop("receipt").startswith("1.")
     assert told == {"entry": 1, "version": "v1", "applied": True}
     after = api.get("/search", params={"q": QUERY})
     assert after.json()["version"] == "v1"
@@ -241,28 +242,48 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
 
 
 def test_undo_takes_back_several_at_once(api):
-    def prefer(better: str, worse: str, **who: str) -> int:
-        return api.post("/prefer", json={"query": "green", "better": better, "worse": worse} | who).json()["entry"]
+    def prefer(better: str, worse: str, **who: str) -> dict[str, Any]:
+        return api.post("/prefer", json={"query": "green", "better": better, "worse": worse} | who).json()
 
     before = ids(api.get("/search", params={"q": "green"}))
-    mine, other = [prefer(before[3], before[2]), prefer(before[3], before[1])], prefer("d1", "d2", client="other")
+    mine = [prefer(before[3], before[at])["entry"] for at in (2, 1)]
+    others = prefer("d1", "d2", client="other")
+    other = others["entry"]
     refused(
         api.post("/undo", json={"entries": [mine[0], other]}), 409, f"entry {other} is not an active one of this client"
     )
-    refused(api.post("/undo", json={"entries": mine, "entry": mine[0]}), 422, "not both")
+    refused(api.post("/undo", json={"entries": mine, "entry": mine[0]}), 422, "not several")
     taken = api.post("/undo", json={"entries": [*reversed(mine), mine[0]]})
     messages.TakenBack.model_validate(taken.json())
     assert taken.json()["withdrawn"] == mine
-    api.post("/undo", json={"client": "other"})
+    assert api.post("/undo", json={"receipts": [others["receipt"]]}).json()["withdrawn"] == [other]
     assert ids(api.get("/search", params={"q": "green"})) == before
 
 
 def test_undo_takes_back_ones_own_last_entry(api):
-    for client in ("ann", "bob", "ann"):
+    for client in (None, "bob", None):
         api.post("/prefer", json={"query": QUERY, "better": "d3", "worse": "d9", "client": client})
-    assert api.post("/undo", json={"client": "bob"}).json()["withdrawn"] == [2]
-    assert api.post("/undo", json={"client": "ann"}).json()["withdrawn"] == [3]
-    assert api.post("/undo", json={"client": "ann", "entry": 1}).json()["withdrawn"] == [1]
+    assert api.post("/undo", json={}).json()["withdrawn"] == [3]
+    assert api.post("/undo", json={"entry": 1}).json()["withdrawn"] == [1]
+    refused(api.post("/undo", json={}), 409, "no entry of this client")
+
+
+def test_what_was_taught_for_a_client_is_taken_back_by_receipts_alone(api):
+    given = {"query": QUERY, "better": "d3", "worse": "d9", "client": "ann"}
+    receipts = [api.post("/prefer", json=given).json()["receipt"] for _ in range(3)]
+    refused(api.post("/undo", json={"client": "ann"}), 422, "client")
+    refused(api.post("/undo", json={"client": "ann", "entry": 1}), 422, "client")
+    refused(api.post("/undo", json={"entry": 1}), 409, "not an active one of this client")
+    swapped = "2." + receipts[0].partition(".")[2]
+    for wrong in (swapped, "1.", "x", f"{receipts[0]}x", "1.é"):
+        assert api.post("/undo", json={"receipts": [wrong]}).status_code in (409, 422), wrong
+    refused(api.post("/undo", json={"receipts": [receipts[0], swapped]}), 409, "not the receipt of entry 2")
+    refused(api.post("/undo", json={"receipts": [f"99{receipts[0]}"]}), 404, "no entry 991")
+    assert api.post("/undo", json={"receipts": receipts[:2]}).json()["withdrawn"] == [1, 2]
+    refused(api.post("/undo", json={"receipts": receipts[:1]}), 409, "not an active one")
+    assert "receipt" not in api.get("/versions").json()["versions"][-1]
+    journal = api.get("/versions").json()
+    assert all(secret.partition(".")[2] not in str(journal) for secret in receipts)
 
 
 def test_true_is_no_number_of_an_entry(api):

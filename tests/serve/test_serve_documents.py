@@ -23,7 +23,8 @@ from tercet.serve.service import Service
 
 QUERY = "green avocado"
 TEXT = "green avocado green avocado green avocado"
-TOKEN = {"Authorization": "Bearer w"}
+LONG = "of-the-documents"
+TOKEN = {"Authorization": f"Bearer {LONG}"}
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def living(tmp_path: Path, index: Index | None = None):
     opened = source.open() if source else index
     service = Service(opened, tmp_path / "journal.jsonl", Limits(write_burst=10_000), source=source, look_seconds=0.01)
     try:
-        app = create_app(service, Access(write_token="w"))
+        app = create_app(service, Access(write_token=LONG))
         with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000), headers=TOKEN) as api:
             yield api, service
     finally:
@@ -161,7 +162,7 @@ def test_acknowledged_documents_survive_kills(tmp_path):
     made_index(tmp_path / "index")
     acknowledged: list[str] = []
     for round_number in range(3):
-        with running(tmp_path / "index", "--write-burst", "1000", TERCET_WRITE_TOKEN="w") as service:
+        with running(tmp_path / "index", "--write-burst", "1000", TERCET_WRITE_TOKEN=LONG) as service:
             killer = threading.Timer(0.5 + 0.3 * round_number, service.process.kill)
             killer.start()
             try:

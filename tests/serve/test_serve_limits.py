@@ -26,6 +26,7 @@ from tercet.serve.run import access_for, is_loopback, run
 
 INDEX = made_index()
 QUERY = "green avocado"
+READ, WRITE, REVOKE = "the-reading-token", "the-writing-token", "the-revoking-token"
 GIVEN = {"query": QUERY, "better": "d3", "worse": "d9"}
 JSON = {"Content-Type": "application/json"}
 
@@ -173,7 +174,12 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path, monkeypatch):
         sent.append(message)
 
     with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
-        scope = {"type": "http", "method": "POST", "path": "/prefer", "headers": [(b"host", b"localhost")]}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/prefer",
+            "headers": [(b"host", b"localhost"), (b"content-length", b"2")],
+        }
         asyncio.run(api.app(scope | {"query_string": b"", "client": ("1", 1)}, receive, send))
     assert sent[0]["status"] == 408
 
@@ -191,7 +197,7 @@ def test_so_many_bodies_arrive_at_a_time(tmp_path, monkeypatch):
         async def send(message: Any) -> None:
             sent.append(message)
 
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"2")]
         scope = {"type": "http", "method": "POST", "path": "/prefer", "headers": headers}
         await app(scope | {"query_string": b"", "client": ("1", 1)}, receive, send)
         return [sent[0]["status"], dict(sent[0]["headers"])]
@@ -284,24 +290,56 @@ def test_buckets_of_ever_new_names_are_forgotten():
 
 def test_only_loopback_is_served_without_tokens():
     assert access_for("127.0.0.1", None, None).hosts == LOOPBACK_HOSTS
-    assert access_for("::1", None, "w", ("me.example",)).hosts == (*LOOPBACK_HOSTS, "me.example")
-    for tokens in ((None, None), ("r", None), (None, "w")):
+    assert access_for("::1", None, WRITE, ("me.example",)).hosts == (*LOOPBACK_HOSTS, "me.example")
+    for tokens in ((None, None), (READ, None), (None, WRITE)):
         for host in ("0.0.0.0", "192.168.1.5", "::", "example.org"):
             with pytest.raises(InputError, match="TERCET_READ_TOKEN"):
                 access_for(host, *tokens)
-    assert access_for("0.0.0.0", "r", "w").hosts is None
-    assert access_for("0.0.0.0", "r", "w", ("me.example",)).hosts == ("me.example",)
+    assert access_for("0.0.0.0", READ, WRITE).hosts is None
+    assert access_for("0.0.0.0", READ, WRITE, ("me.example",)).hosts == ("me.example",)
     with pytest.raises(InputError, match="must differ"):
-        access_for("0.0.0.0", "same", "same")
+        access_for("0.0.0.0", READ, READ)
     for token in ("", " x", "é"):
         with pytest.raises(InputError, match="the read token is empty"):
             access_for("127.0.0.1", token, None)
     with pytest.raises(InputError, match="everybody could teach"):
-        access_for("127.0.0.1", "r", None)
+        access_for("127.0.0.1", READ, None)
     with pytest.raises(InputError, match="must differ"):
-        access_for("127.0.0.1", "same", "same")
+        access_for("127.0.0.1", READ, READ)
     assert all(is_loopback(host) for host in ("localhost", "127.9.9.9", "::1"))
     assert not any(is_loopback(host) for host in ("10.0.0.1", "0.0.0.0", "example.org"))
+
+
+def test_tokens_have_a_least_length():
+    with pytest.raises(InputError, match="the write token has 15 characters; 16 are the least"):
+        access_for("127.0.0.1", None, "w" * 15)
+    assert access_for("127.0.0.1", None, "w" * 16).write_token == "w" * 16
+    with pytest.raises(InputError, match="the revoke token has 1 characters"):
+        access_for("127.0.0.1", None, WRITE, revoke_token="x")
+    with pytest.raises(InputError, match="the write and the revoke token are the same"):
+        access_for("127.0.0.1", None, WRITE, revoke_token=WRITE)
+    with pytest.raises(InputError, match="with a revoke token alone"):
+        access_for("127.0.0.1", None, None, revoke_token=REVOKE)
+
+
+def test_who_teaches_does_not_revoke(tmp_path):
+    def sent(token: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {token}"}
+
+    access = Access(READ, WRITE, None, REVOKE)
+    with served(tmp_path / "journal.jsonl", INDEX, access=access) as (api, _):
+        assert api.post("/prefer", json=GIVEN, headers=sent(WRITE)).status_code == 202
+        revoked = {"entries": [1]}
+        refused(api.post("/revoke", json=revoked), 401, "token")
+        refused(api.post("/revoke", json=revoked, headers=sent(READ)), 403, "needs the revoke token")
+        refused(api.post("/revoke", json=revoked, headers=sent(WRITE)), 403, "needs the revoke token")
+        refused(api.post("/revoke", json=revoked, headers=sent("x" * 20)), 401, "not known")
+        refused(api.post("/prefer", json=GIVEN, headers=sent(REVOKE)), 403, "may not teach")
+        refused(api.post("/documents", json={"documents": []}, headers=sent(REVOKE)), 403, "may not teach")
+        assert api.get("/versions", headers=sent(REVOKE)).json()["total"] == 1
+        assert api.post("/revoke", json=revoked, headers=sent(REVOKE)).json()["withdrawn"] == [1]
+    with served(tmp_path / "other.jsonl", INDEX, access=Access(write_token=WRITE)) as (api, _):
+        refused(api.post("/revoke", json=revoked, headers=sent(WRITE)), 403, "none is set")
 
 
 def test_allowed_hosts_are_named_as_requests_name_them(tmp_path):

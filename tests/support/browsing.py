@@ -31,6 +31,7 @@ DOCS = {
 CARRIED = {"a": {"shelf": "fruit"}, "b": {"shelf": "books"}, "c": {"shelf": "books"}, "e/é ?#": {"shelf": "fruit"}}
 LEARNED = {("avocado", "guacamole"): 2.5, ("avocado", "toast"): 0.4, ("avocado", "oil"): -0.6, ("green", "fields"): 0.5}
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+READ_TOKEN, WRITE_TOKEN = "the-reading-token", "the-writing-token"
 PATIENCE = 90.0  # seconds for a service to begin: the first one on a machine compiles
 
 

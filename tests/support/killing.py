@@ -59,7 +59,7 @@ for _ in iter(sys.stdin.readline, ""):
 """
 
 
-TOKEN = "of-the-test"
+TOKEN = "of-the-kills-test"
 QUERIES = ("green avocado", "blue sky", "oil", "red toast")
 
 
@@ -117,15 +117,17 @@ class Teacher(Asker):
     def __init__(self, address: str, seed: int) -> None:
         super().__init__(address, seed)
         self.acknowledged: dict[int, dict[str, Any]] = {}
+        self.receipts: list[str] = []
 
     def turn(self) -> None:
         better, worse = self.random.sample(list(made_docs())[:-1], 2)
         query = self.random.choice(QUERIES)
         path, body = "/prefer", {"query": query, "better": better, "worse": worse, "client": self.name}
-        if self.random.random() < 0.15 and self.acknowledged:
-            path, body = "/undo", {"client": self.name}
+        if self.random.random() < 0.15 and self.receipts:
+            path, body = "/undo", {"receipts": [self.receipts.pop()]}
         told = self.ask("POST", path, body, may_be=(409,))
         if told is not None:
+            self.receipts += [told["receipt"]] if "receipt" in told else []
             self.acknowledged[told["entry"]] = body | {"withdrawn": told.get("withdrawn")}
 
 

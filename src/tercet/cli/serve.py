@@ -43,6 +43,17 @@ def journal_of(index: Path) -> Path:
 @click.option(
     "--write-token", envvar="TERCET_WRITE_TOKEN", help="Needed to teach; reads, too.  [env: TERCET_WRITE_TOKEN]"
 )
+@click.option(
+    "--revoke-token",
+    envvar="TERCET_REVOKE_TOKEN",
+    help="Needed to take back what others taught; reads, too.  [env: TERCET_REVOKE_TOKEN]",
+)
+@click.option(
+    "--trusted-proxy",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy, or a network of them, whose X-Forwarded-For is believed.",
+)
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A host name by which it may be called.")
 @click.option(
     "--deadline-ms",
@@ -129,6 +140,8 @@ def serve(
     model: Path | None,
     read_token: str | None,
     write_token: str | None,
+    revoke_token: str | None,
+    trusted_proxy: tuple[str, ...],
     allow_host: tuple[str, ...],
     deadline_ms: float,
     workers: int,
@@ -165,7 +178,7 @@ def serve(
             "--promote needs --interleave CANDIDATE, the folder of a model, and the index's own model in its place: "
             "no --model"
         )
-    access = access_for(host, read_token, write_token, allow_host)
+    access = access_for(host, read_token, write_token, allow_host, revoke_token, trusted_proxy)
     limits = Limits(
         deadline_ms=deadline_ms,
         workers=workers,

@@ -82,7 +82,12 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
     page = {path.name: path for path in PAGE.iterdir() if path.suffix in _SUFFIXES}
     open_paths = _PUBLIC | {"/"} | {f"/{name}" for name in page}
     app.add_middleware(
-        Guard, access=access, metrics=service.metrics, open_paths=frozenset(open_paths), access_log=access_log
+        Guard,
+        access=access,
+        metrics=service.metrics,
+        open_paths=frozenset(open_paths),
+        access_log=access_log,
+        check_rate=service.check_rate,
     )
     _add_errors(app)
     _add_reading(app, service, access)
@@ -280,10 +285,10 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
     @app.post("/undo", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def undo(request: Request, given: messages.Undo) -> Response:
         """Take back an entry of one's own, or several at once."""
-        if given.entry is not None and given.entries is not None:
-            raise HttpProblem(422, "name an entry or entries, not both", "invalid")
+        if sum(named is not None for named in (given.entry, given.entries, given.receipts)) > 1:
+            raise HttpProblem(422, "name an entry, entries or receipts, not several of them", "invalid")
         numbers = given.entries if given.entry is None else [given.entry]
-        return JSONResponse(await service.teaching.undo(admitted(request, given.client), numbers), 202)
+        return JSONResponse(await service.teaching.undo(admitted(request, None), numbers, given.receipts), 202)
 
     @app.post("/revoke", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def revoke(request: Request, given: messages.Revoke) -> Response:
@@ -346,13 +351,19 @@ def _complete(app: FastAPI) -> None:
         schemas.pop(unused, None)
     schemas["ProblemDetails"] = messages.ProblemDetails.model_json_schema()
     made["components"]["securitySchemes"] = {
-        "read": {"type": "http", "scheme": "bearer", "description": "The read or the write token, where there is one."},
+        "read": {"type": "http", "scheme": "bearer", "description": "Any of the tokens, where there are some."},
         "write": {"type": "http", "scheme": "bearer", "description": "The write token, where there is one."},
+        "revoke": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "The revoke token, where there is one.",
+        },
     }
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
             reads = method == "get" or path == "/events"
-            token: list[dict[str, list[str]]] = [{}, {"read" if reads else "write": []}]
+            scheme = "read" if reads else "revoke" if path == "/revoke" else "write"
+            token: list[dict[str, list[str]]] = [{}, {scheme: []}]
             operation["security"] = [{}] if path in _PUBLIC else token
             for status, answer in operation["responses"].items():
                 for media in answer.get("content", {}).values():

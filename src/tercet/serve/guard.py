@@ -6,7 +6,8 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Iterable, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -18,13 +19,17 @@ from tercet.serve.access_log import AccessLog, request_id_of
 from tercet.serve.bounds import BODY_BYTES
 from tercet.serve.journal import Trust
 from tercet.serve.metrics import Metrics
+from tercet.serve.networks import Network, client_address, household
 from tercet.serve.problems import HttpProblem
 
 _log = logging.getLogger(__name__)
 
 _BODY_SECONDS = 10.0
 _BODIES = 64  # that arrive at a time; with the largest size of one, this bounds the memory they take
+_BODIES_OF_ONE = 16  # of these, from one address
+_REST_BYTES, _REST_SECONDS = 65_536, 0.5  # of a body that nobody reads, and in which time, before an answer is sent
 _READERS_POST = frozenset({"/events"})  # who may search may say what it clicked: that is logged, and changes nothing
+_WITH_BODY = frozenset({"/clicks", "/documents", "/events", "/prefer", "/revoke", "/undo"})  # by POST
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")  # what proxies send along
 
@@ -46,30 +51,48 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask. The write token reads as well; None lets everybody.
+    """Who may ask. The write token teaches, the revoke token takes back what anybody taught, both read as well.
+
+    Without a read token everybody reads, and without a write token everybody teaches and takes back. Where there is a
+    write token, only the revoke token revokes.
 
     ``hosts`` are the names by which the service may be called, so that a page of another site cannot reach it by a
-    name of its own; None takes any.
+    name of its own; None takes any. ``proxies`` are believed in what they say of the addresses of their clients.
     """
 
     read_token: str | None = None
     write_token: str | None = None
     hosts: tuple[str, ...] | None = LOOPBACK_HOSTS
+    revoke_token: str | None = None
+    proxies: tuple[Network, ...] = ()
+
+    def knows(self, token: str) -> bool:
+        """Whether it is any of the tokens."""
+        return _is_one_of(token, (self.read_token, self.write_token, self.revoke_token))
 
     def check(self, method: str, path: str, headers: Headers) -> None:
         """Raise a problem unless a request with these headers may go on."""
         reads = method in ("GET", "HEAD") or path in _READERS_POST
-        needed = (self.read_token, self.write_token) if reads else (self.write_token,)
-        if needed[0] is None:
+        if reads and self.read_token is None:
             return
+        if not reads and self.write_token is None and (path != "/revoke" or self.revoke_token is None):
+            return
+        if path == "/revoke":
+            needed: tuple[str | None, ...] = (self.revoke_token,)
+        else:
+            needed = (self.read_token, self.write_token, self.revoke_token) if reads else (self.write_token,)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise HttpProblem(401, "this needs a token, as 'Authorization: Bearer …'", "token")
         if _is_one_of(token.strip(), needed):
             return
-        if _is_one_of(token.strip(), (self.read_token,)):
-            raise HttpProblem(403, "this token may read; changing what is learned needs the write token", "read-only")
-        raise HttpProblem(401, "this token is not known", "token")
+        if not self.knows(token.strip()):
+            raise HttpProblem(401, "this token is not known", "token")
+        if path != "/revoke":
+            detail = "this token may not teach; changing what is learned needs the write token"
+            raise HttpProblem(403, detail, "read-only")
+        unset = "" if self.revoke_token is not None else ", and none is set"
+        raise HttpProblem(403, f"taking back what others taught needs the revoke token{unset}", "not-revoking")
 
     def vouches(self, headers: Headers) -> bool:
         """Whether whoever sends these headers may name clients as it sees them, as the server of a site does."""
@@ -122,7 +145,16 @@ def _is_one_of(candidate: str, tokens: Iterable[str | None]) -> bool:
 
 
 class Guard:
-    """ASGI middleware."""
+    """ASGI middleware.
+
+    Parameters
+    ----------
+    app : what it guards
+    access : who may ask
+    metrics, access_log : told of every request
+    open_paths : that need no token
+    check_rate : given an address before the body of a change is read; raises a problem where it changes too much
+    """
 
     def __init__(
         self,
@@ -131,10 +163,13 @@ class Guard:
         metrics: Metrics,
         open_paths: frozenset[str],
         access_log: AccessLog | None = None,
+        check_rate: Callable[[str], None] | None = None,
     ) -> None:
         self._app, self._access, self._metrics, self._open_paths = app, access, metrics, open_paths
         self._access_log = access_log
-        self._bodies = 0
+        self._check_rate = check_rate
+        self._bodies: Counter[str] = Counter()  # that arrive, by the household they come from
+        self._unread = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -142,21 +177,28 @@ class Guard:
             return
         started = time.monotonic()
         scope.setdefault("state", {})["started"] = started
-        request_id = request_id_of(Headers(scope=scope).get("x-request-id"))
-        status = 0
+        headers = Headers(scope=scope)
+        peer = scope.get("client")
+        if peer and self._access.proxies:
+            forwarded = headers.getlist("x-forwarded-for")
+            scope["client"] = (client_address(peer[0], forwarded, self._access.proxies), peer[1])
+        request_id = request_id_of(headers.get("x-request-id"))
+        status, body = 0, Body(headers, receive)
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
+                answer_headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                headers["X-Request-ID"] = request_id
+                    answer_headers.setdefault(name, value)
+                answer_headers["X-Request-ID"] = request_id
+                if not body.is_read and not await self._passed_over(body):
+                    answer_headers["Connection"] = "close"  # else what is still to come would hold it
             await send(message)
 
         try:
-            await self._guarded(scope, receive, sending)
+            await self._guarded(scope, headers, body, sending)
         except HttpProblem as problem:
             await problem.response()(scope, receive, sending)
         except Exception:
@@ -179,54 +221,93 @@ class Guard:
                     ms=round(seconds * 1000, 3),
                 )
 
-    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, method = Headers(scope=scope), scope["method"]
+    async def _guarded(self, scope: Scope, headers: Headers, body: Body, send: Send) -> None:
+        method, path = scope["method"], scope["path"]
         self._access.check_host(method, headers)
-        if scope["path"] not in self._open_paths:
-            self._access.check(method, scope["path"], headers)
-        if method in ("GET", "HEAD"):
-            await self._app(scope, receive, send)
+        if path not in self._open_paths:
+            self._access.check(method, path, headers)
+        if not (method == "POST" and path in _WITH_BODY):
+            if not body.is_read:
+                raise HttpProblem(400, f"{_method(scope)} takes no body at this path", "no-body")
+            await self._app(scope, body.handed_over, send)
             return
-        if self._bodies >= _BODIES:
-            raise HttpProblem(503, f"{_BODIES} bodies are arriving; try again soon", "busy", 1.0)
-        self._bodies += 1
+        address = scope["client"][0] if scope.get("client") else "local"
+        if self._check_rate is not None:
+            self._check_rate(address)
+        place = household(address)
+        if self._bodies[place] >= _BODIES_OF_ONE or self._bodies.total() >= _BODIES:
+            n = self._bodies[place]
+            said = f"{n} bodies are arriving from this address" if n >= _BODIES_OF_ONE else f"{_BODIES} bodies arrive"
+            raise HttpProblem(503, f"{said}; try again soon", "busy", 1.0)
+        self._bodies[place] += 1
         try:
-            body = await _body(headers, receive)
+            await body.read()
         finally:
-            self._bodies -= 1
-        handed_over = False
+            self._bodies[place] -= 1
+            if not self._bodies[place]:
+                del self._bodies[place]
+        await self._app(scope, body.handed_over, send)
 
-        async def whole_body() -> Message:
-            nonlocal handed_over
-            if handed_over:
-                return await receive()
-            handed_over = True
-            return {"type": "http.request", "body": body, "more_body": False}
+    async def _passed_over(self, body: Body) -> bool:
+        """Let a short body come in before a refusal is sent; a connection that is closed too soon loses the answer."""
+        if self._unread >= _BODIES or not body.is_short:
+            return False
+        self._unread += 1
+        try:
+            return await body.passed_over()
+        finally:
+            self._unread -= 1
 
-        await self._app(scope, whole_body, send)
 
+class Body:
+    """The body of a request, of bounded size and in bounded time."""
 
-async def _body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body, of bounded size and in bounded time."""
-    length = headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > BODY_BYTES:
-        raise _too_large(int(length[:20]))
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise HttpProblem(400, "the connection ended within the body", "disconnected")
-                chunks.append(message.get("body", b""))
-                size += len(chunks[-1])
-                if size > BODY_BYTES:
-                    raise _too_large(size)
-                if not message.get("more_body", False):
-                    return b"".join(chunks)
-    except TimeoutError as error:
-        raise HttpProblem(408, f"the body did not arrive within {_BODY_SECONDS:.0f} seconds", "slow") from error
+    def __init__(self, headers: Headers, receive: Receive) -> None:
+        self._receive, self._content, self._is_handed_over = receive, b"", False
+        length = headers.get("content-length", "")
+        self._length = int(length[:20]) if length.isascii() and length.isdigit() else None
+        self.is_read = "transfer-encoding" not in headers and not self._length
+        self.is_short = self._length is not None and self._length <= _REST_BYTES and "expect" not in headers
+
+    async def read(self) -> None:
+        """Have it come in as a whole."""
+        if self._length is not None and self._length > BODY_BYTES:
+            raise _too_large(self._length)
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                self._content = await self._received(BODY_BYTES)
+        except TimeoutError as error:
+            raise HttpProblem(408, f"the body did not arrive within {_BODY_SECONDS:.0f} seconds", "slow") from error
+
+    async def passed_over(self) -> bool:
+        """Have it come in, to be thrown away; whether it did."""
+        try:
+            async with asyncio.timeout(_REST_SECONDS):
+                await self._received(_REST_BYTES)
+        except (TimeoutError, HttpProblem):
+            return False
+        return True
+
+    async def handed_over(self) -> Message:
+        """What the application receives."""
+        if self._is_handed_over:
+            return await self._receive()
+        self._is_handed_over = True
+        return {"type": "http.request", "body": self._content, "more_body": False}
+
+    async def _received(self, most: int) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while not self.is_read:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise HttpProblem(400, "the connection ended within the body", "disconnected")
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > most:
+                raise _too_large(size)
+            self.is_read = not message.get("more_body", False)
+        return b"".join(chunks)
 
 
 def _too_large(size: int) -> HttpProblem:

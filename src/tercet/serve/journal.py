@@ -1,8 +1,10 @@
 """The journal: every preference, click and withdrawal in the order in which they came, each on disk before its answer.
 
 A line is ``{"sum": S, "entry": {…}}``. S is a SHA-256 of the entry and of the sum before it, so a line that was
-changed, moved or taken out is found. An entry is acknowledged when its line is synced. A kill may leave the beginning
-of a line at the end of the file: nobody was told that it is kept, and it is cut off when the journal is opened again.
+changed, moved or taken out is found. An entry is acknowledged when its line is synced, and noted in a file of its own
+(`journal_tail`), so that a lost end is found, too. A kill may leave the beginning of a line at the end of the file:
+nobody was told that it is kept, and it is cut off when the journal is opened again. One that lacks only its newline is
+an entry.
 Any other damage is an error that names the line, since what follows depends on it.
 
 Entries that were baked into a model move to archives beside the journal, ``journal-000000250.jsonl`` for those up to
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, overload
 
 from tercet.errors import FormatError, InputError, JournalError
+from tercet.serve.journal_tail import check_tail, read_last
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds
 
@@ -54,7 +57,8 @@ class Preferred(Entry):
     """Somebody said that for a query one document is better than another.
 
     ``trust`` is which allowance pays for it, as `Allowances` has them. Entries of services that gave allowances for
-    life have none, and are paid for as they were then.
+    life have none, and are paid for as they were then. ``receipt`` is the hash of a secret that whoever taught it was
+    told: with that it can be taken back.
     """
 
     kind = "prefer"
@@ -62,6 +66,7 @@ class Preferred(Entry):
     better: str
     worse: str
     trust: Annotated[Trust | None, OMIT_DEFAULT] = None
+    receipt: Annotated[str, OMIT_DEFAULT] = ""
 
     def __post_init__(self) -> None:
         _check_time(self)
@@ -69,13 +74,14 @@ class Preferred(Entry):
 
 @dataclass(frozen=True)
 class Clicked(Entry):
-    """Somebody saw a list and clicked some of it; ``trust`` as `Preferred` has it."""
+    """Somebody saw a list and clicked some of it; ``trust`` and ``receipt`` as `Preferred` has them."""
 
     kind = "clicks"
     query: str
     shown: tuple[str, ...]
     clicked: tuple[str, ...]
     trust: Annotated[Trust | None, OMIT_DEFAULT] = None
+    receipt: Annotated[str, OMIT_DEFAULT] = ""
 
     def __post_init__(self) -> None:
         _check_time(self)
@@ -125,7 +131,7 @@ def entry_of(meta: Any) -> Entry:
     Examples
     --------
     >>> entry_of({"kind": "prefer", "number": 1, "time": "", "client": "", "query": "q", "better": "a", "worse": "b"})
-    Preferred(number=1, time='', client='', query='q', better='a', worse='b', trust=None)
+    Preferred(number=1, time='', client='', query='q', better='a', worse='b', trust=None, receipt='')
     """
     return decode(Entry, meta, where="entry", error=InputError, kinds={Entry: _KINDS})
 
@@ -257,13 +263,19 @@ def archive_path(path: Path, number: int) -> Path:
 
 
 def read_journal(path: str | PathLike[str]) -> ReadJournal:
-    """Read a journal. The beginning of a line at the end is left out; other damage raises `FormatError`."""
+    """Read a journal. The beginning of a line at the end is left out; other damage raises `FormatError`.
+
+    One that lacks entries which were acknowledged raises `JournalError`.
+    """
+    last = read_last(Path(path))  # first, since a service may be writing: the journal is never behind it
     chain, n_bytes, torn = read_chain(Path(path))
+    if last is not None:
+        check_tail(last, path, chain.n_entries, chain.sum_after(last.number))
     return ReadJournal(Entries(chain), chain.sums[-1], n_bytes, torn)
 
 
 def read_chain(path: Path) -> tuple[Chain, int, int]:
-    """Its entries, and how many bytes are whole lines and how many are not."""
+    """Its entries, and how many bytes are whole lines and how many are not; a last line may lack its newline."""
     with open(path, "rb") as file:
         data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
@@ -279,6 +291,12 @@ def read_chain(path: Path) -> tuple[Chain, int, int]:
         if entry.number != chain.n_entries + 1:
             raise FormatError(path, number, f"found entry {entry.number}; expected entry {chain.n_entries + 1}")
         chain.append(entry, own_sum)
+    if torn:
+        with suppress(FormatError):  # the beginning of a line
+            entry, own_sum = _parsed(data[len(whole) :], chain.sums[-1], path, len(lines) + 2)
+            if entry.number == chain.n_entries + 1:
+                chain.append(entry, own_sum)
+                return chain, len(data), 0
     return chain, len(whole), torn
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tercet.errors import JournalError, JournalInUseError
 from tercet.serve.journal import HEADER, Chain, CompactedHeader, Entries, Entry, archive_path, read_chain, spelled_entry
+from tercet.serve.journal_tail import Last, Tail, check_tail, read_last
 from tercet.store.atomic import sync_folder, try_lock
 
 E = TypeVar("E", bound=Entry)
@@ -47,7 +48,10 @@ class Journal:
         _make_folder(self.path.parent)
         self._file = self._locked()
         try:
+            last = read_last(self.path)
             self._chain, self._n_bytes, self.torn_bytes = read_chain(self.path)
+            if last is not None:
+                check_tail(last, self.path, self._chain.n_entries, self._chain.sum_after(last.number))
             if self.torn_bytes:
                 _log.warning(
                     "%s: the last line was cut short by a kill and never acknowledged; its %d bytes are dropped",
@@ -58,8 +62,11 @@ class Journal:
             os.lseek(self._file, self._n_bytes, os.SEEK_SET)
             if not self._n_bytes:
                 self._write(HEADER.encode())
+            elif not self.path.read_bytes().endswith(b"\n"):
+                self._write(b"\n")  # a kill took it; the entry is whole
             os.fsync(self._file)
             sync_folder(self.path.parent)
+            self._tail = Tail(self.path, self._last)
         except BaseException:
             os.close(self._file)
             raise
@@ -92,6 +99,10 @@ class Journal:
         return self._chain.n_entries
 
     @property
+    def _last(self) -> Last:
+        return Last(self._chain.n_entries, self._chain.sums[-1])
+
+    @property
     def entries(self) -> Entries:
         """All that it has until now; what is archived is read when it is asked for."""
         return Entries(self._chain)
@@ -122,6 +133,7 @@ class Journal:
             try:
                 self._write(line)
                 os.fsync(self._file)
+                self._tail.note(Last(entry.number, own_sum))
             except OSError as error:
                 self._take_back(before, error)
                 raise JournalError(f"the journal cannot be written: {error.strerror}") from error
@@ -204,6 +216,7 @@ class Journal:
             os.ftruncate(self._file, n_bytes)
             os.lseek(self._file, n_bytes, os.SEEK_SET)
             os.fsync(self._file)
+            self._tail.take_back(self._last)
         except OSError as second:
             self._broken = f"the journal takes no more until a restart: {error.strerror}, then {second.strerror}"
             _log.error("%s: %s", self.path, self._broken)
@@ -212,6 +225,7 @@ class Journal:
         with self._lock:
             if self._file >= 0:
                 self._broken = "the journal is closed"
+                self._tail.close()
                 os.close(self._file)
                 self._file = -1
 

@@ -115,12 +115,18 @@ class Click(BaseModel):
 
 
 class Undo(BaseModel):
-    """Take back an entry of one's own, or several, the last one where none is named."""
+    """Take back an entry of one's own, or several, the last one where none is named.
 
-    model_config = _example(entry=12)
+    One's own is what the same address taught without a client's name. What was taught for a client is taken back by the
+    receipts that the answers had.
+    """
+
+    model_config = _example(entry=12) | ConfigDict(extra="forbid")  # a client's name proves nothing
     entry: ENTRY | None = None
     entries: list[ENTRY] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
-    client: str | None = CLIENT
+    receipts: list[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,14}\.[\w-]{1,64}$")]] | None = Field(
+        None, min_length=1, max_length=ENTRIES_AT_ONCE, description="As the answers to what was taught had them."
+    )
 
 
 class Revoke(BaseModel):
@@ -384,6 +390,7 @@ class Taught(Acknowledged):
         entry=12,
         version="v12",
         applied=True,
+        receipt="12.mY3bq0VpXk1vWJ8xZtR2aQ",
         effect={
             "reason": "learned",
             "ahead": True,
@@ -391,6 +398,7 @@ class Taught(Acknowledged):
             "ranks": [{"id": "MED-10", "before": 3, "after": 1}, {"id": "MED-14", "before": 1, "after": 2}],
         },
     )
+    receipt: str = Field(description="With it, whoever has it can take this back.")
     effect: Effect | None
 
 

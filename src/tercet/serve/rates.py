@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from tercet.serve.bounds import Limits
+from tercet.serve.networks import household
 from tercet.serve.problems import HttpProblem
 
 _MOST_BUCKETS = 10_000  # names that have one; the one not seen for longest goes
@@ -34,13 +35,23 @@ class Rates:
         for buckets, times in ((self._by_client, 1), (self._by_address, _ADDRESS_TIMES)):
             buckets.change(times * limits.writes_per_minute, times * limits.write_burst)
 
+    def check(self, address: str) -> None:
+        """A problem where the address has no token left; takes none. For those who must not be read any further."""
+        self._refuse(self._by_address.wait(household(address)), "address")
+
     def admit(self, client: str) -> None:
         """Take a token of the client and of its address; a problem where there is none."""
-        address = client.partition("/")[0]
-        for buckets, name, who in ((self._by_client, client, "client"), (self._by_address, address, "address")):
-            wait = buckets.take(name)
-            if wait:
-                raise HttpProblem(429, f"too many {self._what} by this {who}; try again later", "rate", wait)
+        address, slash, name = client.partition("/")
+        place = household(address)
+        for buckets, key, who in (
+            (self._by_client, place + slash + name, "client"),
+            (self._by_address, place, "address"),
+        ):
+            self._refuse(buckets.take(key), who)
+
+    def _refuse(self, wait: float, who: str) -> None:
+        if wait:
+            raise HttpProblem(429, f"too many {self._what} by this {who}; try again later", "rate", wait)
 
 
 class Buckets:
@@ -67,10 +78,22 @@ class Buckets:
         """Take a token; returns 0, or after how many seconds there will be one."""
         with self._lock:
             now = self._clock()
-            level, then = self._levels.pop(name, (self._burst, now))
-            level = min(self._burst, level + (now - then) * self._per_second)
-            wait = 0.0 if level >= 1 else (1 - level) / self._per_second if self._per_second else math.inf
+            level = self._level(name, now)
+            wait = self._wait(level)
+            self._levels.pop(name, None)
             self._levels[name] = (level if wait else level - 1, now)
             if len(self._levels) > _MOST_BUCKETS:
                 self._levels.popitem(last=False)
             return wait
+
+    def wait(self, name: str) -> float:
+        """As `take`, but nothing is taken."""
+        with self._lock:
+            return self._wait(self._level(name, self._clock()))
+
+    def _level(self, name: str, now: float) -> float:
+        level, then = self._levels.get(name, (self._burst, now))
+        return min(self._burst, level + (now - then) * self._per_second)
+
+    def _wait(self, level: float) -> float:
+        return 0.0 if level >= 1 else (1 - level) / self._per_second if self._per_second else math.inf

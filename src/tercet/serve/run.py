@@ -14,11 +14,13 @@ import uvicorn
 from tercet.errors import InputError
 from tercet.serve.access_log import AccessLog
 from tercet.serve.app import create_app
+from tercet.serve.connections import Door, Server, Sparing, most_connections
 from tercet.serve.guard import LOOPBACK_HOSTS, Access, host_name
+from tercet.serve.networks import proxies_of
 from tercet.serve.service import Service
 
-_CONNECTIONS = 512  # half of the files that a process may usually have open
 _GRACE_SECONDS = 5
+_TOKEN_CHARS = 16  # at least: a guess at each of them is hopeless
 
 
 def is_loopback(host: str) -> bool:
@@ -37,27 +39,45 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def access_for(host: str, read_token: str | None, write_token: str | None, hosts: tuple[str, ...] = ()) -> Access:
-    """Who may ask at an address; without both tokens, one that others can reach is refused.
+def access_for(
+    host: str,
+    read_token: str | None,
+    write_token: str | None,
+    hosts: tuple[str, ...] = (),
+    revoke_token: str | None = None,
+    proxies: tuple[str, ...] = (),
+) -> Access:
+    """Who may ask at an address; without a read and a write token, one that others can reach is refused.
 
-    A read token alone is refused as well: those who may not even read could teach.
+    A read or a revoke token without a write token is refused as well: those who may not even read could teach.
     """
-    for name, token in (("read", read_token), ("write", write_token)):
+    tokens = {"read": read_token, "write": write_token, "revoke": revoke_token}
+    for name, token in tokens.items():
         if token is not None and (not token.strip() or not token.isascii() or token != token.strip()):
             raise InputError(f"the {name} token is empty or has blanks around it or characters beyond ASCII")
+        if token is not None and len(token) < _TOKEN_CHARS:
+            raise InputError(
+                f"the {name} token has {len(token)} characters; {_TOKEN_CHARS} are the least. A good one is what "
+                '`python -c "import secrets; print(secrets.token_urlsafe(32))"` prints'
+            )
     names = tuple(_allowed_name(host_header) for host_header in hosts)
-    if read_token is not None and read_token == write_token:
-        raise InputError("the read and the write token are the same; they must differ")
+    there = [(name, token) for name, token in tokens.items() if token is not None]
+    for i, (name, token) in enumerate(there):
+        for other, another in there[i + 1 :]:
+            if token == another:
+                raise InputError(f"the {name} and the {other} token are the same; they must differ")
+    believed = proxies_of(proxies)
     if is_loopback(host):
-        if read_token is not None and write_token is None:
-            raise InputError("with a read token alone everybody could teach; set TERCET_WRITE_TOKEN, too")
-        return Access(read_token, write_token, (*LOOPBACK_HOSTS, *names))
+        if write_token is None and (read_token is not None or revoke_token is not None):
+            alone = "read" if read_token is not None else "revoke"
+            raise InputError(f"with a {alone} token alone everybody could teach; set TERCET_WRITE_TOKEN, too")
+        return Access(read_token, write_token, (*LOOPBACK_HOSTS, *names), revoke_token, believed)
     if read_token is None or write_token is None:
         raise InputError(
             f"{host} can be reached by others, so a read and a write token are needed: "
             "TERCET_READ_TOKEN and TERCET_WRITE_TOKEN"
         )
-    return Access(read_token, write_token, names or None)
+    return Access(read_token, write_token, names or None, revoke_token, believed)
 
 
 def _allowed_name(host: str) -> str:
@@ -79,6 +99,20 @@ def logged_to_stderr() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
+
+
+@contextmanager
+def logged_sparingly(*names: str) -> Iterator[None]:
+    """Have loggers that strangers can make write let through only so much."""
+    sparing = Sparing()
+    loggers = [logging.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.addFilter(sparing)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(sparing)
 
 
 def run(
@@ -103,7 +137,7 @@ def run(
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
         raise InputError(f"{host}:{port} cannot be listened on: {why}") from error
-    with listening, logged_to_stderr():
+    with listening, logged_to_stderr(), logged_sparingly("uvicorn.error", "asyncio"):
         listening.setblocking(False)
         # Connections inherit it. Else the second part of an answer waits until the first is acknowledged, some 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,10 +150,9 @@ def run(
             proxy_headers=False,  # anybody could claim to be another address
             lifespan="off",
             ws="none",
-            limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        server = uvicorn.Server(config)
+        server = Server(config, Door(access.knows, most_connections()))
 
         def stop(*_: object) -> None:
             # For a signal before uvicorn listens to signals, and for those it raises again when it is done: by then

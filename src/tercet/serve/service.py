@@ -232,6 +232,10 @@ class Service:
 
     # -- changing -----------------------------------------------------------------------------------------------
 
+    def check_rate(self, address: str) -> None:
+        """A problem where an address may change nothing for now, however its clients are called."""
+        self._changing.check(address)
+
     def admit(self, client: str) -> None:
         """Take a token for a change from a client and from its address."""
         self._changing.admit(client)

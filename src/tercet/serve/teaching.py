@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -60,7 +63,10 @@ class Teaching:
             raise HttpProblem(422, detail, "invalid")
         await self._writes.run(lambda: self._check_learnable(query, (better, worse)))  # it may ask another engine
         return await self._teach(
-            lambda number: Preferred(number, timestamp(), client, query, better, worse, trust), query, [better], worse
+            lambda number, receipt: Preferred(number, timestamp(), client, query, better, worse, trust, receipt),
+            query,
+            [better],
+            worse,
         )
 
     async def clicks(
@@ -72,15 +78,16 @@ class Teaching:
         await self._writes.run(lambda: self._check_learnable(query, shown))
         lists = (tuple(shown), tuple(clicked))
         return await self._teach(
-            lambda number: Clicked(number, timestamp(), client, query, *lists, trust), query, clicked
+            lambda number, receipt: Clicked(number, timestamp(), client, query, *lists, trust, receipt), query, clicked
         )
 
     async def _teach(
-        self, make: Callable[[int], Entry], query: str, better: Sequence[str], worse: str | None = None
+        self, make: Callable[[int, str], Entry], query: str, better: Sequence[str], worse: str | None = None
     ) -> dict[str, Any]:
-        """Have a vote learned, and say what it changed where that can be seen in time."""
-        before = self._reloader.version
-        told, after = await self._append(make)
+        """Have a vote learned, give a receipt, and say what it changed where that can be seen in time."""
+        before, secret = self._reloader.version, secrets.token_urlsafe(16)
+        told, after = await self._append(lambda number: make(number, _hashed(secret)))
+        told["receipt"] = f"{told['entry']}.{secret}"
         effect = None
         if after is not None:
             outcomes = after.outcomes[told["entry"]]
@@ -99,21 +106,41 @@ class Teaching:
             detail = "the model knows no word of the query, so there is nothing to learn"
             raise HttpProblem(422, detail, "unknown-words")
 
-    async def undo(self, client: str, numbers: Sequence[int] | None) -> dict[str, Any]:
+    async def undo(
+        self, client: str, numbers: Sequence[int] | None, receipts: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Take back what an address taught without a name, its last entry unless others are named; or by receipts."""
+        if receipts is not None:
+            return await self._withdraw(client, "undo", lambda: self._proven(receipts))
         return await self._withdraw(client, "undo", lambda: self._own(client, numbers))
 
+    def _proven(self, receipts: Sequence[str]) -> list[int]:
+        numbers = set()
+        for receipt in receipts:
+            number, _, secret = receipt.partition(".")
+            entry = self._known(int(number))
+            expected = entry.receipt if isinstance(entry, (Preferred, Clicked)) else ""
+            if not (expected and hmac.compare_digest(_hashed(secret), expected)):
+                raise HttpProblem(409, f"this is not the receipt of entry {number}", "not-yours")
+            if not self._can_go(entry):
+                raise HttpProblem(409, f"entry {number} is not an active one", "nothing-to-undo")
+            numbers.add(entry.number)
+        return sorted(numbers)
+
     def _own(self, client: str, numbers: Sequence[int] | None) -> list[int]:
-        n_baked = self._reloader.version.n_baked
-        mine = [e.number for e in self._reloader.journal.entries[n_baked:] if e.client == client and self._can_go(e)]
+        def is_own(entry: Entry) -> bool:
+            return entry.client == client and self._can_go(entry)
+
         if numbers is None:
-            if not mine:
-                detail = "there is no entry of this client to take back"
-                detail += f" after entry {n_baked}; {_BAKED}" if n_baked else ""
-                raise HttpProblem(409, detail, "nothing-to-undo")
-            return mine[-1:]
+            n_baked, entries = self._reloader.version.n_baked, self._reloader.journal.entries
+            for i in range(len(entries) - 1, n_baked - 1, -1):
+                if is_own(entries[i]):
+                    return [i + 1]
+            detail = "there is no entry of this client to take back"
+            detail += f" after entry {n_baked}; {_BAKED}" if n_baked else ""
+            raise HttpProblem(409, detail, "nothing-to-undo")
         for number in numbers:
-            self._known(number)
-            if number not in mine:
+            if not is_own(self._known(number)):
                 raise HttpProblem(409, f"entry {number} is not an active one of this client", "not-yours")
         return sorted(set(numbers))
 
@@ -185,8 +212,13 @@ class Teaching:
         return history
 
 
+def _hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def _history_entry(entry: Entry, active: bool) -> dict[str, Any]:
     members = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "trust", "reason", "of", "entries"))
     meta = entry.to_meta()
     number = meta.pop("number")
+    meta.pop("receipt", None)
     return {"version": f"v{number}", "entry": number, "active": active} | members | meta

@@ -1,0 +1,225 @@
+"""Strangers who hold connections: 10,000 that are idle or drip, for ten minutes, while others work.
+
+A second process opens connections from this machine and keeps as many: a third send nothing, a third send the head of a
+request a byte a second, and a third ask for something that is refused with a body that comes a byte a second. What the
+service closes is opened again. None has a token. Meanwhile holders of tokens search, teach and take back, each over
+connections that are new every other time. Reports what they saw: answers by status, times, and the service's memory and
+log. The service may open few files with `--files 1024`.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import http.client
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+from common import machine_facts, parse_arguments, print_facts, print_table, write_json
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+READ, WRITE = "the-reading-token", "the-writing-token"
+_OPEN_AT_ONCE = 200  # connections that are being made
+_SERVE = "import sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; main()"
+_LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0})); "
+_KINDS = (b"", b"GET /search?q=green HTTP/1.1\r\nHost: localhost\r\nX: ", b"")
+_WITH_BODY = b"POST /prefer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
+
+
+def strangers(port: int, n: int, seconds: float) -> dict[str, int]:
+    """Keep so many connections; what is closed is opened again."""
+    selector, tally = selectors.DefaultSelector(), Counter[str]()
+    kinds, made = count(), dict[socket.socket, tuple[int, float]]()
+    pending: set[socket.socket] = set()
+    until, drip = time.monotonic() + seconds, 0.0
+    while time.monotonic() < until:
+        while len(made) + len(pending) < n and len(pending) < _OPEN_AT_ONCE:
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+            selector.register(one, selectors.EVENT_WRITE)
+            pending.add(one)
+        for key, _ in selector.select(0.05):
+            one = key.fileobj
+            assert isinstance(one, socket.socket)
+            try:
+                if one in pending:
+                    pending.discard(one)
+                    kind = next(kinds) % 3
+                    made[one] = (kind, time.monotonic())
+                    tally["opened"] += 1
+                    selector.modify(one, selectors.EVENT_READ)
+                    one.send(_WITH_BODY if kind == 2 else _KINDS[kind]) if kind else None
+                elif not one.recv(4096):
+                    raise ConnectionError
+            except BlockingIOError:
+                continue
+            except OSError:
+                selector.unregister(one)
+                made.pop(one, None)
+                one.close()
+                tally["closed by the service"] += 1
+        tally["most at once"] = max(tally["most at once"], len(made))
+        if time.monotonic() - drip > 1:
+            drip = time.monotonic()
+            for one, (kind, _) in list(made.items()):
+                if kind:
+                    with suppress(OSError):  # it is closed, which is found when it is read
+                        one.send(b"x")
+    return dict(tally)
+
+
+class Holder(threading.Thread):
+    """Searches, teaches or takes back, with a token, until the time is up."""
+
+    def __init__(self, port: int, writes: bool, until: float, seed: int) -> None:
+        super().__init__()
+        self._port, self._writes, self._until, self._rng = port, writes, until, np.random.default_rng(seed)
+        self._connection: http.client.HTTPConnection | None = None
+        self.times: list[float] = []
+        self.statuses: Counter[str] = Counter()
+
+    def run(self) -> None:
+        for turn in count():
+            if time.monotonic() > self._until:
+                return
+            if turn % 2 == 0 and self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            if self._writes:
+                better, worse = self._rng.choice(50, 2, replace=False)
+                body = {"query": "green avocado", "better": f"d{better}", "worse": f"d{worse}"}
+                told = self._ask("POST", "/prefer", body)
+                if told is not None and turn % 4 == 0:
+                    self._ask("POST", "/undo", {"receipts": [told["receipt"]]})
+                time.sleep(0.5)
+            else:
+                self._ask("GET", f"/search?{urlencode({'q': self._rng.choice(['green', 'blue sky', 'oil'])})}")
+                time.sleep(0.05)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        headers = {"Authorization": f"Bearer {WRITE if self._writes else READ}", "Content-Type": "application/json"}
+        started = time.perf_counter()
+        try:
+            self._connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = self._connection.getresponse()
+            told = json.loads(answer.read())
+        except (OSError, http.client.HTTPException) as error:
+            self._connection = None
+            self.statuses[type(error).__name__] += 1
+            self.times.append(time.perf_counter() - started)
+            return None
+        self.times.append(time.perf_counter() - started)
+        self.statuses[str(answer.status)] += 1
+        return told if answer.status in (200, 202) else None
+
+
+def memory_mb(process: int) -> float:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000
+
+
+def held(port: int, seconds: float, seed: int, process: int) -> dict[str, Any]:
+    """Four readers and a writer with tokens, for so long: what they saw."""
+    until = time.monotonic() + seconds
+    holders = [Holder(port, at == 4, until, seed + at) for at in range(5)]
+    memory = []
+    for holder in holders:
+        holder.start()
+    while time.monotonic() < until:
+        time.sleep(min(1.0, seconds / 5))
+        memory.append(memory_mb(process))
+    for holder in holders:
+        holder.join()
+    times = np.sort(np.concatenate([holder.times for holder in holders]))
+    return {
+        "requests": int(times.size),
+        "statuses": dict(sum((holder.statuses for holder in holders), Counter())),
+        "p50_ms": 1000 * float(np.quantile(times, 0.5)),
+        "p99_ms": 1000 * float(np.quantile(times, 0.99)),
+        "most_ms": 1000 * float(times[-1]),
+        "memory_mb": max(memory),
+    }
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--strangers"]:
+        port, n, seconds = sys.argv[2:]
+        print(json.dumps(strangers(int(port), int(n), float(seconds))))
+        return
+    from support.serving import made_index
+
+    arguments = parse_arguments(__doc__, needs_data=False, minutes=float, files=int)
+    n, seconds = (500, 15.0) if arguments.quick else (10_000, 60 * (arguments.minutes or 10.0))
+    facts = machine_facts()
+    print_facts(facts)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made_index(folder / "index")
+        program = (_LIMITED.format(arguments.files) if arguments.files else "") + _SERVE
+        command = [sys.executable, "-c", program, "serve", str(folder / "index"), "--port", "0"]
+        command += ["--write-burst", "100000", "--writes-per-minute", "100000"]
+        tokens = {"TERCET_READ_TOKEN": READ, "TERCET_WRITE_TOKEN": WRITE}
+        with open(folder / "log", "w") as log:
+            service = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **tokens}
+            )
+        try:
+            assert service.stdout is not None
+            port = int(service.stdout.readline().strip().rstrip("/").rpartition(":")[2])
+            held(port, 5.0, arguments.seed + 100, service.pid)
+            alone = held(port, min(30.0, seconds), arguments.seed, service.pid)
+            crowd = subprocess.Popen(
+                [sys.executable, __file__, "--strangers", str(port), str(n), str(seconds)], stdout=subprocess.PIPE
+            )
+            among = held(port, seconds, arguments.seed, service.pid)
+            tally = json.loads(crowd.communicate(timeout=60)[0])
+        finally:
+            service.terminate()
+            service.wait(30)
+        log_bytes = (folder / "log").stat().st_size
+    print_table(
+        f"{n:,} connections of strangers for {seconds:.0f} s, {arguments.files or 'as many as there are'} files",
+        ["", "requests", "answers", "p50 ms", "p99 ms", "most ms", "memory MB"],
+        [
+            [
+                title,
+                f"{part['requests']:,}",
+                ", ".join(f"{status}: {number:,}" for status, number in sorted(part["statuses"].items())),
+                f"{part['p50_ms']:.1f}",
+                f"{part['p99_ms']:.1f}",
+                f"{part['most_ms']:.0f}",
+                f"{part['memory_mb']:.0f}",
+            ]
+            for title, part in (("alone", alone), ("among strangers", among))
+        ],
+    )
+    print(f"\nstrangers: {tally}; the log has {log_bytes:,} bytes")
+    results = {"machine": facts, "alone": alone, "among": among, "strangers": tally, "log_bytes": log_bytes}
+    write_json(arguments.output, results)
+    sys.exit(1 if set(among["statuses"]) - {"200", "202"} else 0)
+
+
+if __name__ == "__main__":
+    main()
