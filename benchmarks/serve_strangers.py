@@ -2,9 +2,9 @@
 
 A second process opens connections from this machine and keeps as many: a third send nothing, a third send the head of a
 request a byte a second, and a third ask for something that is refused with a body that comes a byte a second. What the
-service closes is opened again. None has a token. Meanwhile holders of tokens search, teach and take back, each over
-connections that are new every other time. Reports what they saw: answers by status, times, and the service's memory and
-log. The service may open few files with `--files 1024`.
+service closes is opened again, up to 1,000 a second. None has a token. Meanwhile holders of tokens search, teach and
+take back, each over connections that are new every other time. Reports what they saw: answers by status, times, and the
+service's memory and log. The service may open few files with `--files 1024`; `--minutes 2` is shorter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from common import machine_facts, parse_arguments, print_facts, print_table, wri
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 READ, WRITE = "the-reading-token", "the-writing-token"
-_OPEN_AT_ONCE = 200  # connections that are being made
+_OPEN_A_SECOND = 1_000  # connections: as many as are closed when each is held for ten seconds
 _SERVE = "import sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; main()"
 _LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0})); "
 _KINDS = (b"", b"GET /search?q=green HTTP/1.1\r\nHost: localhost\r\nX: ", b"")
@@ -50,9 +50,12 @@ def strangers(port: int, n: int, seconds: float) -> dict[str, int]:
     selector, tally = selectors.DefaultSelector(), Counter[str]()
     kinds, made = count(), dict[socket.socket, tuple[int, float]]()
     pending: set[socket.socket] = set()
-    until, drip = time.monotonic() + seconds, 0.0
+    until, drip, refill, may_open = time.monotonic() + seconds, 0.0, time.monotonic(), 0.0
     while time.monotonic() < until:
-        while len(made) + len(pending) < n and len(pending) < _OPEN_AT_ONCE:
+        now = time.monotonic()
+        may_open, refill = min(_OPEN_A_SECOND / 10, may_open + (now - refill) * _OPEN_A_SECOND), now
+        while len(made) + len(pending) < n and may_open >= 1:
+            may_open -= 1
             one = socket.socket()
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))

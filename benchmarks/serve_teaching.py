@@ -71,7 +71,7 @@ def taught(learner: Learner, person: Person, n: int, trust: Trust | None, first:
     lesson = Lesson()
     for query, better, worse in person.preferences(lambda: learner.current):
         number = first + len(lesson.entries)
-        entry = Preferred(number, _time(SECONDS_EACH * number), "127.0.0.1", query, better, worse, trust)
+        entry = Preferred(number, moment_of(SECONDS_EACH * number), "127.0.0.1", query, better, worse, trust)
         (outcome,) = learner.tell(entry).result().outcomes[number]
         lesson.entries.append(entry)
         lesson.effective.append(outcome.is_ahead)
@@ -90,11 +90,11 @@ def attacks(collection: DocstringCollection, n: int, n_names: int, seed: int) ->
         better, worse = rng.choice(docs, 2, replace=False).tolist()
         client = "10.0.0.9" if n_names == 1 else f"10.0.0.9/{rng.integers(n_names)}"
         query = queries[int(rng.integers(len(queries)))]
-        entries.append(Preferred(number, _time(3600 * number / n), client, query, better, worse, "visitor"))
+        entries.append(Preferred(number, moment_of(3600 * number / n), client, query, better, worse, "visitor"))
     return entries
 
 
-def _time(seconds: float) -> str:
+def moment_of(seconds: float) -> str:
     return (START + timedelta(seconds=seconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

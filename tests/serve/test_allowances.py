@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.serving import made_docs, made_index, noisy, preferred
+from support.serving import TIME, made_docs, made_index, noisy, preferred, withdrawn
 from tercet.serve import LearningBounds, replay
 from tercet.serve.allowances import Allowances, Moment, Voter
-from tercet.serve.journal import Entry
+from tercet.serve.journal import Entry, Renewed
 from tercet.serve.replay import Replay
+from tercet.store.digest import digest_of
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -93,7 +94,7 @@ def test_a_teacher_is_not_silenced_and_does_not_pay_for_visitors():
 
 
 def test_allowances_come_back_with_time_and_when_a_model_is_made_of_what_was_taught():
-    bounds = LearningBounds(client=1.0, teacher=4.0, renewal=24.0)
+    bounds = LearningBounds(client=1.0, alone=1.0, teacher=4.0, renewal=24.0)
     allowances, ann, teacher = Allowances(bounds, 1.0), Voter("10.0.0.1/ann", "visitor"), Voter("::1", "teacher")
     assert allowances.charge(1.0, {ann: 1}, Moment(1, 0.0))[0] == 1.0
     share, before = allowances.charge(1.0, {ann: 1}, Moment(2, 6 * 3600.0))
@@ -103,10 +104,10 @@ def test_allowances_come_back_with_time_and_when_a_model_is_made_of_what_was_tau
     assert allowances.charge(1.0, {ann: 1}, Moment(3, 6 * 3600.0))[0] == 0.0
     assert allowances.charge(4.0, {teacher: 1}, Moment(3, 0.0))[0] == 1.0
     allowances.renew(4)
-    assert allowances.spent(ann, Moment(3, 6 * 3600.0)) == (1.0, 0.25), (
+    assert allowances.spent(ann, Moment(3, 6 * 3600.0))[:2] == (1.0, 0.25), (
         "that of the address is larger, and comes back as soon"
     )
-    assert allowances.spent(ann, Moment(4, 6 * 3600.0)) == (0.0, 0.0)
+    assert allowances.spent(ann, Moment(4, 6 * 3600.0)) == (0.0, 0.0, 0.0)
     assert allowances.charge(4.0, {teacher: 1}, Moment(5, 0.0))[0] == 1.0
     for_life = Allowances(LearningBounds(client=1.0, renewal=0.0), 1.0)
     for_life.charge(1.0, {ann: 1}, Moment(1, 0.0))
@@ -114,3 +115,79 @@ def test_allowances_come_back_with_time_and_when_a_model_is_made_of_what_was_tau
     assert for_life.hours_to_renew(ann, Moment(2, 1e9)) == np.inf
     allowances.refund(before)
     assert allowances.spent(ann, Moment(2, 6 * 3600.0))[0] == 0.75
+
+
+# -- many addresses -------------------------------------------------------------------------------------------------
+
+
+def test_the_addresses_of_a_network_are_one_client_and_those_of_a_site_few():
+    bounds = LearningBounds(client=0.05, alone=1.0)
+    of_one_network = noisy(200, lambda n: f"2001:db8:1:2::{n:x}", "visitor")
+    assert 0 < changed(of_one_network, bounds) <= 0.05 * 1.0001
+    of_one_site = noisy(200, lambda n: f"2001:db8:1:{n:x}::1", "visitor")
+    assert 0.05 < changed(of_one_site, bounds) <= 40 * 0.05 * 1.0001
+    of_many_sites = noisy(200, lambda n: f"2001:db8:{n:x}::1", "visitor")
+    assert changed(of_many_sites, bounds) > 40 * 0.05
+
+
+def test_all_visitors_together_have_a_bounded_effect_until_a_model_is_made_of_it():
+    bounds = LearningBounds(client=1.0, alone=1.0, crowd=2.0)
+    entries = noisy(200, lambda n: f"10.0.{n}.1", "visitor", hours=240.0)
+    assert 1.9 < changed(entries, bounds) <= 4.0 * 1.0001  # alone and not, whatever the time that passes
+    renewed: list[Entry] = [*entries[:100], Renewed(101, TIME, "local", "promote"), *entries[101:]]
+    assert changed(entries, bounds) < changed(renewed, bounds) <= 8.0 * 1.0001
+    assert changed(noisy(200, lambda n: f"10.0.0.1/{n}", "vouched"), bounds) > 2.0, "somebody vouches for these"
+    state = Replay(INDEX, bounds)
+    state.apply(entries[:-1])
+    state.apply(entries[-1:])
+    outcomes = [outcome for outcome in state.outcomes(entries[-1]) if outcome.reason == "allowance"]
+    assert [outcome.renewed_in for outcome in outcomes] == [float("inf")] * len(outcomes)
+
+
+def test_whoever_agreed_with_somebody_elsewhere_pays_less():
+    bounds = LearningBounds(client=1.0, alone=4.0)
+    ann, bob = Voter("10.0.0.1", "visitor"), Voter("10.0.0.2", "visitor")
+    near = Voter("2001:db8:1:1::", "visitor"), Voter("2001:db8:1:2::", "visitor")
+    allowances = Allowances(bounds, 1.0)
+    assert allowances.charge(1.0, {ann: 1}, Moment(1, 0.0))[0] == 0.25
+    allowances = Allowances(bounds, 1.0)
+    share, before = allowances.charge(0.1, {ann: 1, bob: 1}, Moment(1, 0.0))
+    assert (share, allowances.spent(ann, Moment(1, 0.0))[0]) == (1.0, pytest.approx(0.05))
+    assert allowances.charge(0.5, {ann: 1}, Moment(2, 0.0))[0] == 1.0
+    assert allowances.charge(0.4, {ann: 1}, Moment(3, 0.0))[0] < 1.0, "alone in two of three, it pays more again"
+    allowances = Allowances(bounds, 1.0)
+    _, before = allowances.charge(0.1, {ann: 1, bob: 1}, Moment(1, 0.0))
+    allowances.refund(before)
+    assert allowances.charge(1.0, {ann: 1}, Moment(2, 0.0))[0] == 0.25, "taken back, it counts no more"
+    allowances = Allowances(bounds, 1.0)
+    allowances.charge(0.1, dict.fromkeys(near, 1), Moment(1, 0.0))
+    assert allowances.charge(4.0, {near[0]: 1}, Moment(2, 0.0))[0] < 0.25, "two networks of one site are one place"
+
+
+def test_those_who_are_alone_cannot_spend_what_the_others_have():
+    bounds = LearningBounds(client=10.0, alone=4.0, crowd=8.0)
+    allowances = Allowances(bounds, 1.0)
+    alone = [Voter(f"10.0.0.{i}", "visitor") for i in range(9)]
+    shares = [allowances.charge(1.0, {voter: 1}, Moment(at, 0.0))[0] for at, voter in enumerate(alone)]
+    assert shares == [1.0, 1.0] + [0.0] * 7
+    together = dict.fromkeys((Voter("10.1.0.1", "visitor"), Voter("10.1.0.2", "visitor")), 1)
+    assert [allowances.charge(4.0, together, Moment(at, 0.0))[0] for at in (10, 11, 12)] == [1.0, 1.0, 0.0]
+
+
+def test_agreement_replays_to_the_same_bits_in_any_portions():
+    rng = np.random.default_rng(3)
+    docs = list(made_docs())[:6]
+    entries: list[Entry] = []
+    for number in range(1, 60):
+        if number % 9 == 0:
+            entries.append(withdrawn(number, int(rng.integers(1, number))))
+            continue
+        better, worse = (str(doc) for doc in rng.choice(docs, 2, replace=False))
+        client = f"2001:db8:{rng.integers(2)}:{rng.integers(3)}::{rng.integers(9)}"
+        entries.append(preferred(number, QUERIES[rng.integers(2)], better, worse, client, "visitor", number / 10))
+    bounds = LearningBounds(client=0.2, crowd=1.0)
+    expected = replay(INDEX, entries, bounds).digest
+    state = Replay(INDEX, bounds)
+    for entry in entries:
+        state.apply([entry])
+    assert digest_of(state.overlay.matrix())[:32] == expected

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,57 +19,31 @@ import uvicorn
 
 from support.serving import Running, made_index, running
 from tercet.serve import connections
-from tercet.serve.connections import Connection, Door, Http, Server, Sparing
+from tercet.serve.connections import Door, Server, Sparing, Waiting
 
 TOKEN = "of-the-connections"
 HEAD = b"GET / HTTP/1.1\r\nHost: here\r\n"
 
 
-class Wire(asyncio.Transport):
-    """A transport that notes what becomes of it."""
+class Guest(Waiting):
+    """Waits, without a connection, and notes what becomes of it."""
 
-    def __init__(self, address: str = "10.0.0.1", unsent: int = 0) -> None:
-        super().__init__({"peername": (address, 1)})
-        self.sent, self.state, self._unsent = b"", "open", unsent
+    def __init__(self, door: Door, place: str = "10.0.0.1") -> None:
+        super().__init__(door, place)
+        self.state = "open"
 
-    def write(self, data: Any) -> None:
-        self.sent += data
-
-    def close(self) -> None:
-        self.state = "closed"
-
-    def abort(self) -> None:
-        self.state = "aborted"
-
-    def is_closing(self) -> bool:
-        return self.state != "open"
-
-    def get_write_buffer_size(self) -> int:
-        return self._unsent
+    def end(self, answer: bytes = b"") -> None:
+        self.forget()
+        self._door.leave(self)
+        self.state = answer[9:12].decode() or "closed"
 
 
-class Heard:
-    """In the place of HTTP: notes what it is given."""
-
-    def __init__(self) -> None:
-        self.data, self.is_busy = b"", False
-
-    def connection_made(self, _: object) -> None:
-        self.is_busy = True
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-
-    def connection_lost(self, _: object) -> None:
-        self.is_busy = False
-
-
-def entered(door: Door, address: str = "10.0.0.1", data: bytes = b"", unsent: int = 0) -> tuple[Connection, Wire]:
-    connection, wire = Connection(door, lambda _: Heard()), Wire(address, unsent)
-    connection.connection_made(wire)
+def entered(door: Door, place: str = "10.0.0.1", data: bytes = b"") -> Guest:
+    guest = Guest(door, place)
+    door.enter(guest)
     if data:
-        connection.data_received(data)
-    return connection, wire
+        guest.heard(data)
+    return guest
 
 
 def open_door(most: int = 4) -> Door:
@@ -75,81 +52,72 @@ def open_door(most: int = 4) -> Door:
 
 def test_who_has_waited_longest_makes_room():
     door = open_door()
-    wires = [entered(door, f"10.0.0.{i}")[1] for i in range(6)]
-    assert [wire.state for wire in wires] == ["closed"] * 2 + ["open"] * 4
-    assert (len(door), door.n_turned_away) == (4, 2)
+    guests = [entered(door, f"10.0.0.{i}") for i in range(6)]
+    assert [guest.state for guest in guests] == ["closed"] * 2 + ["open"] * 4
+    assert len(door) == 4
 
 
 def test_a_crowd_of_one_place_makes_room_for_its_own():
     door = open_door()
-    other = entered(door, "2001:db8::1")[1]
-    crowd = [entered(door, f"2001:db8:0:1::{i:x}")[1] for i in range(1, 9)]
+    other = entered(door, "2001:db8::")
+    crowd = [entered(door, "2001:db8:0:1::") for _ in range(8)]
     assert other.state == "open"
-    assert [wire.state for wire in crowd] == ["closed"] * 5 + ["open"] * 3
+    assert [guest.state for guest in crowd] == ["closed"] * 5 + ["open"] * 3
 
 
-def test_who_showed_a_token_stays_and_who_is_served_does():
+def test_who_showed_a_token_stays():
     door = open_door(2)
-    head = HEAD + b"authorization:  bearer " + TOKEN.encode() + b"\r\n\r\n"
-    known, known_wire = entered(door, data=head)
-    known.answered()
-    assert known.is_known
-    _, busy_wire = entered(door, data=HEAD + b"\r\n")
-    _, late = entered(door)
-    assert [wire.state for wire in (known_wire, busy_wire, late)] == ["open", "open", "closed"]
-    assert late.sent.startswith(b"HTTP/1.1 503 ")
-    assert b"Retry-After: 1\r\n" in late.sent
+    known = [entered(door) for _ in range(2)]
+    for guest in known:
+        assert guest.heard(HEAD + b"authorization:  bearer " + TOKEN.encode() + b"\r\n\r\n")
+    late = entered(door)
+    assert [guest.state for guest in (*known, late)] == ["open", "open", "503"]
+    assert b"Retry-After: 1\r\n" in connections._FULL
 
 
-def test_http_begins_when_the_head_is_whole():
+def test_in_a_crowd_strangers_are_told_so_at_once(monkeypatch):
+    door = Door(lambda token: token == TOKEN, 100, lambda method, path: (method, path) != ("GET", "/health"))
+    guest = entered(door)
+    asked = b"GET /search?q=green HTTP/1.1\r\n\r\n"
+    assert not door.refuses(guest, asked)
+    monkeypatch.setattr(connections, "_CROWD", 1)
+    assert door.refuses(guest, asked)
+    assert not door.refuses(guest, b"GET /health HTTP/1.1\r\n\r\n")
+    assert door.refuses(guest, b"POST /health HTTP/1.1\r\n\r\n")
+    assert door.refuses(guest, b"\xff\n\n")
+    guest.is_known = True
+    assert not door.refuses(guest, asked)
+
+
+def test_a_head_is_whole_at_its_empty_line():
     door = open_door()
-    connection, wire = entered(door)
+    guest = entered(door)
     for byte in HEAD + b"\r":
-        connection.data_received(bytes([byte]))
-    assert list(door.waiting) == [connection]
+        assert guest.heard(bytes([byte])) is None
     assert door.head_bytes == len(HEAD) + 1
-    connection.data_received(b"\nbody")
-    assert connection._http.data == HEAD + b"\r\nbody"
-    assert (list(door.waiting), door.busy, door.head_bytes) == ([], {connection}, 0)
-    connection.data_received(b"more")
-    assert connection._http.data.endswith(b"bodymore")
-    connection.connection_lost(None)
-    assert (len(door), door._by_household) == (0, {})
-    assert wire.state == "open"
+    assert guest.heard(b"\nbody") == HEAD + b"\r\nbody"
+    assert (door.head_bytes, guest.has_head) == (0, False)
 
 
 def test_heads_are_bounded_one_by_one_and_together(monkeypatch):
     door = open_door()
-    _, wire = entered(door, data=b"x" * (connections.HEAD_BYTES + 1))
-    assert wire.sent.startswith(b"HTTP/1.1 431 ")
-    monkeypatch.setattr(connections, "_HEADS_BYTES", door.head_bytes + 10)
-    _, wire = entered(door, data=b"x" * 11)
-    assert wire.sent.startswith(b"HTTP/1.1 503 ")
+    assert entered(door, data=b"x" * (connections.HEAD_BYTES + 1)).state == "431"
+    monkeypatch.setattr(connections, "_HEADS_BYTES", 10)
+    assert entered(door, data=b"x" * 11).state == "503"
+    assert (door.head_bytes, len(door)) == (0, 0)
 
 
-def test_what_comes_too_late_or_is_not_taken_ends(monkeypatch):
-    door = open_door()
-
-    async def swept() -> None:
+def test_a_head_that_comes_too_late_is_not_waited_for():
+    async def swept(door: Door) -> None:
         door._sweep()
-        door.close()
+        door._timer.cancel()
 
-    begun, begun_wire = entered(door, data=HEAD)
-    idle, idle_wire = entered(door)
-    busy, busy_wire = entered(door, data=HEAD + b"\r\n")
-    full, full_wire = entered(door, unsent=10)
-    asyncio.run(swept())  # which also ends those that wait
-    assert busy_wire.state == "open"
     door = open_door()
-    (begun, begun_wire), (idle, idle_wire) = entered(door, data=HEAD), entered(door)
-    (busy, busy_wire), (full, full_wire) = entered(door, data=HEAD + b"\r\n"), entered(door, unsent=10)
-    for connection in (begun, idle, full):
-        connection.since -= connections.HEAD_SECONDS
-    busy._paused = time.monotonic() - 2 * connections._STALLED_SECONDS
-    asyncio.run(swept())
-    assert begun_wire.sent.startswith(b"HTTP/1.1 408 ")
-    assert idle_wire.sent == b""
-    assert [wire.state for wire in (begun_wire, idle_wire, busy_wire, full_wire)] == ["closed"] * 2 + ["aborted"] * 2
+    begun, idle, new = entered(door, data=HEAD), entered(door), entered(door)
+    for guest in (begun, idle):
+        guest.since -= connections.HEAD_SECONDS
+    asyncio.run(swept(door))
+    assert [guest.state for guest in (begun, idle, new)] == ["408", "closed", "open"]
 
 
 def test_a_log_cannot_be_filled():
@@ -165,14 +133,97 @@ def test_a_log_cannot_be_filled():
     assert let_through(1)
 
 
-def test_uvicorn_still_has_what_we_build_on():
-    server = Server(uvicorn.Config(lambda: None, log_config=None), open_door())
-    connection = server.config.http(config=server.config, server_state=server.server_state, app_state={}, _loop=None)
-    assert isinstance(connection, Connection)
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        http = Http(connection, config=server.config, server_state=server.server_state, app_state={}, _loop=loop)
-    assert not http.is_busy
+@contextmanager
+def served_here(monkeypatch, app: Any, most: int = 100) -> Iterator[tuple[int, Door]]:
+    """A server in a thread of this process, with short times."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.4)
+    monkeypatch.setattr(connections, "_STALLED_SECONDS", 0.4)
+    monkeypatch.setattr(connections, "_SWEEP_SECONDS", 0.05)
+    door = open_door(most)
+    server = Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1), door)
+    server.capture_signals = nullcontext  # this is not the main thread
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield listening.getsockname()[1], door
+        finally:
+            server.should_exit = True
+            thread.join(20)
+    assert not thread.is_alive()
+
+
+def connected(port: int, data: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(data)
+    return connection
+
+
+def heard(connection: socket.socket, n_answers: int) -> None:
+    """Receive so many short answers."""
+    received = b""
+    while received.count(b"ok") < n_answers:
+        received += (data := connection.recv(4096))
+        assert data
+
+
+def until(condition: Any) -> None:
+    late = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
+async def large_answer(_: Any, __: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"50000000")]})
+    await send({"type": "http.response.body", "body": bytes(50_000_000)})
+
+
+async def short_answer(_: Any, __: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+def test_a_connection_is_kept_and_its_next_head_has_its_time_too(monkeypatch):
+    with served_here(monkeypatch, short_answer) as (port, door), connected(port, HEAD + b"\r\n") as connection:
+        heard(connection, 1)
+        connection.sendall((HEAD + b"\r\n") * 2)  # one behind the other
+        heard(connection, 2)
+        until(lambda: len(door.waiting) == 1)
+        connection.sendall(HEAD)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+        assert connection.recv(4096) == b""
+        assert len(door) == 0
+
+
+def test_an_answer_that_nobody_takes_is_not_kept(monkeypatch):
+    with served_here(monkeypatch, large_answer) as (port, door), connected(port, HEAD + b"\r\n") as connection:
+        until(lambda: len(door))
+        until(lambda: not len(door))
+        n_received = 0
+        with suppress(ConnectionResetError):
+            while data := connection.recv(2**20):
+                n_received += len(data)
+        assert n_received < 50_000_000
+
+
+def test_connections_end_when_they_may(monkeypatch):
+    with served_here(monkeypatch, short_answer, most=3) as (port, door):
+        held = [connected(port) for _ in range(5)]
+        until(lambda: len(door) == 3)
+        with connected(port, HEAD + b"\r\n") as one_more:
+            heard(one_more, 1)
+        until(lambda: len(door) == 0)  # they said nothing for too long
+        assert door._by_household == {}
+        for connection in held:
+            assert connection.recv(10) == b""
+            connection.close()
+        broken = connected(port, b"nonsense\r\n\r\n")
+        assert broken.recv(4096).startswith(b"HTTP/1.1 400 ")
+        broken.close()
+        connected(port, HEAD).close()
+        until(lambda: (len(door), door.head_bytes) == (0, 0))
 
 
 # -- over real connections ------------------------------------------------------------------------------------------
@@ -222,10 +273,7 @@ def test_few_files_are_enough(tmp_path: Path):
     resource = pytest.importorskip("resource")
     made_index(tmp_path / "index")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    program_limit = 600  # of open files, for the service: 88 connections
-    import subprocess
-    import sys
-
+    program_limit = 600  # of open files, for the service: 472 connections
     program = "import resource, sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; "
     program += f"resource.setrlimit(resource.RLIMIT_NOFILE, ({program_limit}, {program_limit})); main()"
     command = [sys.executable, "-c", program, "serve", str(tmp_path / "index"), "--port", "0", "--write-token", TOKEN]

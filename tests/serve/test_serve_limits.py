@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import uvicorn
 from click.testing import CliRunner
 
 from support.serving import made_docs, made_index, refused, served
@@ -20,6 +19,7 @@ from tercet.cli.main import cli
 from tercet.errors import InputError
 from tercet.serve import Limits, answers, guard
 from tercet.serve.bounds import BODY_BYTES, ID_CHARS, MOST_RESULTS, QUERY_CHARS, QUERY_TERMS, SHOWN
+from tercet.serve.connections import Server
 from tercet.serve.guard import LOOPBACK_HOSTS, Access
 from tercet.serve.rates import Buckets
 from tercet.serve.run import access_for, is_loopback, run
@@ -365,7 +365,7 @@ def test_an_address_in_use_or_wrong_is_told(tmp_path):
 
 def test_warnings_and_traces_are_shown_while_it_runs(tmp_path, monkeypatch, capsys):
     log = logging.getLogger("tercet.serve.guard")
-    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: log.error("what went wrong"))
+    monkeypatch.setattr(Server, "run", lambda *_, **__: log.error("what went wrong"))
     with served(tmp_path / "journal.jsonl", INDEX) as (_, service):
         run(service, Access(), "127.0.0.1", 0, lambda _: None)
     assert "ERROR tercet.serve.guard: what went wrong" in capsys.readouterr().err
@@ -382,7 +382,7 @@ def test_no_part_of_an_answer_waits_for_another_to_be_acknowledged(tmp_path, mon
             with sockets[0].accept()[0] as connection:
                 delays.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    monkeypatch.setattr(uvicorn.Server, "run", accept)
+    monkeypatch.setattr(Server, "run", accept)
     with served(tmp_path / "journal.jsonl", INDEX) as (_, service):
         run(service, Access(), "127.0.0.1", 0, lambda _: None)
     assert delays == [1]

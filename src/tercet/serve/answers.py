@@ -198,7 +198,7 @@ def _move(ranks: Mapping[str, Any]) -> str:
 
 def _renewal(hours: float) -> str:
     if math.isinf(hours):
-        return " It does not come back."
+        return " It comes back when what was taught becomes part of a model."
     length = f"{math.ceil(hours * 60)} minutes" if hours < 1 else f"{math.ceil(hours)} hours"
     return f" It is whole again in {length}; say it again then."
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from tercet.serve.generations import Generation
 from tercet.serve.guard import Access, Guard
 from tercet.serve.learner import Version
 from tercet.serve.metrics import TEXT_TYPE
+from tercet.serve.networks import household
 from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
 from tercet.serve.reference import reference_page
 from tercet.serve.service import Service
@@ -35,6 +35,9 @@ BUILD = version("tercet")
 PAGE = Path(__file__).parent / "page"
 _SUFFIXES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _PUBLIC = frozenset({"/health", "/ready", "/openapi.json", "/docs"})  # and the page: they tell nothing of the documents
+
+_PAGE_FILES = {path.name: path for path in PAGE.iterdir() if path.suffix in _SUFFIXES}
+OPEN_PATHS = _PUBLIC | {"/"} | {f"/{name}" for name in _PAGE_FILES}  # that need no token
 
 _PROBLEMS = {
     400: "The request is broken.",
@@ -79,13 +82,11 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
         responses=_problems(_READING),
     )
     access = access or Access()
-    page = {path.name: path for path in PAGE.iterdir() if path.suffix in _SUFFIXES}
-    open_paths = _PUBLIC | {"/"} | {f"/{name}" for name in page}
     app.add_middleware(
         Guard,
         access=access,
         metrics=service.metrics,
-        open_paths=frozenset(open_paths),
+        open_paths=OPEN_PATHS,
         access_log=access_log,
         check_rate=service.check_rate,
     )
@@ -93,7 +94,7 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
     _add_reading(app, service, access)
     _add_changing(app, service, access)
     _add_documents(app, service, access)
-    _add_page(app, page)
+    _add_page(app)
     _complete(app)
     return app
 
@@ -135,8 +136,8 @@ def _is_json(content_type: str) -> bool:
 
 
 def _client(request: Request, name: str | None) -> str:
-    """Who asks: the address, and a slash and the name where the request gives one."""
-    address = request.client.host if request.client is not None else "local"
+    """Who asks: the address, of IPv6 its /64, and a slash and the name where the request gives one."""
+    address = household(request.client.host) if request.client is not None else "local"
     return address if name is None else f"{address}/{name}"
 
 
@@ -325,7 +326,7 @@ def _add_documents(app: FastAPI, service: Service, access: Access) -> None:
         return JSONResponse(await service.remove_document(params.id))
 
 
-def _add_page(app: FastAPI, page: Mapping[str, Path]) -> None:
+def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
         return await file("index.html")
@@ -337,7 +338,7 @@ def _add_page(app: FastAPI, page: Mapping[str, Path]) -> None:
     @app.get("/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
         # Looked up by name, so that no name that is sent ever becomes a path.
-        path = page.get(name)
+        path = _PAGE_FILES.get(name)
         if path is None:
             raise HttpProblem(404, "there is nothing at this path")
         return FileResponse(path, media_type=_SUFFIXES[path.suffix], headers={"Cache-Control": "no-cache"})

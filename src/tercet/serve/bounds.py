@@ -50,9 +50,12 @@ class LearningBounds(OnlineRule):
     Attributes
     ----------
     rate, margin, least_margin, l1, pairs, step, weight : as `OnlineRule` has them; here, steps are bounded
-    client : largest total change by one client, sizes added up, in units; ten times that for one address, and a hundred
-        times for one that has the write token and says who its clients are
-    teacher : the same for the teacher, who has the write token or is alone on this machine
+    client : largest total change by one client, sizes added up, in units; ten times that for one address, of IPv6 for
+        a /64, forty times for a /48, and a hundred times for one that has the write token and says who its clients are
+    crowd : the same for all together for whom nobody vouches, until the next promotion or bake; 0 for any. Those who
+        are mostly alone have as much, apart, so that they cannot spend what the others have
+    alone : how many times over whoever agrees with others in less than half of what it asks for pays for a change
+    teacher : as ``client`` for the teacher, who has the write token or is alone on this machine
     teacher_pairs : as ``pairs``, for what the teacher prefers: more of them disturb other queries less
     renewal : hours in which an allowance that was spent comes back, evenly; 0 for never
     preference : what a preference counts, a click being 1: enough to put the better document ahead at once, however far
@@ -64,6 +67,8 @@ class LearningBounds(OnlineRule):
     step: float = 1.0
     weight: float = 1.0
     client: float = 20.0
+    crowd: float = 500.0
+    alone: float = 4.0
     teacher: float = 10_000.0
     teacher_pairs: int = 1024
     renewal: float = 24.0

@@ -94,6 +94,11 @@ class Access:
         unset = "" if self.revoke_token is not None else ", and none is set"
         raise HttpProblem(403, f"taking back what others taught needs the revoke token{unset}", "not-revoking")
 
+    def needs_token(self, method: str, path: str) -> bool:
+        """Whether a request without any token is refused; the page and the like are not asked for here."""
+        reads = method in ("GET", "HEAD") or path in _READERS_POST
+        return (self.read_token if reads else self.write_token) is not None
+
     def vouches(self, headers: Headers) -> bool:
         """Whether whoever sends these headers may name clients as it sees them, as the server of a site does."""
         token = headers.get("authorization", "").partition(" ")[2].strip()

@@ -160,7 +160,7 @@ class Replay:
     def _cast(self, entry: Entry, before: dict[QuestionKey, Position | None]) -> None:
         if not isinstance(entry, (Preferred, Clicked)):
             return
-        voter = Voter(entry.client, entry.trust)
+        voter = Voter.of(entry.client, entry.trust)
         moment = Moment(entry.number, 0.0 if entry.trust is None else seconds_of(entry))
         cast = self._cast_by.setdefault(entry.number, [])
         for i, (question, vote) in enumerate(self._asked(entry)):
@@ -210,7 +210,7 @@ class Replay:
         pairs = self.bounds.teacher_pairs if is_taught else self.bounds.pairs
         step = self.overlay.propose(contrast, net / ONE_CLICK, pairs)
         share = 0.0
-        spent_before: Before = ()
+        spent_before = Before()
         if step.keys.size:
             asking = {voter: abs(parts) for voter, parts in voters.items() if (parts > 0) == (net > 0) and parts}
             share, spent_before = self.allowances.charge(step.size, asking, question.moment)

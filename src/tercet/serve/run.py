@@ -13,7 +13,7 @@ import uvicorn
 
 from tercet.errors import InputError
 from tercet.serve.access_log import AccessLog
-from tercet.serve.app import create_app
+from tercet.serve.app import OPEN_PATHS, create_app
 from tercet.serve.connections import Door, Server, Sparing, most_connections
 from tercet.serve.guard import LOOPBACK_HOSTS, Access, host_name
 from tercet.serve.networks import proxies_of
@@ -152,7 +152,11 @@ def run(
             ws="none",
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        server = Server(config, Door(access.knows, most_connections()))
+
+        def needs_token(method: str, path: str) -> bool:
+            return path not in OPEN_PATHS and access.needs_token(method, path)
+
+        server = Server(config, Door(access.knows, most_connections(), needs_token))
 
         def stop(*_: object) -> None:
             # For a signal before uvicorn listens to signals, and for those it raises again when it is done: by then
