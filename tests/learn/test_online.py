@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import pairwise
 
 import numpy as np
@@ -83,6 +84,18 @@ def test_one_step_at_a_time_is_the_same_and_goes_back_to_the_bit(name, rule):
         single.go_back(step)
         assert sparse_bits(single.weights) == bits
     assert single.matrix().nnz == 0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_contrasts_of_many_are_those_of_each_to_the_bit(name):
+    Q, D, prefs = texts()
+    learner = OnlineLearner(base_of(name))
+    q, first, second = prefs.query[:40], prefs.better[:40], prefs.worse[:40]
+    many = learner.contrasts(Q[q], D[first], D[second])
+    for i, contrast in enumerate(many):
+        single = learner.contrast(Q[[q[i]]], D[[first[i]]], D[[second[i]]])
+        for field in fields(single):
+            assert np.array_equal(getattr(contrast, field.name), getattr(single, field.name)), field.name
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -316,20 +316,31 @@ def _parsed_header(line: bytes, path: Path) -> tuple[int, list[str]]:
 
 def spelled_entry(entry: Entry, last_sum: str) -> tuple[bytes, str]:
     body = json.dumps(entry.to_meta(), separators=(",", ":"), allow_nan=False)
-    own_sum = hashlib.sha256(f"{last_sum}{body}".encode()).hexdigest()[:32]
+    own_sum = _sum_of(last_sum, body.encode())
     return f'{{"sum":"{own_sum}","entry":{body}}}\n'.encode(), own_sum
 
 
+def _sum_of(last_sum: str, body: bytes) -> str:
+    return hashlib.sha256(last_sum.encode() + body).hexdigest()[:32]
+
+
+_BODY_START = len(b'{"sum":"","entry":') + 32
+
+
 def _parsed(line: bytes, last_sum: str, path: str | PathLike[str], number: int) -> tuple[Entry, str]:
+    body = line[_BODY_START:-1]
+    own_sum = _sum_of(last_sum, body)
+    is_as_written = line == b'{"sum":"%s","entry":%s}' % (own_sum.encode(), body)
     try:
-        record: Any = json.loads(line)
-        entry = entry_of(record["entry"] if isinstance(record, dict) and set(record) == {"sum", "entry"} else record)
+        record: Any = json.loads(body if is_as_written else line)
+        if not is_as_written and isinstance(record, dict) and set(record) == {"sum", "entry"}:
+            record = record["entry"]
+        entry = entry_of(record)
     except InputError as error:
         raise FormatError(path, number, str(error)) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(path, number, f"the line is damaged: {error}; found {line[:60]!r}") from error
-    spelled, own_sum = spelled_entry(entry, last_sum)
-    if spelled[:-1] != line:
+    if not is_as_written:
         raise FormatError(
             path, number, "the checksum does not fit: this line or the one before it is not as it was written"
         )

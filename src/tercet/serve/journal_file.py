@@ -62,8 +62,10 @@ class Journal:
             os.lseek(self._file, self._n_bytes, os.SEEK_SET)
             if not self._n_bytes:
                 self._write(HEADER.encode())
-            elif not self.path.read_bytes().endswith(b"\n"):
-                self._write(b"\n")  # a kill took it; the entry is whole
+            else:
+                os.lseek(self._file, -1, os.SEEK_END)
+                if os.read(self._file, 1) != b"\n":
+                    self._write(b"\n")  # a kill took it; the entry is whole
             os.fsync(self._file)
             sync_folder(self.path.parent)
             self._tail = Tail(self.path, self._last)

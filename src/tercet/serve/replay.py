@@ -8,10 +8,11 @@ takes the later ones again, so the result has the bits of a replay from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,8 @@ from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Clicked, Entry, Preferred, Renewed, Withdrawn, seconds_of
 from tercet.serve.votes import ONE_CLICK, Ballot, Position, Question, QuestionKey, Vote, votes_of
 
-_CONTRASTS_KEPT = 2048
+_CONTRASTS_KEPT = 16_384  # some 2 kB each
+_LOOKED_UP_AT_ONCE = 1024
 _ROWS_KEPT = 2048
 
 
@@ -106,9 +108,7 @@ class Replay:
 
     def prepare(self, entries: Iterable[Entry]) -> None:
         """Look up the documents that entries speak of. Nothing changes, so this can be tried again where it fails."""
-        for entry in entries:
-            for question, _ in self._asked(entry):
-                self._contrast(question)
+        self._look_up([question for entry in entries for question, _ in self._asked(entry)])
 
     def apply(self, entries: Iterable[Entry]) -> None:
         """Take in entries, in the order of their numbers."""
@@ -192,8 +192,12 @@ class Replay:
             del self._taken[last.question]
             changed.add(last.question)
         questions = [self._questions[key] for key in changed if self._questions[key].votes]
-        for question in sorted(questions, key=lambda question: question.position):
-            self._take_step(question)
+        questions.sort(key=lambda question: question.position)
+        for start in range(0, len(questions), _LOOKED_UP_AT_ONCE):
+            portion = questions[start : start + _LOOKED_UP_AT_ONCE]
+            self._look_up(portion)
+            for question in portion:
+                self._take_step(question)
         for key in before:
             if not self._questions[key].votes:
                 del self._questions[key]
@@ -226,15 +230,28 @@ class Replay:
 
     def _contrast(self, question: Question) -> Contrast | None:
         """None where the index has lost a document, or the model knows no word of the query: then there is no step."""
-        key = question.key
-        if key not in self._contrasts:
-            if len(self._contrasts) >= _CONTRASTS_KEPT:
-                del self._contrasts[next(iter(self._contrasts))]  # worked out again should it be needed
-            q, contrast = self.query_row(question.query), None
+        if question.key not in self._contrasts:
+            self._look_up([question])
+        return self._contrasts[question.key]
+
+    def _look_up(self, questions: Sequence[Question]) -> None:
+        """Have the contrasts of questions at hand, those that are missing worked out together."""
+        missing = {question.key: question for question in questions if question.key not in self._contrasts}
+        found: dict[QuestionKey, tuple[sparse.csr_array, sparse.csr_array, sparse.csr_array]] = {}
+        for key, question in missing.items():
+            q = self.query_row(question.query)
             if q.nnz and key.first in self._index and key.second in self._index:
-                contrast = self.overlay.contrast(q, self._index.row(key.first), self._index.row(key.second))
-            self._contrasts[key] = contrast
-        return self._contrasts[key]
+                found[key] = (q, self._index.row(key.first), self._index.row(key.second))
+        contrasts: dict[QuestionKey, Contrast] = {}
+        if found:
+            stacked = (
+                sparse.csr_array(sparse.vstack(rows, format="csr")) for rows in zip(*found.values(), strict=True)
+            )
+            contrasts = dict(zip(found, self.overlay.contrasts(*stacked), strict=True))
+        for key in missing:
+            self._contrasts[key] = contrasts.get(key)
+        for key in list(islice(self._contrasts, max(0, len(self._contrasts) - max(_CONTRASTS_KEPT, len(questions))))):
+            del self._contrasts[key]  # the oldest; worked out again should they be needed
 
 
 def _query_row(model: TextModel, text: str) -> sparse.csr_array:
