@@ -2,9 +2,9 @@
 
 Everything is that of `serve_load.py --minutes`: readers, writers who take back a quarter, clicks, documents that come
 and go, models that are promoted and baked. Beside that, 512 connections say nothing and 32 clients send a search four
-bytes at a time, ten times a second; what the service closes is opened again. Memory, open files and the times that clients see are
-noted every few seconds, and drawn where `--picture FILE` says. 30 minutes, or `--minutes N`. Then 16 to 256 readers for
-a few seconds each, on the same service: requests a second, times, and how many are shed by a 503.
+bytes at a time, ten times a second; what the service closes is opened again. Memory, open files and the times that
+clients see are noted every few seconds, and drawn where `--picture FILE` says. 30 minutes, or `--minutes N`. Then 16 to
+256 readers for a few seconds each, on the same service: requests a second, times, and how many are shed by a 503.
 """
 
 from __future__ import annotations
