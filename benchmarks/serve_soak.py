@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,10 @@ class Sampler(threading.Thread):
             )
 
 
+def shed_of(statuses: Mapping[str, int]) -> int:
+    return sum(n for status, n in statuses.items() if status.startswith("503"))
+
+
 class Reader(Client):
     """Searches, one time after the other; waits a moment when it is told to come again."""
 
@@ -115,9 +120,9 @@ class Reader(Client):
         raise NotImplementedError
 
     def read(self) -> None:
-        before = self.statuses["503"]
+        before = shed_of(self.statuses)
         super().read()
-        if self.statuses["503"] > before:
+        if shed_of(self.statuses) > before:
             time.sleep(0.2)
 
 
@@ -163,7 +168,7 @@ def shedding(address: str, seconds: float, seed: int) -> list[dict[str, Any]]:
         until = time.monotonic() + seconds
         found = measured(address, [Reader(address, seed + 1000 * n + at, until, False) for at in range(n)], until)
         statuses = found["statuses"]
-        rows.append({"readers": n, "shed": statuses.get("503", 0), **found})
+        rows.append({"readers": n, "shed": shed_of(statuses), **found})
     return rows
 
 

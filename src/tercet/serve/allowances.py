@@ -61,7 +61,7 @@ class Spent(NamedTuple):
     moment: Moment
 
 
-class Before(NamedTuple):
+class Charge(NamedTuple):
     """What a charge changed: what was spent of each purse before; who asked, and who of them was found to agree."""
 
     purses: tuple[tuple[Purse, Spent | None], ...] = ()
@@ -109,7 +109,7 @@ class Allowances:
         """From the entry of this number on, every allowance is whole again."""
         self._renewals.append(number)
 
-    def charge(self, size: float, voters: Mapping[Voter, int], moment: Moment) -> tuple[float, Before]:
+    def charge(self, size: float, voters: Mapping[Voter, int], moment: Moment) -> tuple[float, Charge]:
         """Which share of a step those who asked for it can afford, and what each had spent before.
 
         Each pays for its part of the votes; those with none for the step pay nothing.
@@ -133,9 +133,9 @@ class Allowances:
                 latest = moment if last is None else Moment(moment.number, max(moment.seconds, last.moment.seconds))
                 self._spent[purse] = Spent(self._owed(purse, moment) + payment * price, latest)
             affordable += payment
-        return (min(1.0, affordable / size) if size else 0.0), Before(tuple(before.items()), asked, agreed)
+        return (min(1.0, affordable / size) if size else 0.0), Charge(tuple(before.items()), asked, agreed)
 
-    def refund(self, before: Before) -> None:
+    def refund(self, before: Charge) -> None:
         """Undo the last `charge`."""
         self._asked.subtract(before.asked)
         self._agreed.subtract(before.agreed)

@@ -22,7 +22,7 @@ from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.learn.online import Contrast, OnlineLearner, Step
 from tercet.search import BaseIndex
-from tercet.serve.allowances import Allowances, Before, Moment, Voter
+from tercet.serve.allowances import Allowances, Charge, Moment, Voter
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Clicked, Entry, Preferred, Renewed, Withdrawn, seconds_of
 from tercet.serve.votes import ONE_CLICK, Ballot, Position, Question, QuestionKey, Vote, votes_of
@@ -40,7 +40,7 @@ class TakenStep:
     question: QuestionKey
     step: Step
     share: float
-    spent_before: Before
+    spent_before: Charge
     entries: tuple[int, ...]
 
 
@@ -214,7 +214,7 @@ class Replay:
         pairs = self.bounds.teacher_pairs if is_taught else self.bounds.pairs
         step = self.overlay.propose(contrast, net / ONE_CLICK, pairs)
         share = 0.0
-        spent_before = Before()
+        spent_before = Charge()
         if step.keys.size:
             asking = {voter: abs(parts) for voter, parts in voters.items() if (parts > 0) == (net > 0) and parts}
             share, spent_before = self.allowances.charge(step.size, asking, question.moment)
