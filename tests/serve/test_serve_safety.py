@@ -230,7 +230,7 @@ def test_who_is_a_teacher(tmp_path):
 def test_an_allowance_that_is_spent_is_told_and_comes_back(tmp_path):
     """A visitor teaches until nothing moves; then it is said, and when a model is made of it, it moves again."""
     query, hits = "green avocado oil", [hit.doc_id for hit in INDEX.search("green avocado oil", 30)]
-    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(write_burst=1000), LearningBounds(client=1.0))
+    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(write_burst=1000), LearningBounds(client=4.0))
     try:
         with TestClient(create_app(service), "http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:
 
