@@ -55,8 +55,10 @@ def _members(stream: BinaryIO, path: FilePath) -> Iterator[tuple[Member, BinaryI
         block = stream.read(_BLOCK)
         if not block and not is_first:
             return  # without the blocks that end an archive, as some writers leave it
-        if not block.strip(b"\0") and len(block) == _BLOCK and not is_first:
-            return
+        if not block.strip(b"\0") and len(block) == _BLOCK:
+            second = stream.read(_BLOCK) if is_first else block  # an archive without members is two such blocks
+            if not second.strip(b"\0") and len(second) == _BLOCK:
+                return
         header = _header(block, path)
         is_first = False
         if header.type in _HEADERS:
