@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_a_package_that_is_missing_or_too_old_fails_with_what_to_install(monkeyp
     assert result.exit_code == 1
     assert "FAIL  scipy: not installed" in result.output
     assert "FAIL  numba: 0.9; 0.60 or later is needed" in result.output
-    assert "install 'scipy>=1.12'" in result.output
+    assert re.search(r"install 'scipy>=\d", result.output)
     assert "2 of " in result.output
 
 
