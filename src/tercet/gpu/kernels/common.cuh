@@ -56,6 +56,16 @@ struct Rows {
   const float* data;
 };
 
+// From where to where the entries of a query, a better and a worse document are.
+struct Entries {
+  long long q_lo, q_hi, b_lo, b_hi, w_lo, w_hi;
+};
+
+DEVICE Entries entries_of(const Rows& Q, const Rows& D, int query, int better, int worse) {
+  return {Q.indptr[query],  Q.indptr[query + 1], D.indptr[better],
+          D.indptr[better + 1], D.indptr[worse], D.indptr[worse + 1]};
+}
+
 DEVICE fixed_point to_fixed(float change) { return (fixed_point)(long long)llrint((double)change * FIXED_ONE); }
 DEVICE float from_fixed(fixed_point sum) { return (float)((double)(long long)sum / FIXED_ONE); }
 

@@ -75,9 +75,7 @@ KERNEL lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u,
   float* room = vd + (long long)N_WARPS * stride;
   const Rows Q = {q_indptr, q_indices, q_data}, D = {d_indptr, d_indices, d_data};
   for (long long s = BLOCK; s < n; s += N_BLOCKS) {
-    const long long q_lo = q_indptr[query[s]], q_hi = q_indptr[query[s] + 1];
-    const long long b_lo = d_indptr[better[s]], b_hi = d_indptr[better[s] + 1];
-    const long long w_lo = d_indptr[worse[s]], w_hi = d_indptr[worse[s] + 1];
+    const auto [q_lo, q_hi, b_lo, b_hi, w_lo, w_hi] = entries_of(Q, D, query[s], better[s], worse[s]);
     bool missed;
     if (phase == APPLY) {
       missed = !(scores[s] >= margin[s]);
@@ -167,9 +165,7 @@ KERNEL cosine_advance(float* U, float* V, fixed_point* sums_u, fixed_point* sums
   float* room = w + size;
   const Rows Q = {q_indptr, q_indices, q_data}, D = {d_indptr, d_indices, d_data};
   for (long long s = BLOCK; s < n; s += N_BLOCKS) {
-    const long long q_lo = q_indptr[query[s]], q_hi = q_indptr[query[s] + 1];
-    const long long b_lo = d_indptr[better[s]], b_hi = d_indptr[better[s] + 1];
-    const long long w_lo = d_indptr[worse[s]], w_hi = d_indptr[worse[s] + 1];
+    const auto [q_lo, q_hi, b_lo, b_hi, w_lo, w_hi] = entries_of(Q, D, query[s], better[s], worse[s]);
     bool missed;
     SYNC();  // the step before is done with its gradients
     if (phase == APPLY) {

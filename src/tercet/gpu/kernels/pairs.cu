@@ -56,9 +56,7 @@ KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, co
   float* room = vals + TILE;
   const Rows Q = {q_indptr, q_indices, q_data}, D = {d_indptr, d_indices, d_data};
   for (long long s = BLOCK; s < n; s += N_BLOCKS) {
-    const long long q_lo = q_indptr[query[s]], q_hi = q_indptr[query[s] + 1];
-    const long long b_lo = d_indptr[better[s]], b_hi = d_indptr[better[s] + 1];
-    const long long w_lo = d_indptr[worse[s]], w_hi = d_indptr[worse[s] + 1];
+    const auto [q_lo, q_hi, b_lo, b_hi, w_lo, w_hi] = entries_of(Q, D, query[s], better[s], worse[s]);
     const long long n_words = (b_hi - b_lo) + (w_hi - w_lo);
     const float shrunk = form == LEVELS ? cum[phase == APPLY ? n - 1 : s] : 0.0f;
     int m = 0;
