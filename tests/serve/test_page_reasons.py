@@ -41,7 +41,7 @@ def test_reasons_sum_to_the_score_shown(open_page: Callable[..., Any], page_serv
 
 def test_walking_the_neighbours(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("avocado"))
-    page.get_by_role("button", name="avocado", exact=True).first.click()
+    page.locator("#words").get_by_role("button", name="avocado", exact=True).click()
     graph = page.locator("#graph")
     nodes = graph.get_by_role("button", name=re.compile("weight"))
     expect(nodes).to_have_count(3)

@@ -135,6 +135,20 @@ def test_a_slow_answer_shows_that_it_is_awaited(open_page: Callable[..., Any], p
     assert "b" in order(page)
 
 
+def test_an_address_with_a_query_does_not_begin_with_the_welcome(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.address)
+    expect(page.locator("#welcome")).to_be_visible()
+    held: list[Any] = []
+    page.route("**/search?*", lambda route: held.append(route))
+    page.goto(page_service.at("avocado"))
+    expect(page.locator("body.waiting")).to_be_attached()
+    expect(page.locator("#welcome")).to_be_hidden()
+    held[0].continue_()
+    assert "d" in order(page)
+
+
 def test_a_busy_service_is_asked_again(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.address)
     asked: list[str] = []
