@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test check lint engines bench repro screenshot release-check clean lock audit sbom test-oldest
+.PHONY: demo serve test check lint engines bench repro screenshot release-check docs clean lock audit sbom test-oldest
 
 demo: $(VENV)/.core
 	@$(BIN)/tercet demo
@@ -57,6 +57,12 @@ repro: $(VENV)/.bench
 screenshot: $(VENV)/.test
 	@test -d out/demo/index || $(BIN)/tercet demo
 	$(BIN)/python benchmarks/page_screenshot.py
+
+# The documentation, out/docs/index.html: notebooks run where they or their results are new, warnings are errors, links are
+# checked, and nothing is loaded from elsewhere.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -q -n -W --keep-going -d out/doctrees docs out/docs
+	$(BIN)/python tools/docs_check.py out/docs
 
 # Wheel and sdist: what is in them, their metadata, and the demo from the wheel under each of PYTHONS that is here.
 # TERCET_URL=https://… puts the project's address into the metadata.
@@ -120,6 +126,11 @@ $(VENV)/.databases: $(VENV)/.test
 $(VENV)/.serve: $(VENV)/.core
 	@echo "installing what the service needs"
 	@$(PIP) install -e '.[serve]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	@echo "installing what the documentation needs"
+	@$(PIP) install -e '.[docs]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.core

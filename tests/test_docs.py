@@ -181,7 +181,7 @@ def test_what_is_not_run_says_why():
     reasons = {f"{block.document}: {block.not_run}" for block in ALL if block.not_run}
     assert reasons == {
         "docs/export.md: needs PyTerrier, which needs Java",
-        "docs/search.md: needs a server",
+        "docs/guides/search.md: needs a server",
     }
 
 

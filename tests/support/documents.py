@@ -31,7 +31,9 @@ from tercet.data import (
 )
 
 PROJECT = Path(__file__).parents[2]
-DOCUMENTS = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))]
+# Notebooks are not among them: `make docs` runs each as a whole.
+PAGES = [path for path in sorted((PROJECT / "docs").rglob("*.md")) if path.parent.name != "notebooks"]
+DOCUMENTS = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *PAGES]
 SHELL = ("tercet ", "make ", "pip ", "pipx ", ".venv/bin/")
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
@@ -70,7 +72,8 @@ def blocks_of(path: Path) -> list[Block]:
             reason = marker[1]
         elif line.startswith("```"):
             number = lines.index("```", start)
-            blocks.append(Block(document, start + 1, line[3:], "\n".join(lines[start:number]), reason))
+            if not line.startswith("```{"):  # what is said to Sphinx: a list of pages, a note
+                blocks.append(Block(document, start + 1, line[3:], "\n".join(lines[start:number]), reason))
             reason = ""
         elif line.startswith("    ") and not in_list and not lines[number - 1].strip():
             while lines[number + 1].startswith("    "):

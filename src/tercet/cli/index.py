@@ -60,7 +60,7 @@ from tercet.text import Analyser
     "--url",
     "urls",
     multiple=True,
-    help="With another backend: where it is; given again and again, shards. docs/search.md has examples.",
+    help="With another backend: where it is; given again and again, shards. docs/guides/search.md has examples.",
 )
 @click.option("--collection", help="With another backend: a new collection.  [default: tercet-OUTPUT]")
 @quiet_option

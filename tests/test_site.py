@@ -1,0 +1,70 @@
+"""The documentation as a site: links of the sources lead somewhere, and the check of built pages works."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from support.documents import DOCUMENTS, PROJECT
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINKING = [*DOCUMENTS, PROJECT / "CHANGELOG.md", PROJECT / "SECURITY.md", PROJECT / "benchmarks" / "README.md"]
+check = runpy.run_path(str(PROJECT / "tools" / "docs_check.py"))
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """What a code host and Sphinx make of headings."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower().strip()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("document", LINKING, ids=lambda path: path.relative_to(PROJECT).as_posix())
+def test_links_lead_somewhere(document):
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in LINK.findall(text):
+        address, _, place = link.partition("#")
+        if "://" in address:
+            continue
+        target = (document.parent / address).resolve() if address else document
+        assert target.exists(), f"{document.name}: {link}"
+        assert not place or target.suffix != ".md" or place in anchors(target), f"{document.name}: {link}"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "problem"),
+    [
+        ("", '<a href="other.html#there">', None),
+        ("", '<a href="https://example.org/"> <img src="data:image/png;base64,AA==">', None),
+        ("", '<a href="gone.html">', "a link to gone.html, which is not there"),
+        ("", '<a href="other.html#nowhere">', "a link to other.html#nowhere, where there is no such place"),
+        ("", '<a href="#nowhere">', "a link to #nowhere, where there is no such place"),
+        ("", '<img src="gone.png">', "loads gone.png, which is not there"),
+        ('<script src="https://example.org/a.js">', "", "loads https://example.org/a.js from elsewhere"),
+        ('<link rel="stylesheet" href="//example.org/a.css">', "", "loads //example.org/a.css from elsewhere"),
+        (
+            "",
+            '<p style="background: url(https://example.org/a.png)">',
+            "loads https://example.org/a.png from elsewhere",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_page_is_noticed(tmp_path, head, body, problem):
+    (tmp_path / "other.html").write_text('<p id="there">')
+    (tmp_path / "page.html").write_text(f"<head>{head}</head><body>{body}</body>")
+    assert list(check["problems"](tmp_path)) == ([f"page.html: {problem}"] if problem else [])
+
+
+def test_what_a_style_sheet_loads_is_noticed(tmp_path):
+    (tmp_path / "page.html").write_text("<p>")
+    (tmp_path / "a.css").write_text('@import "https://example.org/b.css"; p { background: url(gone.png) }')
+    assert list(check["problems"](tmp_path)) == [
+        "a.css: loads https://example.org/b.css from elsewhere",
+        "a.css: loads gone.png, which is not there",
+    ]
