@@ -61,7 +61,7 @@ screenshot: $(VENV)/.test
 # The documentation, out/docs/index.html: notebooks run where they or their results are new, warnings are errors, links are
 # checked, and nothing is loaded from elsewhere.
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -q -n -W --keep-going -d out/doctrees docs out/docs
+	$(BIN)/python -m sphinx -q -E -n -W --keep-going -d out/doctrees docs out/docs
 	$(BIN)/python tools/docs_check.py out/docs
 
 # Wheel and sdist: what is in them, their metadata, and the demo from the wheel under each of PYTHONS that is here.

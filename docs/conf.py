@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -22,7 +23,9 @@ author = "The Tercet developers"
 copyright = author  # sphinx's name for it
 version = release = tercet.__version__
 
-extensions = ["myst_nb"]
+sys.path.insert(0, str(DOCS))
+extensions = ["generated", "myst_nb"]
+default_role = "name"
 source_suffix = {".md": "myst-nb"}
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 
@@ -47,6 +50,10 @@ nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
 
+python_use_unqualified_type_names = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
 html_theme = "sphinx_book_theme"
 html_title = "Tercet"
 html_static_path = ["_static"]
@@ -58,6 +65,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "show_navbar_depth": 1,
     "home_page_in_toc": False,
+    "navbar_persistent": [],
     "use_download_button": False,
     "use_fullscreen_button": False,
     "pygments_light_style": "a11y-high-contrast-light",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import re
 import runpy
 from functools import cache
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.documents import DOCUMENTS, PROJECT
+from support.public_api import LIST
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LINKING = [*DOCUMENTS, PROJECT / "CHANGELOG.md", PROJECT / "SECURITY.md", PROJECT / "benchmarks" / "README.md"]
@@ -68,3 +72,31 @@ def test_what_a_style_sheet_loads_is_noticed(tmp_path):
         "a.css: loads https://example.org/b.css from elsewhere",
         "a.css: loads gone.png, which is not there",
     ]
+
+
+# -- the reference ---------------------------------------------------------------------------------------------------
+
+TOLD = re.compile(r"^\.\. public-names:: (\S+)$", re.M)
+# Values and types without a docstring of their own; what they are is shown.
+NO_EXAMPLE = json.loads((Path(__file__).parent / "support" / "no_example.json").read_text())
+
+
+def public_things() -> dict[str, object]:
+    listed = json.loads(LIST.read_text())["names"]
+    return {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in listed}
+
+
+def test_every_public_name_has_a_page():
+    pages = [path.read_text(encoding="utf-8") for path in (PROJECT / "docs" / "reference").glob("*.md")]
+    told = [room for page in pages for room in TOLD.findall(page)]
+    assert sorted(told) == sorted({name.rpartition(".")[0] for name in public_things()})
+
+
+def test_every_public_name_has_an_example():
+    """`test_rooms.py` runs them."""
+    missing = {
+        name
+        for name, thing in public_things().items()
+        if (inspect.isclass(thing) or callable(thing)) and ">>>" not in (inspect.getdoc(thing) or "")
+    }
+    assert sorted(missing) == NO_EXAMPLE

@@ -25,7 +25,7 @@ NoRelevant: TypeAlias = Literal["zero", "leave-out"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluation:
-    """Every measure of every judged query; made by :func:`evaluate`.
+    """Every measure of every judged query; made by `evaluate`.
 
     Attributes
     ----------

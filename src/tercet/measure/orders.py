@@ -15,7 +15,7 @@ from tercet.measure.letor import checked_ids, checked_scores
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Orders:
-    """Pairs of rows of each query by how scores and grades order them; made by :func:`compare_orders`.
+    """Pairs of rows of each query by how scores and grades order them; made by `compare_orders`.
 
     Attributes
     ----------

@@ -146,7 +146,7 @@ class CorrelatedWords(TextEstimator):
         return self
 
     def matrix(self, variant: str = "mean", *, only_rare: bool = False) -> sp.csr_array:
-        """The map from words to bins, CSR float32 (len(frequent_), n_words).
+        """The map from words to bins, CSR float32 of shape ``(len(frequent_), n_words)``.
 
         ``"mean"`` has 1/√n_bins for each bin, so that ``(Mq)'W(Md)`` is the score with the features of Algorithm 1,
         ``ab'/n_bins`` with a and b the sums over bins. ``"first"`` replaces each word by its best bin alone. With

@@ -26,7 +26,7 @@ _PARAMETERS = ("gamma", "degree", "coef0", *_OF_BASIS)
 
 @dataclass(frozen=True, eq=False)
 class RLSGrid:
-    """What a grid found; made by :func:`choose_rls`.
+    """What a grid found; made by `choose_rls`.
 
     Attributes
     ----------
