@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 import tercet as tc
 from support.serving import made_index, refused, running, served
 from tercet.cli.serve import serve
+from tercet.serve import Limits
 from tercet.serve.access_log import AccessLog
 from tercet.serve.app import create_app
 from tercet.serve.guard import Access
@@ -86,15 +87,36 @@ def test_the_access_log_has_a_line_for_each_request_and_not_what_was_searched(tm
         service.close()
         log.close()
     lines = [json.loads(line) for line in (tmp_path / "access.1.jsonl").read_text().splitlines()]
-    assert [(line["request_id"], line["route"], line["status"]) for line in lines] == [
-        ("req-7", "/search", 200),
-        (hostile.headers["x-request-id"], "/documents/{doc_id:path}", 404),
+    assert [(line["request_id"], line["route"], line["status"], line["problem"]) for line in lines] == [
+        ("req-7", "/search", 200, None),
+        (hostile.headers["x-request-id"], "/documents/{doc_id:path}", 404, "unknown-document"),
     ]
     assert lines[0]["address"] == "10.0.0.1"
     assert lines[0]["ms"] > 0
     assert "secret" not in json.dumps(lines)
     [refusal] = [json.loads(line) for line in (tmp_path / "access.jsonl").read_text().splitlines()]
-    assert (refusal["status"], refusal["route"]) == (421, "other")
+    assert (refusal["status"], refusal["route"], refusal["problem"]) == (421, "other", "host")
+
+
+def test_a_503_says_why_in_both_logs(tmp_path, caplog):
+    log = AccessLog(tmp_path / "access.jsonl")
+    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(deadline_ms=0.0))
+    try:
+        with TestClient(create_app(service, Access(), log), base_url="http://127.0.0.1:8080") as api:
+            asked = {"q": QUERY, "doc": INDEX.search(QUERY, 1)[0].doc_id}
+            late = refused(api.get("/explain", params=asked, headers={"X-Request-ID": "late"}), 503, "deadline")
+            service.reads._jobs = service.reads._most
+            full = refused(api.get("/search", params={"q": QUERY}, headers={"X-Request-ID": "full"}), 503, "wait")
+            service.reads._jobs = 0
+    finally:
+        service.close()
+        log.close()
+    lines = [json.loads(line) for line in (tmp_path / "access.jsonl").read_text().splitlines()]
+    assert [(line["request_id"], line["problem"]) for line in lines] == [("late", "deadline"), ("full", "busy")]
+    for said, route, problem in (late, "/explain", "deadline"), (full, "/search", "busy"):
+        [told] = [record.message for record in caplog.records if f"GET {route} " in record.message]
+        assert f"({problem}): {said['detail']}" in told
+    assert QUERY not in caplog.text
 
 
 def test_a_defect_is_found_by_its_request(tmp_path, monkeypatch, caplog):

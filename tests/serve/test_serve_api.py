@@ -161,6 +161,7 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     assert effect == {
         "reason": "learned",
         "ahead": True,
+        "interleaved": False,
         "said": f"It went from rank 5 to rank {ranks[0]}, the other one went from rank 1 to rank {ranks[1]}.",
         "ranks": [
             {"id": before[4], "before": 5, "after": ranks[0]},

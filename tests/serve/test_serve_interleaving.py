@@ -197,6 +197,45 @@ def test_the_baseline_may_be_the_rival_and_is_none_before_anything_is_learned(tm
         assert search(api)["interleaved"]
 
 
+def test_what_a_vote_changed_is_told_of_the_served_list_where_the_one_shown_was_mixed(tmp_path):
+    with sharing(tmp_path) as (api, service, _):
+        served, other = lists_of(service, QUERY, 30)
+        scores = {hit.doc_id: hit.score for hit in service.version.index.search(QUERY, 30)}
+        better, worse = next(  # of which the served model is sure, and the other one of the opposite
+            (a, b)
+            for a in served
+            for b in served
+            if {a, b} <= {*other} and scores[b] < 0.9 * scores[a] and other.index(b) < other.index(a)
+        )
+        told = api.post("/prefer", json={"query": QUERY, "better": better, "worse": worse}).json()["effect"]
+        assert (told["reason"], told["ahead"], told["interleaved"]) == ("ahead", True, True)
+        assert told["said"] == (
+            "In the list of the model that is served: it was ahead already, so nothing had to change. Lists that are "
+            "shown are mixed with those of another model, which has learned it as well."
+        )
+        assert [change["before"] for change in told["ranks"]] == [served.index(one) + 1 for one in (better, worse)]
+        again = lists_of(service, QUERY, 30)[1]  # the answer came after both had learned
+        assert again.index(better) < again.index(worse)
+        shown = ids(search(api, k=30))
+        assert shown.index(better) < shown.index(worse)
+        clicked = api.post("/clicks", json={"query": QUERY, "shown": served[:3], "clicked": served[:1]}).json()[
+            "effect"
+        ]
+        assert clicked["said"] == "Nothing changed: no document above what was clicked was passed over."
+
+
+def test_what_a_vote_changed_where_the_baseline_is_the_rival(tmp_path):
+    with sharing(tmp_path, baseline=True) as (api, service, _):
+        served = [hit.doc_id for hit in service.version.index.search(QUERY, 5)]
+        told = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
+        assert told["said"].startswith("In the list of the model that is served: it went from rank 4 to ")
+        assert told["said"].endswith("which learns nothing, or has not learned it yet.")
+        service.interleaver.fail(RuntimeError("broken"))
+        told = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
+        assert not told["interleaved"]
+        assert told["said"].startswith("It ")
+
+
 def test_the_log_is_read_by_others_as_it_is(tmp_path):
     with sharing(tmp_path) as (api, _, _):
         answer = search(api)

@@ -35,8 +35,9 @@ def request_id_of(sent: str | None) -> str:
 class AccessLog:
     """Appends lines to a file, or to standard error where it is ``-``.
 
-    A line has the time, the request id, the address, the method, the path, the route, the status and the milliseconds.
-    What follows the question mark, which is what people search for, is left out.
+    A line has the time, the request id, the address, the method, the path, the route, the status, what the problem is
+    called where there is one, and the milliseconds. What follows the question mark, which is what people search for, is
+    left out.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:

@@ -142,10 +142,12 @@ def effect(
     better: Sequence[str],
     worse: str | None,
     outcomes: Sequence[VoteOutcome],
+    rival: Sequence[VoteOutcome] | None = None,
 ) -> dict[str, Any]:
     """What a preference changed between two versions, or what clicks did: then there is no one document that is worse.
 
-    ``outcomes`` has one for each vote, and clicks vote once for each document that was passed over.
+    ``outcomes`` has one for each vote, and clicks vote once for each document that was passed over. ``rival`` has those
+    of the model with which lists are shared, none where they are not known, and is None where no lists are shared.
     """
     doc_ids = [*better, *([] if worse is None else [worse])]
     ranks = [
@@ -166,8 +168,32 @@ def effect(
         said = _WHY[reasons[0]]
     if "allowance" in reasons:
         said += _renewal(max(outcome.renewed_in for outcome in outcomes))
-    reason = "learned" if "learned" in reasons else reasons[0] if reasons else "ahead"
-    return {"reason": reason, "ahead": n_ahead == len(outcomes), "said": said, "ranks": ranks}
+    if rival is not None and outcomes:
+        said = f"In the list of the model that is served: {said[0].lower()}{said[1:]} {_mixture(rival)}"
+    return {
+        "reason": _reason_of(outcomes) or "ahead",
+        "ahead": n_ahead == len(outcomes),
+        "interleaved": rival is not None,
+        "said": said,
+        "ranks": ranks,
+    }
+
+
+def _reason_of(outcomes: Sequence[VoteOutcome]) -> str | None:
+    reasons = [outcome.reason for outcome in outcomes]
+    return "learned" if "learned" in reasons else reasons[0] if reasons else None
+
+
+def _mixture(rival: Sequence[VoteOutcome]) -> str:
+    """What became of it in the other half of a shared list, which is what somebody sees."""
+    reason = _reason_of(rival)
+    if reason is None:
+        became = "learns nothing, or has not learned it yet"
+    elif reason == "learned":
+        became = "has learned it as well"
+    else:
+        became = "had it ahead as well" if reason == "ahead" else "did not change by it"
+    return f"Lists that are shown are mixed with those of another model, which {became}."
 
 
 _WHY = {

@@ -100,32 +100,37 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
 
 
 def _add_errors(app: FastAPI) -> None:
+    def answered(request: Request, problem: HttpProblem) -> Response:
+        request.scope["state"]["problem"] = problem  # for the logs
+        return problem.response()
+
     @app.exception_handler(HttpProblem)
-    async def problem(_: Request, error: HttpProblem) -> Response:
-        return error.response()
+    async def problem(request: Request, error: HttpProblem) -> Response:
+        return answered(request, error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         if request.method == "POST" and not _is_json(sent_as := request.headers.get("content-type", "")):
             said = f"the body is sent as {sent_as[:80]!r}" if sent_as else "the body has no content type"
-            return HttpProblem(415, f"{said}; send it as application/json", "media-type").response()
-        return validation_problem(list(error.errors())).response()
+            return answered(request, HttpProblem(415, f"{said}; send it as application/json", "media-type"))
+        return answered(request, validation_problem(list(error.errors())))
 
     @app.exception_handler(InputError)
-    async def wrong_input(_: Request, error: InputError) -> Response:
-        return HttpProblem(422, str(error), "invalid").response()
+    async def wrong_input(request: Request, error: InputError) -> Response:
+        return answered(request, HttpProblem(422, str(error), "invalid"))
 
     @app.exception_handler(EngineError)
     async def engine_away(request: Request, error: EngineError) -> Response:
         # Where the engine is and what it said is for the log.
         _log.warning("%s %s: %s", request.method, request.url.path, error)
         detail = "the engine that keeps the documents does not answer; try again soon"
-        return HttpProblem(503, detail, "engine", 5.0).response()
+        return answered(request, HttpProblem(503, detail, "engine", 5.0))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         details = {404: "there is nothing at this path", 405: "this path takes other methods"}
-        response = HttpProblem(error.status_code, details.get(error.status_code, str(error.detail))).response()
+        found = HttpProblem(error.status_code, details.get(error.status_code, str(error.detail)))
+        response = answered(request, found)
         response.headers.update(error.headers or {})
         return response
 

@@ -205,15 +205,21 @@ class Guard:
         try:
             await self._guarded(scope, headers, body, sending)
         except HttpProblem as problem:
+            scope["state"]["problem"] = problem
             await problem.response()(scope, receive, sending)
         except Exception:
             # A defect: the log has the trace, the client does not.
             _log.exception("%s %r failed, request %s", scope["method"], scope["path"], request_id)
             if status == 0:
                 failure = HttpProblem(500, "something went wrong here; the service's log says what", "internal")
+                scope["state"]["problem"] = failure
                 await failure.response()(scope, receive, sending)
         finally:
             seconds = time.monotonic() - started
+            found = scope["state"].get("problem")
+            if status == 503 and found is not None:
+                said = (_method(scope), _route(scope), seconds, found.kind, found.detail, request_id)
+                _log.warning("%s %s was answered by 503 after %.3f s (%s): %s; request %s", *said)
             self._metrics.count(_method(scope), _route(scope), status, seconds)
             if self._access_log is not None:
                 self._access_log.write(
@@ -223,6 +229,7 @@ class Guard:
                     path=scope["path"],
                     route=_route(scope),
                     status=status,
+                    problem=None if found is None else found.kind,
                     ms=round(seconds * 1000, 3),
                 )
 

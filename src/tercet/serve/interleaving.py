@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from tercet.serve.bounds import LearningBounds
 from tercet.serve.generations import Generation, Marks, is_same_model, marks_of
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Entry
+from tercet.serve.learner import Version
 from tercet.serve.replay import text_model
 from tercet.store import MANIFEST_NAME
 
@@ -226,14 +228,13 @@ class Interleaver:
         self._is_broken = True
         self.refuse(error)
 
-    def tell(self, entry: Entry) -> None:
-        """Have the rival learn what is taught."""
+    def tell(self, entry: Entry) -> Future[Version] | None:
+        """Have the rival learn what is taught; gives its first version that has it, or None where it does not learn."""
         rival = self._rival
-        if rival is not None and rival.generation is not None:
-            rival.generation.learner.tell(entry)
+        return None if rival is None or rival.generation is None else rival.generation.learner.tell(entry)
 
-    def draft(self, served: Generation, client: str, query: str, address: str | None) -> Draft | None:
-        """A list to be shared, or None where there is nobody to share it with."""
+    def rival_beside(self, served: Generation) -> Rival | None:
+        """With whom lists of what is served are shared now."""
         rival = self._rival
         if rival is None or self._is_broken or rival.served is not served:  # readers move over before the rival does
             return None
@@ -241,7 +242,12 @@ class Interleaver:
             return None
         if rival.generation is not None and rival.generation.learner.failure is not None:
             return None  # it would be compared without what was taught
-        return Draft(self, rival, client, query, address)
+        return rival
+
+    def draft(self, served: Generation, client: str, query: str, address: str | None) -> Draft | None:
+        """A list to be shared, or None where there is nobody to share it with."""
+        rival = self.rival_beside(served)
+        return None if rival is None else Draft(self, rival, client, query, address)
 
     def close(self) -> None:
         rival, self._rival = self._rival, None

@@ -378,7 +378,10 @@ class Effect(BaseModel):
     """What a vote changed, and why where that is nothing or not enough."""
 
     reason: Literal["learned", "ahead", "same", "unknown", "cancelled", "outvoted", "allowance", "bounded"]
-    ahead: bool = Field(description="Whether every document that was better is ahead now.")
+    ahead: bool = Field(description="Whether every document that was better is ahead now, by the model that is served.")
+    interleaved: bool = Field(
+        description="Whether lists are shared with another model now; ranks and ahead are those of the served one."
+    )
     said: str = Field(description="The same as a sentence.")
     ranks: list[RankChange] = Field(description="The better documents, then the worse one of a preference.")
 
@@ -394,6 +397,7 @@ class Taught(Acknowledged):
         effect={
             "reason": "learned",
             "ahead": True,
+            "interleaved": False,
             "said": "It went from rank 3 to rank 1, the other one went from rank 1 to rank 2.",
             "ranks": [{"id": "MED-10", "before": 3, "after": 1}, {"id": "MED-14", "before": 1, "after": 2}],
         },

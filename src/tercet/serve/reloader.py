@@ -278,19 +278,24 @@ class Reloader:
             self._renewed.update(entry.of for entry in archived if isinstance(entry, Renewed))
         return name in self._renewed
 
-    def record(self, make: Callable[[int], Entry]) -> tuple[Entry, Future[Version]]:
-        """Write an entry to the journal and tell the learner; the future gives the first version that has it."""
+    def record(self, make: Callable[[int], Entry]) -> tuple[Entry, Future[Version], Future[Version] | None]:
+        """Write an entry to the journal and tell the learner; the future gives the first version that has it.
+
+        The second one gives that of the model with which lists are shared, where it learns.
+        """
         applied: list[Future[Version]] = []
+        beside: Future[Version] | None = None
 
         def then(entry: Entry) -> None:
+            nonlocal beside
             self._note(entry)
             with self._telling:
                 self._n_told = entry.number
                 applied.append(self.learner.tell(entry))
                 if self.interleaver is not None:
-                    self.interleaver.tell(entry)
+                    beside = self.interleaver.tell(entry)
 
-        return self.journal.append(make, then), applied[0]
+        return self.journal.append(make, then), applied[0], beside
 
     def _note(self, entry: Entry) -> None:
         if isinstance(entry, Withdrawn):

@@ -137,7 +137,7 @@ def run(
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
         raise InputError(f"{host}:{port} cannot be listened on: {why}") from error
-    with listening, logged_to_stderr(), logged_sparingly("uvicorn.error", "asyncio"):
+    with listening, logged_to_stderr(), logged_sparingly("uvicorn.error", "asyncio", "tercet.serve.guard"):
         listening.setblocking(False)
         # Connections inherit it. Else the second part of an answer waits until the first is acknowledged, some 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

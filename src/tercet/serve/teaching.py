@@ -23,6 +23,7 @@ from tercet.serve.learner import Version
 from tercet.serve.problems import HttpProblem, limit_problem
 from tercet.serve.queues import Queue
 from tercet.serve.reloader import Reloader, renewal
+from tercet.serve.replay import VoteOutcome
 
 _BAKED = (
     "what came before is part of the model. Prefer the other way round; or take the promotion of that model back, and "
@@ -86,14 +87,23 @@ class Teaching:
     ) -> dict[str, Any]:
         """Have a vote learned, give a receipt, and say what it changed where that can be seen in time."""
         before, secret = self._reloader.version, secrets.token_urlsafe(16)
-        told, after = await self._append(lambda number: make(number, _hashed(secret)))
+        told, after, beside = await self._append(lambda number: make(number, _hashed(secret)))
         told["receipt"] = f"{told['entry']}.{secret}"
         effect = None
         if after is not None:
-            outcomes = after.outcomes[told["entry"]]
+            outcomes, rival = after.outcomes[told["entry"]], self._rival_outcomes(told["entry"], beside)
             with suppress(HttpProblem, EngineError):  # too busy to look, or the engine is away: the vote is kept
-                effect = await self._writes.run(lambda: answers.effect(before, after, query, better, worse, outcomes))
+                effect = await self._writes.run(
+                    lambda: answers.effect(before, after, query, better, worse, outcomes, rival)
+                )
         return told | {"effect": effect}
+
+    def _rival_outcomes(self, number: int, beside: Version | None) -> Sequence[VoteOutcome] | None:
+        """What the model with which lists are shared made of the votes of an entry; None where none are shared."""
+        shared = self._reloader.interleaver
+        if shared is None or shared.rival_beside(self._reloader.serving) is None:
+            return None
+        return () if beside is None else beside.outcomes.get(number, ())
 
     async def renew(self, reason: Literal["bake", "promote"]) -> dict[str, Any]:
         """Make every allowance whole again, since what was taught has become part of a model."""
@@ -180,22 +190,27 @@ class Teaching:
 
         return (await self._append(make))[0] | {"withdrawn": gone}
 
-    async def _append(self, make: Callable[[int], Entry]) -> tuple[dict[str, Any], Version | None]:
-        """Journal an entry, have it learned, and say so when it is on disk; with the first version that has it."""
+    async def _append(self, make: Callable[[int], Entry]) -> tuple[dict[str, Any], Version | None, Version | None]:
+        """Journal an entry, have it learned, and say so when it is on disk.
+
+        Gives the first version that has it as well, and that of the model with which lists are shared.
+        """
         if self._reloader.learner.failure is not None:
             raise HttpProblem(503, "nothing is learned until a restart; reading goes on", "learner-stopped", 60.0)
 
-        def write() -> tuple[Entry, Future[Version]]:
+        def write() -> tuple[Entry, Future[Version], Future[Version] | None]:
             try:
                 return self._reloader.record(make)
             except JournalError as error:
                 raise HttpProblem(507, str(error), "journal") from error
 
-        entry, applied = await self._writes.run(write)
-        await asyncio.wait([asyncio.wrap_future(applied)], timeout=_APPLY_WAIT_SECONDS)
+        entry, *learning = await self._writes.run(write)
+        both = [asyncio.wrap_future(one) for one in learning if one is not None]  # a shared list needs either
+        await asyncio.wait(both, timeout=_APPLY_WAIT_SECONDS)
         version = self._reloader.version
         told = {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
-        return told, applied.result() if applied.done() and not applied.cancelled() else None
+        applied, beside = map(_result_of, learning)
+        return told, applied, beside
 
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
         """Entries of the journal, latest first."""
@@ -210,6 +225,11 @@ class Teaching:
             if len(history) == limit:
                 break
         return history
+
+
+def _result_of(applied: Future[Version] | None) -> Version | None:
+    """What it gives, where it has come."""
+    return applied.result() if applied is not None and applied.done() and not applied.cancelled() else None
 
 
 def _hashed(secret: str) -> str:

@@ -119,7 +119,9 @@ function outcomeOf(result, other, effects) {
     if (now === before.rank) return null;
     return `${nameOf(before, 40)} went from rank ${before.rank} to ${now === undefined ? "below those shown" : now}`;
   });
-  return `${moves.filter(Boolean).join(", ") || "The order is the same for now"}.`;
+  const said = moves.filter(Boolean).join(", ");
+  if (said) return `${said}.`;
+  return effects.length === 1 && effects[0].interleaved ? effects[0].said : "The order is the same for now.";
 }
 
 // Whether ranks in the list shown are those of the service.
