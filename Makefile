@@ -89,11 +89,12 @@ sbom: $(TOOLS)/.done
 	$(TOOLS)/bin/pyproject-build --wheel
 	$(TOOLS)/bin/cyclonedx-py requirements requirements/serve.lock --pyproject pyproject.toml -o dist/tercet.cdx.json
 
-# The quick tests with the oldest versions that pyproject.toml allows.
+# The quick tests with the oldest versions that pyproject.toml allows. These warn of what has changed in packages below them
+# since; elsewhere a warning is an error.
 test-oldest: $(TOOLS)/.done
 	$(TOOLS)/bin/uv venv -q --clear --python $(PYTHON) $(VENV)-oldest
 	$(TOOLS)/bin/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[test]'
-	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -m "not slow" --hypothesis-profile=quick
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -m "not slow" --hypothesis-profile=quick -W default::DeprecationWarning
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(TOOLS) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
