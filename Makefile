@@ -71,13 +71,16 @@ release-check: $(VENV)/bin/python
 	@$(PIP) install build twine
 	$(BIN)/python tools/release_check.py $(PYTHONS)
 
-# The versions that the tests and a container of the service are known to work with, and their hashes.
+# The versions that the tests, a build and a container of the service are known to work with, for all interpreters, and their
+# hashes. All of it is resolved anew: uv would keep the hashes of a lock that is there, and those of a machine with few files.
 LOCK := $(TOOLS)/bin/uv pip compile -q --no-header --strip-extras --generate-hashes --no-emit-index-url \
-  --no-emit-find-links --python-version 3.11 pyproject.toml
+  --no-emit-find-links --universal --fork-strategy fewest --upgrade --python-version 3.11
 
 lock: $(TOOLS)/.done
-	$(LOCK) --extra test -o requirements/test.lock
-	$(LOCK) --extra serve --extra parquet -o requirements/serve.lock
+	$(LOCK) pyproject.toml --extra test -o requirements/test.lock
+	$(LOCK) pyproject.toml --extra serve --extra parquet -o requirements/serve.lock
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' | \
+	  $(LOCK) - -o requirements/build.lock
 
 # Known faults of what the locks name, for which the database of advisories must be reached, and licences, which are here.
 audit: $(TOOLS)/.done $(VENV)/.test

@@ -96,7 +96,7 @@ def test_every_extra_is_in_that_of_the_tests_at_the_same_version() -> None:
     extras = PROJECT["optional-dependencies"]
     tested = {name_of(requirement): requirement for requirement in extras["test"]}
     for extra, requirements in extras.items():
-        if extra in ("bench", "gpu", "test", "pyterrier"):
+        if extra in ("bench", "docs", "gpu", "test", "pyterrier"):
             continue
         for requirement in requirements:
             assert tested.get(name_of(requirement)) == requirement, extra
@@ -106,3 +106,28 @@ def test_every_dependency_says_its_oldest_version() -> None:
     for requirements in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
         for requirement in requirements:
             assert ">=" in requirement
+
+
+LOCKED = {"serve.lock": ("serve", "parquet"), "test.lock": ("test",)}
+
+
+def locked(lock: str) -> dict[str, list[str]]:
+    """The packages of a lock with their hashes."""
+    entries = re.split(r"^(?=\S)", (ROOT / "requirements" / lock).read_text(encoding="utf-8"), flags=re.M)
+    return {name_of(entry): re.findall(r"--hash=sha256:(\w+)", entry) for entry in entries if "==" in entry}
+
+
+@pytest.mark.parametrize("lock", LOCKED)
+def test_a_lock_has_all_that_is_declared(lock: str) -> None:
+    extras = PROJECT["optional-dependencies"]
+    named = declared([*PROJECT["dependencies"], *(one for extra in LOCKED[lock] for one in extras[extra])])
+    assert named - set(locked(lock)) == set(), "make lock"
+
+
+@pytest.mark.parametrize("lock", [*LOCKED, "build.lock"])
+def test_a_lock_is_good_for_every_interpreter(lock: str) -> None:
+    packages = locked(lock)
+    assert [name for name, hashes in packages.items() if not hashes] == []
+    # What is compiled has a wheel for each interpreter and system; a lock of one machine's files would have one hash.
+    compiled = {"numpy", "scipy", "numba", "llvmlite", "scikit-learn", "safetensors", "pystemmer"} & set(packages)
+    assert {name: len(packages[name]) for name in compiled if len(packages[name]) < 8} == {}
