@@ -213,7 +213,7 @@ def names(document: str) -> dict[str, Any]:
         "column": 3,
         "words": [f"w{i}" for i in range(30)],
     }
-    if document == "docs/rankrls.md":
+    if document == "docs/guides/kernels.md":
         taken |= {"X": rows.X, "y": rows.y, "qid": rows.qid, "X_new": rows.X}
     if document == "docs/export.md":
         model = small_model(corpus.docs)
