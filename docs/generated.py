@@ -42,7 +42,7 @@ Lines = Iterator[str]
 
 
 ROOMS = ("fitting", "data", "text", "weights", "learn", "learn.linear", "learn.rls", "measure", "report", "search")
-ROOMS = tuple(f"tercet.{room}" for room in (*ROOMS, "export", "scale", "store"))
+ROOMS = tuple(f"tercet.{room}" for room in (*ROOMS, "export", "scale", "simulate", "store"))
 
 
 @cache

@@ -3,7 +3,8 @@
 These names are what the guides use; the rest of a room is one import away: ``tercet.data`` (readers and writers),
 ``tercet.text``, ``tercet.weights``, ``tercet.learn`` (all rankers and sources; ``tercet.learn.linear`` and
 ``tercet.learn.rls`` for feature vectors), ``tercet.scale``, ``tercet.measure``, ``tercet.report``, ``tercet.fitting``,
-``tercet.search``, ``tercet.export``, ``tercet.repro``, ``tercet.serve``. Each loads when it is first used.
+``tercet.search``, ``tercet.export``, ``tercet.repro``, ``tercet.serve``, ``tercet.simulate``. Each loads when it is
+first used.
 
 >>> import tercet as tc
 >>> docs = {"a": "cheap flights to rome", "b": "roman history"}
@@ -112,6 +113,7 @@ else:
             "scale",
             "search",
             "serve",
+            "simulate",
             "store",
             "text",
             "weights",

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from tercet.data.clicks import ClickLog, Impression
 from tercet.errors import InputError
 
+__all__ = ["Traffic", "Visitors", "simulate_clicks"]
+
 Grades = Mapping[str, Mapping[str, int]]
 
 
@@ -80,6 +82,13 @@ class Traffic:
     shuffled : share of lists that are shown in random order, and marked as such
     bots, attackers : share of lists that such sessions have
     bot_lists : how many lists each session of a bot or an attacker has
+
+    Examples
+    --------
+    >>> traffic = Traffic(bots=0.5, bot_lists=10)
+    >>> log = simulate_clicks({"tea": [["a", "b"]]}, {"tea": {"b": 1}}, 1000, traffic=traffic)
+    >>> 400 < sum(session.startswith("bot") for session in log.sessions) < 600
+    True
     """
 
     per_session: float = 2.0

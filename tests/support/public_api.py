@@ -18,7 +18,7 @@ from tercet.cli.main import cli
 
 LIST = Path(__file__).with_name("public_api.json")
 ROOMS = ("data", "export", "fitting", "learn", "learn.linear", "learn.rls", "measure", "report", "scale", "search")
-ROOMS = (*ROOMS, "store", "text", "weights")
+ROOMS = (*ROOMS, "simulate", "store", "text", "weights")
 
 
 def public_api() -> dict[str, Any]:
