@@ -17,6 +17,10 @@ drawn, so that they may be run side by side.
 
 from __future__ import annotations
 
+import os
+
+os.environ |= {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}  # more would only wait for each other
+
 import argparse
 import http.client
 import json
@@ -310,8 +314,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="of the shop; made where it is missing")
     parser.add_argument("--packages", type=Path, metavar="FILE", help="a package list, instead of apt's")
     parser.add_argument("--attackers", type=float, nargs="+", default=[0.0, 0.05, 0.2], help="shares of visitors")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--lists", type=int, default=4_000, help="that visitors are shown in a round")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--lists", type=int, default=3_000, help="that visitors are shown in a round")
     parser.add_argument("--only-draw", action="store_true", help="draw the courses that are there, and run none")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

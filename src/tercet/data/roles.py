@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tercet.data.lines import FilePath
 from tercet.data.tables import COLUMNS_PROBLEM, DataTable, open_table
@@ -82,6 +83,7 @@ ACTIONS = (("action", "action_name", "event", "event_type", "event_name"),)
 Tiers = Sequence[Sequence[str]]
 
 
+@lru_cache(maxsize=1024)  # the names of the columns of a table come again with every row
 def plain_name(name: str) -> str:
     """A column's name without regard to case and punctuation.
 

@@ -32,7 +32,7 @@ HEAD_SECONDS: Final = 10.0  # in which the head of a request must be there
 HEAD_BYTES: Final = 16_384
 _HEADS_BYTES = 2**25  # of heads that are not whole, all together
 _STALLED_SECONDS = 10.0  # in which some of an answer must be taken
-_SWEEP_SECONDS = 0.5
+_SWEEP_SECONDS = 0.2
 _ACCEPTED_AT_ONCE = 256
 _BACKLOG = 4_096  # connections that the system holds until we look at them
 _OTHER_FILES = 128  # that a service may have open beside its connections
@@ -125,8 +125,9 @@ class Newcomer(Waiting):
     def __init__(self, door: Door, connection: socket.socket, place: str) -> None:
         super().__init__(door, place)
         self._connection = connection
+        self._file = connection.fileno()  # a socket would be described, for an error that nobody sees, each time
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(connection, self._readable)
+        self._loop.add_reader(self._file, self._readable)
 
     def _readable(self) -> None:
         try:
@@ -141,12 +142,12 @@ class Newcomer(Waiting):
             if self._door.refuses(self, head):
                 self.end(_NO_TOKEN)
                 return
-            self._loop.remove_reader(self._connection)
+            self._loop.remove_reader(self._file)
             self._door.leave(self)
             self._door.hand_over(self._connection, self, head)
 
     def end(self, answer: bytes = b"") -> None:
-        self._loop.remove_reader(self._connection)
+        self._loop.remove_reader(self._file)
         self.forget()
         self._door.leave(self)
         with suppress(OSError):

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 import uvicorn
 
@@ -102,6 +103,13 @@ def logged_to_stderr() -> Iterator[None]:
 
 
 @contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Have a request be the work of one thread: products as small as a query's are only slower with more."""
+    with import_module("threadpoolctl").threadpool_limits(1):
+        yield
+
+
+@contextmanager
 def logged_sparingly(*names: str) -> Iterator[None]:
     """Have loggers that strangers can make write let through only so much."""
     sparing = Sparing()
@@ -137,7 +145,8 @@ def run(
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
         raise InputError(f"{host}:{port} cannot be listened on: {why}") from error
-    with listening, logged_to_stderr(), logged_sparingly("uvicorn.error", "asyncio", "tercet.serve.guard"):
+    sparing = ("uvicorn.error", "asyncio", "tercet.serve.guard")
+    with listening, logged_to_stderr(), logged_sparingly(*sparing), _one_thread_each():
         listening.setblocking(False)
         # Connections inherit it. Else the second part of an answer waits until the first is acknowledged, some 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
