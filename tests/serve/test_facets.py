@@ -67,13 +67,17 @@ def test_what_there_is_to_choose_from(tmp_path, index):
 
 
 def test_many_different_numbers_are_ranges(tmp_path):
-    docs = [(f"d{i}", "green tea", {"price": i / 4, "code": f"{i}", "year": 2000 + i % 3}) for i in range(40)]
+    docs = [
+        (f"d{i}", "green tea", {"price": i / 4, "code": f"{i}", "year": 2000 + i % 3, "cost": (100 + i % 20) / 100})
+        for i in range(40)
+    ]
     with served(tmp_path / "journal.jsonl", tc.Index.build(docs)) as (api, _):
         found = api.get("/search", params={"q": "green"}).json()
         facets = {facet["column"]: facet["values"] for facet in found["facets"]}
-        assert set(facets) == {"price", "year"}, "codes are texts, all of them different"
+        assert set(facets) == {"price", "year", "cost"}, "codes are texts, all of them different"
         assert [value["value"] for value in facets["price"]] == ["..2.25", "2.25..4.75", "4.75..7.25", "7.25.."]
         assert len(facets["year"]) == 3
+        assert [value["value"] for value in facets["cost"]] == ["..1.04", "1.04..1.09", "1.09..1.14", "1.14.."]
         for choice in facets["price"]:
             narrowed = api.get("/search", params={"q": "green", "k": 40, "filter": f"price:{choice['value']}"}).json()
             assert len(narrowed["learned"]) == choice["count"]

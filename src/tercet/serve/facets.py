@@ -63,7 +63,7 @@ class _Column:
 
     def choices(self) -> list[dict[str, Any]]:
         """The most frequent values, or ranges where there are too many different numbers for that."""
-        if self._has_frequent() or not self._has_ranges():
+        if not self._has_ranges():
             most = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]
             return [{"value": value, "count": count} for value, count in most]
         ends = np.quantile(self.numbers, np.arange(1, _RANGES) / _RANGES, method="lower").tolist()
@@ -76,7 +76,9 @@ class _Column:
         return 2 * sum(count for _, count in self.counts.most_common(_VALUES)) >= self.counts.total()
 
     def _has_ranges(self) -> bool:
-        return len(self.numbers) == self.counts.total() >= _NUMBERS
+        """Whether they are numbers, and either too many to list or mostly different."""
+        is_many = len(self.counts) > _VALUES or not self._has_frequent()
+        return is_many and len(self.numbers) == self.counts.total() >= _NUMBERS
 
     def _within(self, text: str) -> int:
         low, high = range_in(text) or (math.inf, -math.inf)
