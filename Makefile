@@ -16,8 +16,9 @@ serve: $(VENV)/.serve
 	@test -d out/demo/index || $(BIN)/tercet demo
 	@$(BIN)/tercet serve out/demo/index
 
-# A file of tests stays with one process, so that what its tests share is made once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# A file of tests stays with one process, so that what its tests share is made once. Three, because many tests wait for
+# services and browsers, so that two would leave cores idle.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile
 
 test: lint engines
 	$(PYTEST)
@@ -97,7 +98,7 @@ sbom: $(TOOLS)/.done
 test-oldest: $(TOOLS)/.done
 	$(TOOLS)/bin/uv venv -q --clear --python $(PYTHON) $(VENV)-oldest
 	$(TOOLS)/bin/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[test]'
-	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -m "not slow" --hypothesis-profile=quick -W default::DeprecationWarning
+	$(VENV)-oldest/bin/python -m pytest -n 3 --dist loadfile -m "not slow" --hypothesis-profile=quick -W default::DeprecationWarning
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(TOOLS) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

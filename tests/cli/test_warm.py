@@ -31,8 +31,6 @@ def test_a_search_compiles_nothing_after_it_even_from_a_cache_that_cannot_be_wri
     shop = Workshop(tmp_path / "shop")
     shop.folder.mkdir()
     index = shop.index("low rank")
-    cold = tercet("search", index, "word01", cache=tmp_path / "other")
-    assert cold.stderr == "tercet search: compiling kernels, once on this machine …\n"
     cache = tmp_path / "cache"
     done = tercet("warm", "search", cache=cache)
     assert done.stdout.startswith("search: ")
@@ -46,7 +44,13 @@ def test_a_search_compiles_nothing_after_it_even_from_a_cache_that_cannot_be_wri
         for folder in (cache, *cache.rglob("*")):
             if folder.is_dir():
                 folder.chmod(0o755)
-    assert (warm.stdout, warm.stderr) == (cold.stdout, "")
+    assert "d60" in warm.stdout
+    assert warm.stderr == ""
+    for file in cache.rglob("*"):  # code is lost: a search that has to compile says so
+        if file.name.startswith("search."):
+            file.unlink()
+    cold = tercet("search", index, "word01", cache=cache)
+    assert (cold.stdout, cold.stderr) == (warm.stdout, "tercet search: compiling kernels, once on this machine …\n")
 
 
 @pytest.mark.slow

@@ -286,7 +286,8 @@ def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler,
     found = {}
     for address in (scheduler, "here:2"):
         output = tmp_path / address.partition(":")[0]
-        done = CliRunner().invoke(cli, ["fit", str(tmp_path / "data"), "-o", str(output), "--cluster", address])
+        few = ["--steps", "5000", "--models", "1"]
+        done = CliRunner().invoke(cli, ["fit", str(tmp_path / "data"), "-o", str(output), "--cluster", address, *few])
         assert done.exit_code == 0, done.output
         assert f"rounds on 2 workers ({address}); a round sent" in done.output
         found[address] = tc.load(output).weights.to_state()[1]
