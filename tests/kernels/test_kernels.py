@@ -356,8 +356,7 @@ def test_two_first_runs_compile_at_the_same_time(hits, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     environment["NUMBA_CACHE_DIR"] = str(tmp_path)
     both = [
-        subprocess.Popen([sys.executable, hits], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
+        subprocess.Popen([sys.executable, hits], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
     assert [one.communicate(timeout=300)[0].strip() for one in both] == ["0", "0"]
     assert in_another_process(hits, NUMBA_CACHE_DIR=str(tmp_path)) == "1"
