@@ -498,6 +498,19 @@ def test_charts_of_any_numbers_have_finite_places(values, level, final):
                 assert not re.search("nan|inf", attributes.get(name) or "")
 
 
+@pytest.mark.parametrize("name", ["tf-idf", "BM25 .9/.4 unstemmed", "BM25 .9/.4 with stop words, a long name"])
+def test_no_name_of_a_chart_is_cut_off(name):
+    drawn = intervals([(name, 0.3, 0.2, 0.4), ("learned", 0.4, 0.3, 0.5)], ours=1, label="intervals")
+    labels = re.findall(r"<text(?: class=\"([^\"]*)\")? x=\"([\d.]+)\"[^>]*>([^<]*)</text>", drawn)
+    widths = [float(width) for width in re.findall(r'viewBox="0 0 (\d+)', drawn)]
+    places = [(classes, float(x)) for classes, x, text in labels if text == name]
+    assert len(places) == len(widths) == 2
+    for (classes, x), width in zip(places, widths, strict=True):
+        start = x - 8 * len(name) if "end" in classes else x
+        assert start >= 0
+        assert start + 8 * len(name) <= width
+
+
 @pytest.mark.parametrize(("lower_is_better", "above", "below"), [(False, "better", "worse"), (True, "worse", "better")])
 def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
     for value, name in ((0.5, above), (-0.5, below)):

@@ -10,6 +10,7 @@ from tercet.report.html import Html, element, join
 
 WIDE: Final = 900
 NARROW: Final = 380
+LETTER: Final = 8.2  # room for a letter of a name, in wide fonts
 
 Point = tuple[float, float]
 
@@ -36,7 +37,9 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
     """One line for each system: its mean as a dot and its interval as a bar; the one at ``ours`` stands out."""
 
     def draw(width: int) -> Html:
-        left, right, row_height = (120 if width == WIDE else 78), 24, 34
+        room = 14 + LETTER * max(len(name) for name, *_ in rows)
+        beside = room <= width / 3  # else a name stands above its bar
+        left, right, row_height = max(120 if width == WIDE else 78, room) if beside else 14, 24, 34 if beside else 54
         ends = [end for _, mean, low, high in rows for end in (mean, low, high) if end is not None]
         low, high = _padded(min(ends), max(ends))
         across = _scale(low, high, left, width - right)
@@ -47,9 +50,11 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
             parts.append(_line("grid", x, 6, x, height - 24))
             parts.append(_text(f"{tick:g}", x, height - 6, "middle"))
         for row, (name, mean, start, end) in enumerate(rows):
-            y = 6 + row_height * (row + 0.5)
+            y = row_height * (row + 1) - 11
             plain = "" if row == ours else " plain"
-            parts.append(_text(name, left - 14, y + 4.5, "end strong" if row == ours else "end"))
+            strong = "strong" if row == ours else ""
+            place = (left - 14, y + 4.5, f"end {strong}".strip()) if beside else (left, y - 17, strong or None)
+            parts.append(_text(name, *place))
             if start is not None and end is not None:
                 parts.append(_line(f"range{plain}", across(start), y, across(end), y))
             parts.append(element("circle", class_=f"dot{plain}", cx=_px(across(mean)), cy=_px(y), r=6.5))
