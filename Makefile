@@ -54,7 +54,7 @@ repro: $(VENV)/.bench
 	$(BIN)/tercet repro minbatsrank
 	$(BIN)/tercet repro rankrls
 
-# The picture of the page in the README; needs a Chromium.
+# The pictures of the page and of a report in the documents; needs a Chromium.
 screenshot: $(VENV)/.test
 	@test -d out/demo/index || $(BIN)/tercet demo
 	$(BIN)/python benchmarks/page_screenshot.py
