@@ -10,6 +10,7 @@ import pytest
 
 from support.browsing import READ_TOKEN, WRITE_TOKEN, Served, build_index, page_origin
 
+PATIENCE_MS = 60_000  # for what a page should do soon: the machine may have more to do than its cores can
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -26,6 +27,7 @@ def browser(browser_program: str) -> Iterator[Any]:
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="the page is tested with Playwright, which is not here"
     )
+    playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as started:
         launched = started.chromium.launch(executable_path=browser_program, args=["--no-sandbox"])
         yield launched
@@ -69,7 +71,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_one(address: str, **options: Any) -> Any:
         options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"} | options
         contexts.append(browser.new_context(**options))
-        contexts[-1].set_default_timeout(15_000)
+        contexts[-1].set_default_timeout(PATIENCE_MS)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)

@@ -155,7 +155,7 @@ def served_here(monkeypatch, app: Any, most: int = 100) -> Iterator[tuple[int, D
 
 
 def connected(port: int, data: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=90)
     connection.sendall(data)
     return connection
 
@@ -235,7 +235,7 @@ def strangers(service: Running, n: int, first: bytes) -> Iterator[list[socket.so
     there: list[socket.socket] = []
     try:
         for _ in range(n):
-            there.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+            there.append(socket.create_connection(("127.0.0.1", port), timeout=90))
             there[-1].sendall(first)
         yield there
     finally:
@@ -263,7 +263,7 @@ def test_strangers_do_not_turn_it_off(tmp_path: Path):
         assert service.ask("/prefer", given, token).status == 202
         assert service.ask("/prefer", given).status == 401
         service.process.terminate()
-        _, err = service.process.communicate(timeout=20)
+        _, err = service.process.communicate(timeout=90)
     assert service.process.returncode == 0
     assert err.count("\n") < 5
 
@@ -284,7 +284,7 @@ def test_few_files_are_enough(tmp_path: Path):
             for _ in range(20):
                 assert service.ask("/search?q=green", headers={"Authorization": f"Bearer {TOKEN}"}).status == 200
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=90)
     finally:
         if process.poll() is None:
             process.kill()

@@ -309,11 +309,11 @@ def test_readers_always_see_a_whole_version():
         reader.start()
     try:
         for start in range(5, 60, 5):
-            last = [learner.tell(entry) for entry in entries[start : start + 5]][-1].result(timeout=20)
+            last = [learner.tell(entry) for entry in entries[start : start + 5]][-1].result(timeout=90)
     finally:
         stop.set()
     for reader in readers:
-        reader.join(timeout=20)
+        reader.join(timeout=90)
     learner.close()
     assert last.number == 60
     assert len(seen) > 1

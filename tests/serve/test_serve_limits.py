@@ -233,8 +233,8 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
     limits = Limits(workers=2, waiting=3, deadline_ms=60_000)
     with served(tmp_path / "journal.jsonl", INDEX, limits) as (api, service), ThreadPoolExecutor(5) as pool:
         inside = [pool.submit(api.get, "/search", params={"q": QUERY}) for _ in range(5)]
-        assert begun.acquire(timeout=20)
-        assert begun.acquire(timeout=20)
+        assert begun.acquire(timeout=90)
+        assert begun.acquire(timeout=90)
         until = time.monotonic() + 20
         while service.reads.length < 3 and time.monotonic() < until:
             time.sleep(0.01)
@@ -243,7 +243,7 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
         assert int(response.headers["retry-after"]) >= 1
         assert "tercet_queue_length 3.0" in api.get("/metrics").text
         release.set()
-        assert [each.result(timeout=20).status_code for each in inside] == [200] * 5
+        assert [each.result(timeout=90).status_code for each in inside] == [200] * 5
         assert api.get("/search", params={"q": QUERY}).status_code == 200
         assert service.reads.length == 0
 

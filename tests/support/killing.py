@@ -83,7 +83,7 @@ class Asker(threading.Thread):
 
     def __init__(self, address: str, seed: int) -> None:
         super().__init__(daemon=True)
-        self.connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+        self.connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=60)
         self.random = random.Random(seed)
         self.pending: Any = None
         self.unexpected: list[str] = []
@@ -220,7 +220,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
             os.kill(child, signal.SIGKILL)
             child = 0
             for asker in (*teachers, visitor, keeper):
-                asker.join(timeout=20)
+                asker.join(timeout=90)
                 tally.problems += asker.unexpected
             for teacher in teachers:
                 acknowledged |= teacher.acknowledged
