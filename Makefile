@@ -62,6 +62,7 @@ screenshot: $(VENV)/.test
 # The documentation, out/docs/index.html: notebooks run where they or their results are new, warnings are errors, links are
 # checked, and nothing is loaded from elsewhere.
 docs: $(VENV)/.docs
+	@rm -rf out/docs
 	$(BIN)/python -m sphinx -q -E -n -W --keep-going -d out/doctrees docs out/docs
 	$(BIN)/python tools/docs_check.py out/docs
 

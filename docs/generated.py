@@ -4,6 +4,7 @@ In a page, inside of ```{eval-rst}:
 
     .. public-names:: tercet.search      every name that a package exports
     .. main-names::                      a table of what `import tercet as tc` gives
+    .. verb-table::                      a table of all verbs
     .. verbs::                           every verb with its options
 
 Docstrings are numpydoc in which a parameter is told as ``name : what it is``, or as ``name : type``, what it is below.
@@ -27,7 +28,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tercet.cli.main import SECTIONS, cli
+from tercet.cli.main import SECTIONS, VERBS, cli
 
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.M)
 TYPE = re.compile(
@@ -225,7 +226,7 @@ def verb(command: click.Command, path: tuple[str, ...], level: int) -> Lines:
     """A verb: how it is called, what it does, its options; then the verbs below it."""
     context = click.Context(command, info_name=" ".join(path))
     name = " ".join(path)
-    yield from (f".. _{'-'.join(path)}:", "", name, "-^~"[level] * len(name), "")
+    yield from (name, "-^~"[level] * len(name), "")
     if not isinstance(command, click.Group):
         yield from (".. code-block:: text", "", f"   {name} {' '.join(command.collect_usage_pieces(context))}", "")
     for paragraph in (inspect.cleandoc(command.help or "")).split("\n\n"):
@@ -240,6 +241,15 @@ def verb(command: click.Command, path: tuple[str, ...], level: int) -> Lines:
             found = command.get_command(context, below)
             assert found is not None
             yield from verb(found, (*path, below), level + 1)
+
+
+def verb_table() -> Lines:
+    yield from (".. list-table::", "   :widths: 25 75", "")
+    for section, names in SECTIONS.items():
+        yield from (f"   * - **{section}**", "     -")
+        for name in names:
+            yield from (f"   * - `tercet {name} <#tercet-{name}>`__", f"     - {escape(VERBS[name][1])}")
+    yield ""
 
 
 def verbs() -> Lines:
@@ -280,13 +290,16 @@ def public_names(room: str) -> Lines:
             yield ""
 
 
+MADE = {"public-names": public_names, "main-names": main_names, "verb-table": verb_table, "verbs": verbs}
+
+
 class Generated(SphinxDirective):
     """Lines of reStructuredText that a function makes."""
 
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        made = {"public-names": public_names, "main-names": main_names, "verbs": verbs}[self.name]
+        made = MADE[self.name]
         lines = list(made(*self.arguments))
         return self.parse_text_to_nodes(
             StringList(lines, source=f"{self.name} {' '.join(self.arguments)}"), allow_section_headings=True
@@ -306,7 +319,7 @@ class Name(SphinxRole):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    for name in ("public-names", "main-names", "verbs"):
+    for name in MADE:
         app.add_directive(name, Generated)
     app.add_role("name", Name())
     return {"parallel_read_safe": True}

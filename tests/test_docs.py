@@ -185,8 +185,8 @@ def test_what_is_not_run_says_why():
         "docs/coming-from/pyterrier.md: needs PyTerrier, which needs Java",
         "docs/coming-from/rlscore.md: needs RLScore, which is installed from its sources",
         "docs/coming-from/vowpal-wabbit.md: needs Vowpal Wabbit",
-        "docs/export.md: needs PyTerrier, which needs Java",
-        "docs/guides/search.md: needs a server",
+        "docs/guides/libraries.md: needs PyTerrier, which needs Java",
+        "docs/guides/engines.md: needs a server",
     }
 
 

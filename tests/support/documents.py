@@ -215,7 +215,7 @@ def names(document: str) -> dict[str, Any]:
     }
     if document == "docs/guides/kernels.md":
         taken |= {"X": rows.X, "y": rows.y, "qid": rows.qid, "X_new": rows.X}
-    if document == "docs/export.md":
+    if document in ("docs/guides/certified.md", "docs/guides/elasticsearch.md"):
         model = small_model(corpus.docs)
         D = model.docs(corpus.docs.values())
         taken |= {"model": model, "engine": PositiveOnly(list(corpus.docs), sparse.csr_array(D), model)}

@@ -260,7 +260,7 @@ def analysed(chain: dict[str, Any], texts: list[str]) -> Any:
 
 
 def anserini(folder: str, target: str) -> Any:
-    """Index what a folder holds, with the command that docs/export.md names."""
+    """Index what a folder holds, with the command that docs/guides/export.md names."""
     kinds = "-collection JsonVectorCollection -generator DefaultLuceneDocumentGenerator -impact -pretokenized -optimize"
     command = [*kinds.split(), "-threads", "1", "-input", folder, "-index", target]
     java("io.anserini.index.IndexCollection").main(command)

@@ -247,5 +247,5 @@ def _settings() -> Iterator[Check]:
         yield Check(name, "fine", shown)
     home = os.environ.get("TERCET_DATA")
     if home is not None and not Path(home).is_dir():
-        advice = "benchmarks and reproductions look there for data; see docs/data.md"
+        advice = "benchmarks and reproductions look there for data; see docs/reference/data-sets.md"
         yield Check("TERCET_DATA", "fails", f"{home} is no folder", advice)

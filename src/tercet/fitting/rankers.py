@@ -1,7 +1,7 @@
 """The registry of rankers: for texts and rows of features by a short name, for plans of papers by that of the class.
 
 A short name stands for a class and the settings of it that are tried on texts, the best of which on validation queries
-is taken. They are meant for any collection; docs/recipe.md says where they come from.
+is taken. They are meant for any collection; docs/explain/recipe.md says where they come from.
 """
 
 from __future__ import annotations

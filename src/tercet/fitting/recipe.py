@@ -82,14 +82,14 @@ def fit(
         its class has them is also tried with those that are meant for texts; it is not changed itself
     fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
         one in the whole text, where learning starts from; or their names alone, which count 1
-    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/fields.md
+    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/guides/fields.md
     doc_vectors, query_vectors : vectors of the user's own, one for each document and each query: id -> vector, a pair
         (ids, matrix) or a file. A map between them is learned and blended with the words, where that is clearly better;
-        see docs/vectors.md
+        see docs/guides/vectors.md
     prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
         ``{("car", "automobile"): 0.5}``. What is learned is added to them; a `Prior` may also be what W starts from
     validation, test : judgements, or preferences, of other queries, to choose and to report on
-        Without them, training queries are left out in turn to choose and to report on, see docs/recipe.md
+        Without them, training queries are left out in turn to choose and to report on, see docs/explain/recipe.md
     measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
         share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
@@ -103,7 +103,7 @@ def fit(
     budget : seconds, about: how much is tried follows it; without one, as much as takes a minute or so
     accept : "all": what is learned must not take from documents that no training query had as an answer; "seen" accepts
         it where it does
-    device : where what can be learned by a GPU is learned, "cpu", "cuda" or "auto"; see docs/gpu.md
+    device : where what can be learned by a GPU is learned, "cpu", "cuda" or "auto"; see docs/guides/gpu.md
     verbose : None shows progress on a terminal, True always, False never
     name : what the report calls the data
 
