@@ -151,13 +151,21 @@ def test_the_commands_of_a_document_run(document, here):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", sorted({block.document for block in ALL if block.language == "python"}))
-def test_the_python_of_a_document_runs(document, here):
-    """One block after the other, as one program."""
+def test_the_python_of_a_document_runs(document, here, capsys):
+    """One block after the other, as one program. What the README says that it prints, it prints."""
     namespace = names(document)
-    for block in BLOCKS[document]:
+    for block, after in zip(BLOCKS[document], [*BLOCKS[document][1:], None], strict=True):
         if block.language == "python" and not block.not_run:
             code = compile("\n" * (block.line - 1) + smaller(block.text), block.document, "exec")  # with its lines
+            capsys.readouterr()
             exec(code, namespace)
+            if document == "README.md" and after is not None and after.language == "text":
+                assert rounded(capsys.readouterr().out.strip()) == rounded(after.text), after.where
+
+
+def rounded(text: str) -> str:
+    """The last digits of a figure may be others on another machine."""
+    return re.sub(r"\d+\.\d{3,}", lambda figure: f"{float(figure[0]):.2f}", text)
 
 
 # -- blocks are what they seem --------------------------------------------------------------------------------------
