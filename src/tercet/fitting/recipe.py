@@ -82,7 +82,8 @@ def fit(
         its class has them is also tried with those that are meant for texts; it is not changed itself
     fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
         one in the whole text, where learning starts from; or their names alone, which count 1
-    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``; see docs/guides/fields.md
+    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``,
+        see docs/guides/fields.md
     doc_vectors, query_vectors : vectors of the user's own, one for each document and each query: id -> vector, a pair
         (ids, matrix) or a file. A map between them is learned and blended with the words, where that is clearly better;
         see docs/guides/vectors.md
