@@ -120,6 +120,7 @@ class Holder(threading.Thread):
         self._port, self._writes, self._until, self._rng = port, writes, until, np.random.default_rng(seed)
         self._connection: http.client.HTTPConnection | None = None
         self.times: list[float] = []
+        self.ends: list[float] = []
         self.statuses: Counter[str] = Counter()
 
     def run(self) -> None:
@@ -151,12 +152,16 @@ class Holder(threading.Thread):
             told = json.loads(answer.read())
         except (OSError, http.client.HTTPException) as error:
             self._connection = None
-            self.statuses[type(error).__name__] += 1
-            self.times.append(time.perf_counter() - started)
+            self._note(started, type(error).__name__)
             return None
-        self.times.append(time.perf_counter() - started)
-        self.statuses[str(answer.status)] += 1
+        why = f" {told['type'].rpartition(':')[2]}" if answer.status >= 400 else ""
+        self._note(started, f"{answer.status}{why}")
         return told if answer.status in (200, 202) else None
+
+    def _note(self, started: float, status: str) -> None:
+        self.ends.append(time.perf_counter())
+        self.times.append(self.ends[-1] - started)
+        self.statuses[status] += 1
 
 
 def memory_mb(process: int) -> float:
@@ -164,10 +169,16 @@ def memory_mb(process: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000
 
 
+def cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def held(port: int, seconds: float, seed: int, process: int) -> dict[str, Any]:
     """Four readers and a writer with tokens, for so long: what they saw."""
-    until = time.monotonic() + seconds
+    until, began = time.monotonic() + seconds, time.perf_counter()
     holders = [Holder(port, at == 4, until, seed + at) for at in range(5)]
+    used = cpu_seconds(process)
     memory = []
     for holder in holders:
         holder.start()
@@ -176,14 +187,20 @@ def held(port: int, seconds: float, seed: int, process: int) -> dict[str, Any]:
         memory.append(memory_mb(process))
     for holder in holders:
         holder.join()
-    times = np.sort(np.concatenate([holder.times for holder in holders]))
+    times = np.concatenate([holder.times for holder in holders])
+    minutes = (np.concatenate([holder.ends for holder in holders]) - began) // 60
+    by_minute = [times[minutes == minute] for minute in np.unique(minutes)]
+    times = np.sort(times)
     return {
         "requests": int(times.size),
         "statuses": dict(sum((holder.statuses for holder in holders), Counter())),
         "p50_ms": 1000 * float(np.quantile(times, 0.5)),
         "p99_ms": 1000 * float(np.quantile(times, 0.99)),
         "most_ms": 1000 * float(times[-1]),
+        "p99_ms_by_minute": [round(1000 * float(np.quantile(some, 0.99)), 1) for some in by_minute],
+        "cores": (cpu_seconds(process) - used) / seconds,
         "memory_mb": max(memory),
+        "load_average": os.getloadavg()[0],
     }
 
 
@@ -225,7 +242,7 @@ def main() -> None:
         log_bytes = (folder / "log").stat().st_size
     print_table(
         f"{n:,} connections of strangers for {seconds:.0f} s, {arguments.files or 'as many as there are'} files",
-        ["", "requests", "answers", "p50 ms", "p99 ms", "most ms", "memory MB"],
+        ["", "requests", "answers", "p50 ms", "p99 ms", "most ms", "memory MB", "cores used", "load"],
         [
             [
                 title,
@@ -235,11 +252,13 @@ def main() -> None:
                 f"{part['p99_ms']:.1f}",
                 f"{part['most_ms']:.0f}",
                 f"{part['memory_mb']:.0f}",
+                f"{part['cores']:.2f}",
+                f"{part['load_average']:.1f}",
             ]
             for title, part in (("alone", alone), ("among strangers", among))
         ],
     )
-    print(f"\nstrangers: {tally}; the log has {log_bytes:,} bytes")
+    print(f"\nstrangers: {tally}; the log has {log_bytes:,} bytes; p99 by minute: {among['p99_ms_by_minute']}")
     results = {"machine": facts, "alone": alone, "among": among, "strangers": tally, "log_bytes": log_bytes}
     write_json(arguments.output, results)
     sys.exit(1 if set(among["statuses"]) - {"200", "202"} else 0)
