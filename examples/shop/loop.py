@@ -50,6 +50,7 @@ N_THREADS = 4
 TRAFFIC = Traffic()
 ATTACKERS = Visitors(VISITORS.looking, chances=tuple(reversed(VISITORS.chances)))
 SETTLE_SECONDS = 3  # people here click at once
+IDLE_SECONDS = 3
 TOKEN = "of-the-shop-alone"  # with it the shop vouches for the names of its visitors
 MEASURE = "nDCG@10"
 COURSE = "course.json"
@@ -125,7 +126,7 @@ class Crowd:
             thread.join()
 
     def _visit(self, address: str, until: int) -> None:
-        connection = http.client.HTTPConnection(address, timeout=60)
+        connection = Connection(address, timeout=60)
         try:
             while not self._failures:
                 with self._lock:
@@ -156,6 +157,18 @@ class Crowd:
             ask(connection, "POST", "/events", {"query_id": found["query_id"], "doc": sku, "client": client})
 
 
+class Connection(http.client.HTTPConnection):
+    """One that is opened again where nobody used it: the service closes it after five seconds."""
+
+    used = 0.0
+
+    def request(self, *args: Any, **options: Any) -> None:
+        if time.monotonic() - self.used > IDLE_SECONDS:
+            self.close()
+        super().request(*args, **options)
+        self.used = time.monotonic()
+
+
 def ask(connection: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> Any:
     sent = None if body is None else json.dumps(body)
     connection.request(method, path, sent, {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"})
@@ -168,7 +181,7 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: An
 
 def model_of(address: str) -> str:
     """What is served."""
-    connection = http.client.HTTPConnection(address, timeout=60)
+    connection = Connection(address, timeout=60)
     try:
         return str(ask(connection, "GET", "/health")["model"])
     finally:
