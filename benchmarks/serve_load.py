@@ -174,7 +174,7 @@ class Visitor(Client):
 
     def look(self) -> None:
         """Search for the words that all documents of `Changer` have, and no others."""
-        self.ask("GET", f"/search?{urlencode({'q': MARKS, 'k': 200, 'all': 'true'})}")
+        self.ask("GET", f"/search?{urlencode({'q': MARKS, 'k': 1000, 'all': 'true'})}")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         told = super().ask(method, path, body)
@@ -219,7 +219,7 @@ class Changer(Visitor):
         there = self.commits.now()
         ids = [f"change-{self.seed}-{self.changes}-{part}" for part in range(5)]
         docs = {doc_id: f"{MARKS} {self.query()}" for doc_id in ids}
-        old = sorted(there)[:4] if len(there) > 40 else []
+        old = sorted(there)[:5] if len(there) > 40 else []  # so that they stay as many
         for doc_ids, is_new in ((ids, True), *(([doc_id], False) for doc_id in old)):
             with self.commits.turn:
                 there = there | set(doc_ids) if is_new else there - set(doc_ids)
