@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -100,7 +99,5 @@ def _displayed_math(translator: HTML5Translator, node: nodes.math_block) -> None
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", _link_to_pages)
-    # A folder may have no pages yet; Sphinx has no name for this warning by which it could be suppressed.
-    logging.getLogger("sphinx.sphinx.directives.other").addFilter(lambda record: "toctree glob" not in str(record.msg))
     # MathML, which browsers draw by themselves: the other renderers load a script from elsewhere.
     app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_displayed_math, None))

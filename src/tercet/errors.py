@@ -87,7 +87,13 @@ class VersionError(BundleError):
 
 
 class DivergedError(TercetError, ArithmeticError):
-    """The weights grew beyond what a float32 holds."""
+    """The weights grew beyond what a float32 holds.
+
+    Examples
+    --------
+    >>> issubclass(DivergedError, ArithmeticError)  # where it is caught, try a smaller rate
+    True
+    """
 
 
 class MemoryLimitError(TercetError, MemoryError):

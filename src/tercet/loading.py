@@ -15,6 +15,15 @@ def load(path: str | PathLike[str]) -> Any:
     """Read a saved ranker, text model, feature model or index; its kind is recognised.
 
     Every byte is checked against the checksums written with it, and nothing in the file is executed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet import TextModel
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     TextModel.bm25(["green tea"]).save(f"{folder}/model")
+    ...     type(load(f"{folder}/model")).__name__
+    'TextModel'
     """
     bundle = read_bundle(path)
     if bundle.kind in INDEX_KINDS:

@@ -50,6 +50,12 @@ class JudgedTexts:
         `Documents`, which carry the other keys, too
     queries : ``{qid: text}``
     qrels : ``{split: {qid: {doc_id: grade}}}``, a split being a file of the folder ``qrels``
+
+    Examples
+    --------
+    >>> texts = JudgedTexts({"a": "green tea"}, {"q": "tea"}, {"train": {"q": {"a": 1}}})
+    >>> texts.qrels["train"]["q"]
+    {'a': 1}
     """
 
     docs: Mapping[str, str]
@@ -246,7 +252,17 @@ def read_queries(path: FilePath) -> dict[str, str]:
 
 
 def iter_queries(path: FilePath) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each query as it is read; only the ids stay in memory, to find one that comes back."""
+    """Yield id and text of each query as it is read; only the ids stay in memory, to find one that comes back.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.data import write_beir
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_beir(folder, {"a": "green tea"}, {"q": "tea"}, {"train": {"q": {"a": 1}}})
+    ...     list(iter_queries(f"{folder}/queries.jsonl"))
+    [('q', 'tea')]
+    """
     return _unrepeated(path, queries_of(path))
 
 

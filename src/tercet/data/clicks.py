@@ -44,6 +44,12 @@ class Impression(NamedTuple):
     query : the query's id, or its text in a log that has no ids
     shown : ids of the documents, from top to bottom, each once
     clicked : those of them that were clicked, each once, in the order of the clicks; none where nothing was
+
+    Examples
+    --------
+    >>> seen = Impression("green tea", shown=("a", "b", "c"), clicked=("b",))
+    >>> seen.shown[0], seen.clicked
+    ('a', ('b',))
     """
 
     query: str
@@ -65,6 +71,12 @@ class ClickLog:
     randomised : whether each list was shown in random order, where some were; else empty
     interleaved : whether each list was made of two rankings by chance, where some were; else empty
     examination : the chance that each rank was looked at, where that is known; None to estimate it
+
+    Examples
+    --------
+    >>> log = ClickLog((Impression("tea", ("a", "b"), ("b",)),), sessions=("s1",))
+    >>> len(log.impressions), log.is_timed
+    (1, False)
     """
 
     impressions: tuple[Impression, ...]
@@ -209,6 +221,15 @@ def iter_clicks(path: FilePath) -> Iterator[Impression]:
     """Yield the impressions of a click file one by one, in memory for one.
 
     ``Preferences.from_clicks`` takes what this yields.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.data import write_clicks
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_clicks(f"{folder}/clicks.jsonl", [Impression("tea", ("a", "b"), ("b",))])
+    ...     next(iter_clicks(f"{folder}/clicks.jsonl"))
+    Impression(query='tea', shown=('a', 'b'), clicked=('b',))
     """
     empty = True
     for _, impression in impressions_of(path):

@@ -27,6 +27,12 @@ class LabelledTexts:
     texts : the files' contents, whole
     labels : the class of each text
     names : ``class/file`` of each text
+
+    Examples
+    --------
+    >>> texts = LabelledTexts(["green tea"], ["drinks"], ["drinks/1.txt"])
+    >>> texts.labels
+    ['drinks']
     """
 
     texts: list[str]

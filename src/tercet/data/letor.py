@@ -393,6 +393,12 @@ class SvmlightData:
     y : float64, the targets
     qid : the query id of each row, or None when the file has none
     comments : what follows ``#`` on each row, without blanks around it, or None when the file has no comments
+
+    Examples
+    --------
+    >>> data = SvmlightData(sparse.csr_matrix([[0.5, 0.0]]), np.array([1.0]), qid=["q"], comments=None)
+    >>> data.X.shape, data.qid
+    ((1, 2), ['q'])
     """
 
     X: sparse.csr_matrix

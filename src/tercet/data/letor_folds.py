@@ -24,7 +24,14 @@ _LAYOUT = "a set of folds holds Fold1, Fold2, … with train.txt, vali.txt and t
 
 @dataclass(frozen=True, eq=False)
 class LetorFold:
-    """One fold: a split of the queries into three."""
+    """One fold: a split of the queries into three.
+
+    Examples
+    --------
+    >>> rows = LetorData(X=np.eye(2, dtype=np.float32), y=np.array([1, 0]), qid=["q", "q"], comments=None)
+    >>> LetorFold("Fold1", rows, rows, rows).name
+    'Fold1'
+    """
 
     name: str
     train: LetorData

@@ -56,6 +56,11 @@ class ReadLinks:
     n_own : links of documents to themselves, which are left out
     n_unknown : links that name documents there are not, where these may be left out
     form : what was read and what columns were taken for
+
+    Examples
+    --------
+    >>> ReadLinks({"a": ["b", "c"]}, n_own=0, n_unknown=0, form="CSV").links["a"]
+    ['b', 'c']
     """
 
     links: dict[str, list[str]]

@@ -137,6 +137,15 @@ class MappedRows(StoredRows):
     kept_bytes : of the files' pages that may stay in memory, 64 MB; more spares looking at them again
     longest : most entries of a row
     n_entries : of all rows
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.data import write_shards
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = write_shards(f"{folder}/rows", [sparse.eye_array(3, format="csr", dtype=np.float32)], n_columns=3)
+    ...     rows.shape, rows.rows([2]).indices.tolist()
+    ((3, 3), [2])
     """
 
     def __init__(self, path: Path, manifest: RowsManifest, verify: Verify = "touch") -> None:

@@ -87,6 +87,12 @@ def as_own_vectors(vectors: Any, what: str = "vectors") -> OwnVectors:
     ----------
     vectors : id -> vector, a pair (ids, matrix), the path of a file as `read_own_vectors` takes it, or `OwnVectors`
     what : what errors call them
+
+    Examples
+    --------
+    >>> own = as_own_vectors({"a": [1.0, 0.0], "b": [0.5, 0.5]})
+    >>> own.ids, own.matrix.shape
+    (('a', 'b'), (2, 2))
     """
     if isinstance(vectors, OwnVectors):
         return vectors

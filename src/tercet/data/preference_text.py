@@ -42,6 +42,12 @@ class PreferenceTriples:
     ----------
     qid, better, worse : ids, one of each for a preference
     weight, margin : float64, positive, one for a preference; None when none are given
+
+    Examples
+    --------
+    >>> threes = PreferenceTriples(("q1", "q1"), ("a", "a"), ("b", "c"))
+    >>> threes.better
+    ('a', 'a')
     """
 
     qid: tuple[str, ...]

@@ -48,6 +48,11 @@ class QuepidJudgements:
     ----------
     ratings : ``{query text: {doc_id: grade}}``, queries with at least one rating
     unrated : texts of the queries without one
+
+    Examples
+    --------
+    >>> QuepidJudgements({"green tea": {"a": 3}}, ()).qrels({"q1": "green tea"})
+    {'q1': {'a': 3}}
     """
 
     ratings: dict[str, dict[str, int]]

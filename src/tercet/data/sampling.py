@@ -48,7 +48,15 @@ class Sampler(Protocol):
 
 
 class LabelSampler:
-    """The same class is better, another class is worse."""
+    """The same class is better, another class is worse.
+
+    Examples
+    --------
+    >>> sampler = LabelSampler(["tea", "tea", "ice", "ice"])
+    >>> query, better, worse = sampler.draw(np.random.default_rng(0), 5)
+    >>> bool((query // 2 == better // 2).all()), bool((query // 2 == worse // 2).any())
+    (True, False)
+    """
 
     def __init__(self, y: ArrayLike) -> None:
         labels = np.asarray(y)

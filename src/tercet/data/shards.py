@@ -87,6 +87,17 @@ class ShardWriter:
     n_columns : of every block
     with_ids : every row comes with an id; all must differ
     shard_rows, shard_entries : a shard is full when it has one of these
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from scipy import sparse
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with ShardWriter(f"{folder}/rows", n_columns=3, with_ids=True) as writer:
+    ...         writer.add(sparse.eye_array(3, format="csr", dtype="float32"), ["a", "b", "c"])
+    ...         rows = writer.close()
+    ...     len(rows), rows.ids[1]
+    (3, 'b')
     """
 
     def __init__(

@@ -17,7 +17,13 @@ from tercet.store.atomic import open_atomically, write_file_atomically
 
 @dataclass(frozen=True)
 class AdaptedVectors:
-    """What was written."""
+    """What was written.
+
+    Examples
+    --------
+    >>> AdaptedVectors(n_queries=12, n_dims=256).n_dims
+    256
+    """
 
     n_queries: int
     n_dims: int
@@ -30,6 +36,13 @@ def write_adapted_vectors(path: str | PathLike[str], model: TextModel, query_vec
     ----------
     path : .npz with the arrays ids and vectors, or .npy, whose ids are written to .ids beside it
     query_vectors : as ``tc.fit`` takes them
+
+    Examples
+    --------
+    >>> write_adapted_vectors("adapted.txt", None, {"q": [1.0]})
+    Traceback (most recent call last):
+        ...
+    tercet.errors.InputError: adapted.txt must end in .npy or .npz
     """
     path = Path(path)
     if path.suffix not in (".npy", ".npz") or (query_vectors is None and path.suffix != ".npy"):

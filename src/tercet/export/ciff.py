@@ -48,6 +48,15 @@ def write_ciff(
     Notes
     -----
     Two passes over the documents; all postings are in memory in between, 16 bytes each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet import TextModel
+    >>> docs = {"a": "ice hockey", "b": "green tea"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ciff(f"{folder}/index.ciff", TextModel.bm25(docs.values()), docs).n_docs
+    2
     """
     rows = ImpactRows(
         model, docs, expand=expand, fold=fold, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms

@@ -41,6 +41,11 @@ class Expansions:
     n_negative : negative weights of at least ``min_boost`` in size, also of a word on itself; a synonym file cannot
         express them
     n_unwritable : words that the format cannot hold
+
+    Examples
+    --------
+    >>> Expansions(n_words=2, n_pairs=5, n_below=1, n_negative=0, n_unwritable=0).n_pairs
+    5
     """
 
     n_words: int
@@ -76,6 +81,20 @@ def write_synonyms(
     Notes
     -----
     Looks at all of W, 256 query words at a time: O(n_query_words n_doc_words) for weights that are not sparse.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from scipy import sparse
+    >>> from tercet import TextModel, Vectoriser, Weights
+    >>> from tercet.weights import Identity, Sparse
+    >>> words = Vectoriser(weighting="bm25").fit(["hockey puck"])
+    >>> learned = Sparse(weights=sparse.csr_array(np.array([[0, 0.4], [0, 0]], dtype=np.float32)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "synonyms.txt")
+    ...     _ = write_synonyms(file, TextModel(words, words, Weights([Identity(n_terms=2), learned])))
+    ...     print(file.read_text().splitlines()[-1])
+    hockey => hockey|1, puck|0.4
     """
     model.check_words_only("a file of synonyms")
     if engine not in ("solr", "elasticsearch"):

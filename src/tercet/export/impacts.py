@@ -39,6 +39,14 @@ class Impacts:
     n_left_out : positive impacts beyond ``max_terms`` of a document, or ``mean_terms`` of all
     n_rounded : impacts that were too small for one step
     n_negative : negative impacts, which such an index cannot hold
+
+    Examples
+    --------
+    >>> impacts = Impacts(
+    ...     n_docs=2, n_postings=9, step=0.01, max_error=0.005, n_left_out=0, n_rounded=1, n_negative=0
+    ... )
+    >>> impacts.max_error == impacts.step / 2
+    True
     """
 
     n_docs: int
@@ -255,6 +263,15 @@ def write_anserini(
 
     ``{"id": "d1", "contents": "", "vector": {"hockey": 37, "puck": 12}}``. Anserini repeats each word as often as its
     number says, so numbers are whole; index with ``-impact -pretokenized``. Parameters as those of `ImpactRows`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet import TextModel
+    >>> docs = {"a": "ice hockey", "b": "green tea"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_anserini(f"{folder}/docs.jsonl", TextModel.bm25(docs.values()), docs).n_postings
+    4
     """
     rows = ImpactRows(
         model, docs, expand=expand, fold=fold, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms

@@ -31,6 +31,12 @@ class LinearExport:
     features, model : as the engine's documentation has them
     fields : feature -> the field of a document that its value is taken from
     n_left_out : features without a weight, which are not written
+
+    Examples
+    --------
+    >>> export = LinearExport([], {"name": "tercet"}, {"BM25": "BM25"}, n_left_out=3)
+    >>> export.fields
+    {'BM25': 'BM25'}
     """
 
     features: Any
@@ -124,7 +130,17 @@ def _set_model(weights: dict[str, float], name: str) -> dict[str, Any]:
 def write_ltr(
     folder: str | PathLike[str], model: FeatureModel, *, engine: Engine = "solr", name: str = "tercet"
 ) -> LinearExport:
-    """Write ``features.json`` and ``model.json`` of `linear_export` into a folder, each as a whole or not at all."""
+    """Write ``features.json`` and ``model.json`` of `linear_export` into a folder, each as a whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.learn.linear import FTRLRanker
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ltr(f"{folder}/ltr", FeatureModel(ranker, ("BM25", "length"))).n_left_out
+    1
+    """
     written = linear_export(model, engine=engine, name=name)
     Path(folder).mkdir(parents=True, exist_ok=True)
     for file, value in ((FEATURES_NAME, written.features), (MODEL_NAME, written.model)):

@@ -35,6 +35,12 @@ class BoostedQuery:
     n_left_out : further words of positive weight, beyond ``max_terms``
     share : of the sum of all weights by size, what ``clauses`` hold
     unknown : words of the query that the model does not know
+
+    Examples
+    --------
+    >>> query = BoostedQuery("(ice^1.2)", (("ice", 1.2),), (("fire", -0.5),), n_left_out=0, share=0.7, unknown=())
+    >>> query.text, query.negative
+    ('(ice^1.2)', (('fire', -0.5),))
     """
 
     text: str

@@ -31,6 +31,11 @@ class RankFeatures:
     n_impacts, n_folded : features of the two fields, in all documents
     n_left_out, n_negative : positive impacts that were left out, and negative ones, which the first field cannot hold
     relative_error : by which a value differs at most, in parts of its size
+
+    Examples
+    --------
+    >>> RankFeatures(n_docs=2, n_impacts=9, n_folded=8, n_left_out=0, n_negative=0).relative_error == 2**-9
+    True
     """
 
     n_docs: int
@@ -60,6 +65,15 @@ def write_rank_features(
     Notes
     -----
     Values are rounded to the nearest that Lucene's FeatureField can hold, nine significant bits; it would cut them off.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet import TextModel
+    >>> docs = {"a": "ice hockey", "b": "green tea"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_rank_features(f"{folder}/docs.ndjson", TextModel.bm25(docs.values()), docs).n_docs
+    2
     """
     impacts = ImpactRows(model, docs, max_terms=max_terms, queries=queries, mean_terms=mean_terms)
     folded = ImpactRows(model, docs, fold=True)

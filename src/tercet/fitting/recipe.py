@@ -181,6 +181,14 @@ def fit_labelled(
     Texts are left out of learning in turn, and queried against others that were left out with them. The report is of
     the ``test`` texts and labels, each against all others, or of training texts that were left out. ``ranker``,
     ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``device``, ``name`` as in ``fit``.
+
+    Examples
+    --------
+    >>> pairs = [("cats", "purr"), ("cats", "meow"), ("kittens", "purr"), ("dogs", "bark"), ("dogs", "howl")]
+    >>> texts = [f"{noun} {verb} {i}" for i in range(5) for noun, verb in pairs]
+    >>> model = fit_labelled(texts, ["cat", "cat", "cat", "dog", "dog"] * 5, ranker="diagonal", n_steps=200)
+    >>> model.report.measure
+    'AP'
     """
     how = FitSettings(
         analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words, device

@@ -157,6 +157,19 @@ def fit_letor_folds(
     ----------
     folds : as `read_letor_folds` gives them
     measure, ranker, l1s, l2s, choose, feature_names, random_state, verbose : as in `fit_letor`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tercet.data import LetorData
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(first):
+    ...     X = rng.random((40, 3)).astype(np.float32)
+    ...     return LetorData(X, (X[:, 1] > 0.5).astype(np.int64), [f"q{first + i // 4}" for i in range(40)], None)
+    >>> folds = [LetorFold(f"Fold{i}", rows(100 * i), rows(100 * i + 20), rows(100 * i + 40)) for i in range(2)]
+    >>> model = fit_letor_folds(folds)
+    >>> model.features()[0].feature
+    2
     """
     began = time.perf_counter()
     candidates = RowCandidates.checked(measure, ranker, l1s, choose, random_state, verbose, l2s)

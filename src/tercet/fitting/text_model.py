@@ -104,6 +104,13 @@ class TextModel:
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
     reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it.
+
+    Examples
+    --------
+    >>> docs = {"a": "ice hockey", "b": "green tea"}
+    >>> model = TextModel.bm25(docs.values())
+    >>> list(model.rank({"q": "a cup of tea"}, docs, k=1)["q"])
+    ['b']
     """
 
     query_vectoriser: Vectoriser

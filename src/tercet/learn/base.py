@@ -142,7 +142,17 @@ class SavedRanker(NamedTuple):
 
 
 class TermPairRanker(Ranker):
-    """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``."""
+    """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import CosineRanker
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.6, 0.8]])
+    >>> ranker = CosineRanker().fit(X)
+    >>> isinstance(ranker, TermPairRanker), ranker.score_matrix(X, X).round(1).tolist()
+    (True, [[1.0, 0.6], [0.6, 1.0]])
+    """
 
     # What ``thin`` makes: `SparseRanker`, a term-pair ranker itself, which puts itself here.
     _thinned_class: ClassVar[Callable[..., Any]]

@@ -43,6 +43,15 @@ class Event:
     """What a callback is told after a chunk.
 
     A callback that returns True ends the training.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import DiagonalRanker, Preferences
+    >>> X, seen = sparse.eye_array(3, format="csr"), []
+    >>> ranker = DiagonalRanker().fit(X, Preferences([0], [1], [2]), callbacks=[lambda event: seen.append(event.step)])
+    >>> seen
+    [1]
     """
 
     step: int
@@ -377,6 +386,18 @@ class Checkpoint:
     ----------
     path : folder to write to, replaced as a whole each time
     every : steps between writes; the end of the training is always written
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from scipy import sparse
+    >>> from tercet import DiagonalRanker, Preferences
+    >>> X, prefs = sparse.eye_array(3, format="csr"), Preferences([0], [1], [2])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ranker = DiagonalRanker(epochs=5).fit(X, prefs, callbacks=[Checkpoint(f"{folder}/run", every=2)])
+    ...     again = DiagonalRanker(epochs=5).fit(X, prefs, callbacks=[Checkpoint(f"{folder}/run", every=2)])  # goes on
+    >>> ranker.n_steps_ == again.n_steps_
+    True
     """
 
     def __init__(self, path: str | PathLike[str], every: int = 100_000) -> None:

@@ -51,6 +51,13 @@ class Source(ABC):
     """Gives preferences by step.
 
     ``n_steps`` is the length of one epoch, or None for a source without an end.
+
+    Examples
+    --------
+    >>> from tercet.learn import ArraySource
+    >>> source = ArraySource(Preferences([0], [1], [2]))
+    >>> isinstance(source, Source), source.n_steps
+    (True, 1)
     """
 
     n_steps: int | None
@@ -78,7 +85,14 @@ class Source(ABC):
 
 
 class ArraySource(Source):
-    """Given preferences, pass after pass, in their order or shuffled anew for each pass."""
+    """Given preferences, pass after pass, in their order or shuffled anew for each pass.
+
+    Examples
+    --------
+    >>> source = ArraySource(Preferences([0, 1], [1, 2], [2, 0]))
+    >>> source.n_steps, source.take(3, 1).query.tolist()  # step 3 is the second of the second pass
+    (2, [1])
+    """
 
     def __init__(self, prefs: Preferences, *, shuffle: bool = False, random_state: int = 0) -> None:
         if len(prefs) == 0:

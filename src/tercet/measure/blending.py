@@ -14,7 +14,15 @@ _N_AMOUNTS = 33
 
 
 class Blend(NamedTuple):
-    """Weights, and how much of the second model is in them; 0: they are the first's."""
+    """Weights, and how much of the second model is in them; 0: they are the first's.
+
+    Examples
+    --------
+    >>> from tercet.weights import Identity
+    >>> blend = Blend(Weights([Identity(n_terms=2)]), 0.0)
+    >>> blend.amount
+    0.0
+    """
 
     weights: Weights
     amount: float

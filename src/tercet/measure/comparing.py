@@ -37,6 +37,13 @@ class PairContrast:
     test : the paired test of system - against
     p_adjusted : its p-value, corrected for the number of tests of the comparison
     wins, ties, losses : queries on which `system` is better, as good and worse
+
+    Examples
+    --------
+    >>> from tercet.measure import PairedTest
+    >>> test = PairedTest(difference=0.5, low=0.2, high=0.8, p_value=0.01, n=4, method="t")
+    >>> PairContrast("learned", "BM25", Measure("RR"), test, p_adjusted=0.02, wins=3, ties=1, losses=0).wins
+    3
     """
 
     system: str
@@ -60,6 +67,15 @@ class Comparison:
     method, correction : which test, and which correction for many
     missing : judged queries that a system has no result for, by its name; systems that have all are left out
     left_out : judged queries that were left out since a system has no result for them
+
+    Examples
+    --------
+    >>> from tercet import compare
+    >>> qrels = {"p": {"a": 1}, "q": {"a": 1}}
+    >>> good, poor = ({qid: {"a": score, "b": 1.0} for qid in qrels} for score in (2.0, 0.0))
+    >>> comparison = compare(qrels, {"poor": poor, "good": good}, "RR")
+    >>> comparison.systems["good"].mean("RR"), comparison.contrasts[0].wins
+    (1.0, 2)
     """
 
     systems: dict[str, Evaluation]
@@ -241,7 +257,17 @@ def compare_evaluations(
     n: int = 10_000,
     random_state: int = 0,
 ) -> Comparison:
-    """Compare evaluations of the same queries by the same measures, as `compare` does."""
+    """Compare evaluations of the same queries by the same measures, as `compare` does.
+
+    Examples
+    --------
+    >>> from tercet import evaluate
+    >>> qrels = {"p": {"a": 1}, "q": {"a": 1}}
+    >>> good, poor = ({qid: {"a": score, "b": 1.0} for qid in qrels} for score in (2.0, 0.0))
+    >>> systems = {"poor": evaluate(qrels, poor, "RR"), "good": evaluate(qrels, good, "RR")}
+    >>> compare_evaluations(systems).contrasts[0].wins
+    2
+    """
     if len(systems) < 2:
         raise InputError(f"A comparison needs at least two systems. Got {len(systems)}.")
     if correction not in _CORRECTIONS:

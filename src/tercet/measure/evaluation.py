@@ -35,6 +35,13 @@ class Evaluation:
     missing : how many of them the run has no document for; they count with the worst value
     unjudged : how many queries of the run have no judgements; they are left out
     irrelevant : how many queries were left out because a measure finds no relevant document in them
+
+    Examples
+    --------
+    >>> from tercet import evaluate
+    >>> result = evaluate({"q": {"a": 1}}, {"q": {"a": 0.2, "b": 0.7}}, ["RR", "P@1"])
+    >>> result.qids, result.values.tolist()
+    (('q',), [[0.5, 0.0]])
     """
 
     measures: tuple[Measure, ...]

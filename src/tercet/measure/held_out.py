@@ -24,7 +24,17 @@ _AT_ONCE = 4096  # preferences whose texts are fetched together
 
 
 class HeldOut(Protocol):
-    """What weights are chosen by, or reported on: queries that nothing is learned from."""
+    """What weights are chosen by, or reported on: queries that nothing is learned from.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import CosineRanker, HeldOutQueries
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    >>> held_out: HeldOut = HeldOutQueries.from_links(np.array([[0, 1]]), X)
+    >>> held_out.values(CosineRanker().fit(X).weights_).tolist()
+    [1.0]
+    """
 
     @property
     def measure(self) -> Measure:
@@ -60,6 +70,14 @@ class HeldOutQueries:
     measure : what a call returns
     exclude : row of D to leave out for each query (the query itself), or None
     hidden : CSR (n_q, n_d), not zero where a document is left out of a query's ranking, or None
+
+    Examples
+    --------
+    >>> from tercet import CosineRanker
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    >>> held_out = HeldOutQueries.from_links(np.array([[0, 1]]), X)  # of row 0, row 1 is to be found
+    >>> held_out(CosineRanker().fit(X).weights_)
+    1.0
     """
 
     Q: sparse.csr_array
@@ -394,6 +412,14 @@ def average_precision_of_classes(
     """Average precision of each row of X as a query against all other rows; its own class is relevant.
 
     With ``queries`` only these rows are queries. Scores are held for a block of queries at a time.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import CosineRanker
+    >>> X = sparse.csr_array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
+    >>> average_precision_of_classes(CosineRanker().fit(X).weights_, X, [0, 0, 1, 1]).tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     y = np.asarray(labels)
     rows = np.arange(len(y)) if queries is None else np.asarray(queries)

@@ -41,6 +41,11 @@ class Interleaved(Generic[Doc]):
     docs : what is shown, in order
     teams : whose each of them is; the team of a document is who gets its click. None where both rankings begin alike:
         who is clicked there says nothing
+
+    Examples
+    --------
+    >>> Interleaved(("a", "b", "c"), (None, "first", "second")).credit({"c"})  # a win of the second
+    -1
     """
 
     docs: tuple[Doc, ...]

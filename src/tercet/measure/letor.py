@@ -77,7 +77,14 @@ def measure_rows(
 
 @dataclass(frozen=True)
 class RowScorer:
-    """What scikit-learn calls a scorer: the mean of a measure over the queries, higher is better; see `scorer`."""
+    """What scikit-learn calls a scorer: the mean of a measure over the queries, higher is better; see `scorer`.
+
+    Examples
+    --------
+    >>> from tercet import scorer
+    >>> isinstance(scorer("AP"), RowScorer)
+    True
+    """
 
     measure: Measure
 

@@ -135,7 +135,13 @@ def parse_measure(name: str | Measure) -> Measure:
 
 
 def parse_measures(names: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
-    """Read one or several measure names, in their order; one named twice is kept once."""
+    """Read one or several measure names, in their order; one named twice is kept once.
+
+    Examples
+    --------
+    >>> parse_measures(["nDCG@10", "AP", "AP"])
+    (nDCG@10, AP)
+    """
     several = [names] if isinstance(names, (str, Measure)) else names
     measures = tuple(dict.fromkeys(parse_measure(name) for name in several))
     if not measures:

@@ -22,6 +22,12 @@ class Orders:
     qids : the queries with two rows or more, in the order of their first rows
     counts : (n_queries, 5) pairs in all, in opposite order, of equal grade, of equal score, of both
     alone : how many queries were left out because they have one row only
+
+    Examples
+    --------
+    >>> from tercet.measure import compare_orders
+    >>> compare_orders([0.9, 0.1, 0.5], [1, 0, 1], ["q", "q", "q"]).concordance.tolist()
+    [1.0]
     """
 
     qids: tuple[str, ...]

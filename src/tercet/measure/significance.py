@@ -24,7 +24,15 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Mean difference a - b, its 95 % interval, the two-sided p-value and the number of queries compared."""
+    """Mean difference a - b, its 95 % interval, the two-sided p-value and the number of queries compared.
+
+    Examples
+    --------
+    >>> from tercet.measure import paired_test
+    >>> test = paired_test([0.9, 0.8, 0.7], [0.5, 0.5, 0.5])
+    >>> round(test.difference, 2), test.n
+    (0.3, 3)
+    """
 
     difference: float
     low: float

@@ -107,6 +107,16 @@ def picture(
     Returns
     -------
     what was drawn, as numbers: the pairs, or the feature model itself, which has its path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.weights import Dense, Weights
+    >>> weights = Weights([Dense(weights=np.array([[1, 0.5], [0, 1]], dtype=np.float32))])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     seen = picture(weights, f"{folder}/pairs.svg", words=["ice", "hockey"])
+    >>> type(seen).__name__
+    'PairsSeen'
     """
     path = checked_picture(path)
     if isinstance(thing, FeatureModel):

@@ -37,7 +37,13 @@ def _read_values(rows: StoredValues) -> Values:
 
 @dataclass(frozen=True)
 class SystemResult:
-    """One system on the untouched queries: measure -> (mean, low end, high end of the 95 % interval)."""
+    """One system on the untouched queries: measure -> (mean, low end, high end of the 95 % interval).
+
+    Examples
+    --------
+    >>> SystemResult("BM25", {"nDCG@10": (0.29, 0.26, 0.33)}).values["nDCG@10"][0]
+    0.29
+    """
 
     name: str
     values: Annotated[Values, Via(StoredValues, _stored_values, _read_values)]
@@ -139,6 +145,13 @@ class Report:
         there are several
     crossed : whether the queries reported on are training queries, each measured by models that learned without it and
         a setting that other queries chose; else they were given, or held out, for that alone
+
+    Examples
+    --------
+    >>> bm25 = SystemResult("BM25", {"nDCG@10": (0.29, 0.26, 0.33)})
+    >>> report = Report("nDCG@10", 100, 20, 20, "As given.", (bm25,), accepted=False, decision="Learning was declined.")
+    >>> report.systems[0].name, report.accepted
+    ('BM25', False)
     """
 
     measure: str
@@ -387,7 +400,13 @@ def _check_measures(measure: str, systems: tuple[SystemResult, ...]) -> None:
 
 
 def shown_interval(mean: float, low: float, high: float, digits: int = 3) -> str:
-    """A mean and its interval; a single query has none."""
+    """A mean and its interval; a single query has none.
+
+    Examples
+    --------
+    >>> shown_interval(0.291, 0.259, 0.324)
+    '0.291 [0.259, 0.324]'
+    """
     return f"{mean:.{digits}f} {shown_ends(low, high, digits)}".rstrip()
 
 
@@ -403,7 +422,13 @@ def shown_change(change: Change, between: str = "  ") -> tuple[str, str]:
 
 
 def shown_p(p_value: float) -> str:
-    """A p-value as people read it; far beyond any threshold its digits mean nothing."""
+    """A p-value as people read it; far beyond any threshold its digits mean nothing.
+
+    Examples
+    --------
+    >>> shown_p(0.0312), shown_p(1e-9)
+    ('p = 0.031', 'p < 0.0001')
+    """
     return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
 
 
@@ -414,6 +439,14 @@ def changes_between(learned: Evaluation, start: Evaluation, *measures: str) -> d
     """Difference, interval and p-value over the same queries, by measure; of all where none is named.
 
     Empty when there is one query only, or where one of them cannot be told.
+
+    Examples
+    --------
+    >>> from tercet import evaluate
+    >>> qrels = {"p": {"a": 1}, "q": {"a": 1}}
+    >>> good, poor = ({qid: {"a": score, "b": 1.0 + (qid == "p")} for qid in qrels} for score in (3.0, 1.5))
+    >>> changes_between(evaluate(qrels, good, "RR"), evaluate(qrels, poor, "RR"))["RR"][0]
+    0.25
     """
     if len(learned.qids) < 2:
         return {}

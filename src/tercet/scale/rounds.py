@@ -35,6 +35,13 @@ class RoundFacts:
 
     bytes_down, bytes_up : sent from the driver to workers, and back; ``bytes_between`` among workers, at most
     worker_seconds : of the share that took longest; driver_seconds : of drawing, cutting and mixing; seconds : of all
+
+    Examples
+    --------
+    >>> traffic = {"bytes_down": 10_000, "bytes_up": 2_000, "bytes_between": 0}
+    >>> facts = RoundFacts(4096, **traffic, worker_seconds=0.2, driver_seconds=0.1, seconds=0.4)
+    >>> facts.steps / facts.seconds
+    10240.0
     """
 
     steps: int
@@ -98,7 +105,13 @@ class WorkerPool(ABC):
 
 
 class InProcess(WorkerPool):
-    """Runs shares one after the other, here: the same bits as a cluster with as many workers, without one."""
+    """Runs shares one after the other, here: the same bits as a cluster with as many workers, without one.
+
+    Examples
+    --------
+    >>> InProcess(n_shares=4).n_shares
+    4
+    """
 
     def __init__(self, n_shares: int) -> None:
         self.n_shares = check_integer(n_shares, "n_shares", error=ParameterError)

@@ -32,6 +32,13 @@ class BaseIndex(ABC):
     """Documents and a model to search them with; `Index` keeps them itself, others leave that to an engine.
 
     What is found is the same for all of them, see `Index`.
+
+    Examples
+    --------
+    >>> from tercet import Index
+    >>> index = Index.build({"a": "green tea", "b": "black tea"})
+    >>> isinstance(index, BaseIndex), index.search("green tea")[0].doc_id
+    (True, 'a')
     """
 
     can_filter: ClassVar[bool] = True  # whether `search` takes ``where``

@@ -65,6 +65,11 @@ class Certified:
     ----------
     rows, scores : of the best documents, best first, equal scores by row
     depth : how many documents were ranked again for it
+
+    Examples
+    --------
+    >>> Certified(np.array([3, 1]), np.array([0.9, 0.4]), depth=20).rows.tolist()
+    [3, 1]
     """
 
     rows: RowNumbers
@@ -135,7 +140,31 @@ def _in_portions(rows: RowNumbers) -> Iterator[RowNumbers]:
 
 
 class SummingEngine(Protocol):
-    """An engine that holds document vectors and adds up weight times value over the words of a query."""
+    """An engine that holds document vectors and adds up weight times value over the words of a query.
+
+    Examples
+    --------
+    >>> class Engine:
+    ...     def __init__(self, model, docs):
+    ...         self.ids, self.D, self.words = list(docs), model.docs(docs.values()), model.doc_vectoriser.index_
+    ...
+    ...     def top(self, weights, n):
+    ...         asked = np.zeros(len(self.words))
+    ...         for word, weight in weights.items():
+    ...             asked[self.words[word]] = weight
+    ...         sums = self.D @ asked
+    ...         best = np.argsort(-sums, kind="stable")[:n]
+    ...         return [(self.ids[row], float(sums[row])) for row in best if sums[row] > 0]
+    ...
+    ...     def documents(self, doc_ids):
+    ...         rows = [self.ids.index(doc_id) for doc_id in doc_ids]
+    ...         return rows, self.D[rows]
+    >>> from tercet import TextModel
+    >>> docs = {"a": "green tea", "b": "black tea"}
+    >>> model = TextModel.bm25(docs.values())
+    >>> certified_search(model, "green tea", Engine(model, docs), k=1).hits[0][0]
+    'a'
+    """
 
     def top(self, weights: Mapping[str, float], n: int) -> Sequence[tuple[str, float]]:
         """The n documents with the largest sums, largest first, as (doc_id, sum); fewer where it finds no more.
@@ -160,6 +189,11 @@ class CertifiedHits:
     depth : how many documents were ranked again to be sure
     exact : False where the engine rounds values, so that a document may have lost all words by which it is found
     unknown : words of the query that the model does not know
+
+    Examples
+    --------
+    >>> CertifiedHits((("a", 0.9), ("b", 0.4)), depth=20, exact=True, unknown=()).hits[0]
+    ('a', 0.9)
     """
 
     hits: tuple[tuple[str, float], ...]
@@ -176,6 +210,11 @@ class PositiveQuery:
     ----------
     weights : word -> weight, all that are above 0; their sum over a document is at least its score
     words : all words to which the query gives weight; a document that has none of them is never found
+
+    Examples
+    --------
+    >>> PositiveQuery({"ice": 1.0}, ("ice", "fire")).weights
+    {'ice': 1.0}
     """
 
     weights: dict[str, float]
@@ -224,6 +263,22 @@ def certified_search(
     -----
     Asks the engine for 2k + 10 documents, then for twice as many until nobody can be missing. On NFCorpus a few dozen
     are enough (``benchmarks/certified_rerank.py``).
+
+    Examples
+    --------
+    `SummingEngine` has one.
+
+    >>> from tercet import TextModel
+    >>> docs = {"a": "green tea", "b": "black tea"}
+    >>> model = TextModel.bm25(docs.values())
+    >>> class Engine:
+    ...     def top(self, weights, n):
+    ...         return [("a", 1.0), ("b", 0.5)][:n]
+    ...
+    ...     def documents(self, doc_ids):
+    ...         return range(len(doc_ids)), model.docs(docs[doc_id] for doc_id in doc_ids)
+    >>> certified_search(model, "green tea", Engine(), k=1).hits[0][0]
+    'a'
     """
     check_integer(k, "k")
     if not (value_error >= 0 and np.isfinite(value_error)):

@@ -430,6 +430,15 @@ def open_index(
     model : another model than the one it was made with; its documents must be cut and weighted the same way
     verify : as for `Index.open`, of an index that is kept here
     partial : search an index whose documents are on several shards without those that do not answer
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet import Index
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Index.build({"a": "green tea"}, path=f"{folder}/index")
+    ...     open_index(f"{folder}/index").search("tea")[0].doc_id
+    'a'
     """
     try:
         kind: str | None = read_bundle(folder).kind

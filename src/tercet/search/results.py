@@ -84,6 +84,13 @@ class DocumentView(Protocol):
 class Hit:
     """A document that was found: its id, its score and, when asked for, its text, what it carries and the reasons for
     the score.
+
+    Examples
+    --------
+    >>> from tercet import Index
+    >>> [hit] = Index.build([{"id": "a", "text": "green tea", "price": 1.5}]).search("tea")
+    >>> hit.doc_id, hit.text, hit.carried
+    ('a', 'green tea', {'price': 1.5})
     """
 
     doc_id: str
@@ -136,6 +143,13 @@ class Results(list[Hit]):
     left_off : how many hits below the last match were left off, see `BaseIndex.search`
     absent : shards that did not answer, by URL, where an index in another engine was opened for partial answers; their
         documents are missing, and the answer is not exact
+
+    Examples
+    --------
+    >>> from tercet import Index
+    >>> hits = Index.build({"a": "green tea", "b": "blue sky"}).search("green unicorn")
+    >>> [hit.doc_id for hit in hits], hits.unknown, hits.exact
+    (['a'], ('unicorn',), True)
     """
 
     absent: tuple[str, ...] = ()
@@ -195,7 +209,15 @@ class Results(list[Hit]):
 
 
 class SearchRun(dict[str, dict[str, float]]):
-    """``{qid: {doc_id: score}}``, best first, of the queries it was made for; ``absent`` as `Results` has it."""
+    """``{qid: {doc_id: score}}``, best first, of the queries it was made for; ``absent`` as `Results` has it.
+
+    Examples
+    --------
+    >>> from tercet import Index
+    >>> run = Index.build({"a": "green tea", "b": "blue sky"}).search_many({"q": "tea"}, k=5)
+    >>> isinstance(run, SearchRun), list(run["q"])
+    (True, ['a'])
+    """
 
     absent: tuple[str, ...] = ()
 

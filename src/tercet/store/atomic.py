@@ -64,7 +64,16 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file as a whole or not at all: `open_atomically` for bytes that are all there."""
+    """Write a file as a whole or not at all: `open_atomically` for bytes that are all there.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file_atomically(f"{folder}/a.txt", b"whole")
+    ...     pathlib.Path(folder, "a.txt").read_bytes()
+    b'whole'
+    """
     with open_atomically(path) as file:
         file.write(data)
 
@@ -96,6 +105,13 @@ def lock_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
     ------
     BundleError
         When another writer holds the lock for longer than that.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, lock_folder(pathlib.Path(folder)):
+    ...     print("nobody else writes here now")
+    nobody else writes here now
     """
     if sys.platform == "win32":
         yield

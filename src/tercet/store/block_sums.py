@@ -26,7 +26,16 @@ MOST_BLOCKS: Final = 2**17  # of a file; those of a larger one are larger, so th
 
 
 def check_verify(verify: object, known: tuple[str, ...] = get_args(Verify)) -> None:
-    """Refuse what says no known time of checking."""
+    """Refuse what says no known time of checking.
+
+    Examples
+    --------
+    >>> check_verify("touch")
+    >>> check_verify("later")
+    Traceback (most recent call last):
+        ...
+    tercet.errors.InputError: verify is 'later'; expected "open" or "touch" or "never"
+    """
     if not isinstance(verify, str) or verify not in known:
         expected = " or ".join(f'"{word}"' for word in known)
         raise InputError(f"verify is {verify!r}; expected {expected}")

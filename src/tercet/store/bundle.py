@@ -55,6 +55,17 @@ class Bundle:
     digest : SHA-256 of the manifest, and so of all there is
     blocks : checks what is looked at of mapped arrays, where they were read with ``verify="touch"``; None where all was
         checked, or nothing is to be
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from tercet.store import read_bundle, write_bundle
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_bundle(f"{folder}/thing", kind="note", meta={"said": "hello"}, arrays={"x": np.arange(3)})
+    ...     bundle = read_bundle(f"{folder}/thing")
+    >>> bundle.kind, bundle.meta, bundle.arrays["x"].tolist()
+    ('note', {'said': 'hello'}, [0, 1, 2])
     """
 
     kind: str
@@ -193,6 +204,14 @@ def read_bundle(
     Examples
     --------
     See `write_bundle`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_bundle(f"{folder}/thing", kind="note", meta={"said": "hello"}, arrays={})
+    ...     read_bundle(f"{folder}/thing", kind="note").meta
+    {'said': 'hello'}
     """
     folder = _checked_path(path)
     check_verify(verify)

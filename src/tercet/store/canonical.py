@@ -24,6 +24,11 @@ def canonical_bytes(value: Any) -> bytes:
     ------
     ValueError
         When the value has no JSON spelling: NaN, infinity, a lone surrogate.
+
+    Examples
+    --------
+    >>> canonical_bytes({"b": 1, "a": True}).decode().split()
+    ['{', '"a":', 'true,', '"b":', '1', '}']
     """
     text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode("utf-8")
@@ -43,6 +48,15 @@ def check_storable(value: Any, where: str, depth: int = 1) -> None:
     """Raise InputError, naming the place, unless `value` is the same after writing and reading.
 
     Tuples count as lists. `depth` is the nesting level that `value` itself would stand on.
+
+    Examples
+    --------
+    >>> check_storable({"a": [1, 2.5, "x"]}, "meta")
+    >>> try:
+    ...     check_storable({"a": {1, 2}}, "meta")
+    ... except InputError as error:
+    ...     print(str(error).partition(";")[0])
+    meta['a'] is of type builtins.set
     """
     if value is None or isinstance(value, (bool, int)):
         return

@@ -29,7 +29,17 @@ def map_file(file: BinaryIO, size: int) -> npt.NDArray[np.uint8]:
 
 
 def forget_pages(array: npt.NDArray[Any]) -> None:
-    """Give the memory of a mapped array's file back; what is looked at later is read from the file again."""
+    """Give the memory of a mapped array's file back; what is looked at later is read from the file again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     mapped = np.memmap(file.name, dtype=np.int64, shape=(4,), mode="w+")
+    ...     forget_pages(mapped)
+    ...     mapped.tolist()
+    [0, 0, 0, 0]
+    """
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base

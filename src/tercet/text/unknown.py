@@ -22,6 +22,12 @@ class UnknownWords:
     n_lost : how many have no word that is known, and so no score above 0 for any document by matching words
     words : the unknown words as they were typed, before stemming, each with the number of queries that have it, most
         frequent first
+
+    Examples
+    --------
+    >>> unknown = UnknownWords(n_queries=10, n_affected=2, n_lost=1, words=(("unicorn", 2),))
+    >>> unknown.words[0]
+    ('unicorn', 2)
     """
 
     n_queries: int

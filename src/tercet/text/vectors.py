@@ -57,6 +57,16 @@ class Vectors:
     docs : the documents' rows, ``MappedRows``
     queries : the queries' rows, or None
     query_vectoriser, doc_vectoriser : what made them; the same object where both sides have one vocabulary
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.text import vectorise
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = vectorise({"a": "green tea", "b": "black tea"}, {"q": "tea"}, f"{folder}/vectors")
+    ...     vectors = Vectors.open(f"{folder}/vectors")
+    ...     vectors.docs.shape, vectors.doc_ids[1]
+    ((2, 3), 'b')
     """
 
     path: Path

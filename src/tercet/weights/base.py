@@ -20,7 +20,14 @@ _BLOCK_BYTES = 64 * 2**20
 
 
 class Pairs(NamedTuple):
-    """Term pairs and what each adds to a score."""
+    """Term pairs and what each adds to a score.
+
+    Examples
+    --------
+    >>> pairs = Pairs(np.array([0]), np.array([3]), np.array([0.25]))
+    >>> pairs.contribution.sum()
+    np.float64(0.25)
+    """
 
     query_term: NDArray[np.int32]
     doc_term: NDArray[np.int32]
@@ -33,6 +40,13 @@ class Part(ABC):
 
     A new part is a dataclass with these methods and a line in ``PARTS`` in ``value.py``. Its fields are what is saved.
     What is not abstract here holds for a W of any form, and is overridden where a form allows more.
+
+    Examples
+    --------
+    >>> from tercet.weights import Identity
+    >>> part = Identity(n_terms=3, scale=2.0)
+    >>> isinstance(part, Part), part.shape, part.block(np.array([0, 1]), np.array([1])).tolist()
+    (True, (3, 3), [[0.0], [2.0]])
     """
 
     kind: ClassVar[str]

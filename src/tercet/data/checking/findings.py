@@ -18,7 +18,13 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, at a line or, where that is None, with the file as a whole."""
+    """One thing that is wrong, at a line or, where that is None, with the file as a whole.
+
+    Examples
+    --------
+    >>> print(Finding("queries.tsv", 3, "an empty id"))
+    queries.tsv:3: an empty id
+    """
 
     path: str
     line: int | None
@@ -49,6 +55,16 @@ class CheckReport:
     kind : what it was recognised as; None when it was not
     counts : how many documents, queries, judgements, … could be read
     groups : the problems by kind, errors first; an error is what a reader would refuse
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet.data import check, write_beir
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_beir(folder, {"a": "green tea"}, {"q": "tea"}, {"train": {"q": {"a": 1}}})
+    ...     report = check(folder)
+    >>> report.kind, report.counts["documents"]
+    ('beir', 1)
     """
 
     path: str

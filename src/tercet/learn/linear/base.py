@@ -30,6 +30,13 @@ class LinearRanker(FeatureRanker):
     Subclasses learn in ``_learn(X, queries)`` and call ``_keep``. Learned: ``coef_`` (n_features,), in double
     precision, and ``n_features_in_``. With ``scale_features`` they learn from features that reach over 1 within a
     query, on average; ``coef_`` is for features as they are given.
+
+    Examples
+    --------
+    >>> from tercet.learn.linear import FTRLRanker
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> isinstance(ranker, LinearRanker), ranker.predict([[1.0, 0.2]]).round(2).tolist()
+    (True, [0.67])
     """
 
     scale_features: bool = True

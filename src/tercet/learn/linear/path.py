@@ -28,6 +28,15 @@ class L1Path:
     l1s : penalties, falling (n,); of ``FenchelRanker`` the radii, rising
     coefs : weights at each (n, n_features)
     rankers : the same as rankers, which can be saved and learn on (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tercet.learn.linear import l1_path
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
+    >>> path = l1_path(X, [1, 0, 1, 0], ["a", "a", "b", "b"], n_l1s=3)
+    >>> path.coefs.shape
+    (3, 2)
     """
 
     l1s: NDArray[np.float64]

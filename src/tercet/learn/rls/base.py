@@ -46,7 +46,15 @@ class Training:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLeastSquares(FeatureRanker):
-    """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted."""
+    """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted.
+
+    Examples
+    --------
+    >>> from tercet.learn.rls import RankRLS
+    >>> ranker = RankRLS(kernel="gaussian").fit([[0.0], [1.0]], [0, 1])
+    >>> isinstance(ranker, KernelLeastSquares), ranker.predict([[0.0], [1.0]]).argmax()
+    (True, np.int64(1))
+    """
 
     kernel: Annotated[Any, StrOptions(set(NAMES)), callable] = "linear"
     gamma: Positive | None = None

@@ -34,6 +34,15 @@ class RLSGrid:
     l2s : penalties (n_l2s,)
     errors : the disagreement error of each held-out query (n_settings, n_l2s, n_queries)
     ranker : the best one, fitted to all rows
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tercet.learn.rls import choose_rls
+    >>> X, y = np.arange(8.0).reshape(8, 1), np.arange(8) % 2
+    >>> grid = choose_rls(X, y, np.repeat(["a", "b", "c", "d"], 2), l2s=[0.1, 1.0])
+    >>> grid.means.shape
+    (1, 2)
     """
 
     settings: tuple[dict[str, Any], ...]
