@@ -59,10 +59,9 @@ class Manifest:
             "file": file,
         }
         try:
-            checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
+            data = sealed(body)
         except ValueError as error:
             raise InputError(f"meta cannot be stored: {error}") from error
-        data = canonical_bytes({**body, "checksum": checksum})
         if len(data) > MAX_MANIFEST_BYTES:
             raise InputError(
                 f"meta and the names of the arrays take {len(data)} bytes of JSON; "
@@ -81,32 +80,20 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
     DamagedBundleError
         When the bytes are not those that were written.
     """
-    content = parse_json(data, str(path))
-    if not isinstance(content, dict):
-        raise DamagedBundleError(f"{path} is {described(content)}; expected a mapping")
-    if content.get("format") != FORMAT:
-        raise DamagedBundleError(f"{path} has the format {content.get('format')!r}; expected {FORMAT!r}")
-    version = content.get("version")
-    if type(version) is not int or version < 1:
-        raise DamagedBundleError(f"{path} has the version {described(version)}; expected a number from 1 on")
-    if version > FORMAT_VERSION:
-        raise VersionError(f"{path} was written by format {version}; this Tercet reads up to {FORMAT_VERSION}")
-    _check_seal(data, content, path)
-
-    sealed = decode(_SealedManifest, content, where=str(path))
-    if len(sealed.arrays) > MAX_ARRAYS:
-        raise DamagedBundleError(f"{path} has {len(sealed.arrays)} arrays; at most {MAX_ARRAYS} are allowed")
-    for name, spec in sealed.arrays.items():
+    stored = decode(_StoredManifest, unsealed(data, str(path), FORMAT, FORMAT_VERSION), where=str(path))
+    if len(stored.arrays) > MAX_ARRAYS:
+        raise DamagedBundleError(f"{path} has {len(stored.arrays)} arrays; at most {MAX_ARRAYS} are allowed")
+    for name, spec in stored.arrays.items():
         problem = spec.problem()
         if problem is not None:
             raise DamagedBundleError(f"{path}: array {name!r} {problem}")
     # The name is of one form only, so that it cannot lead out of the folder.
-    file = sealed.file
-    manifest = Manifest(sealed.kind, sealed.meta, sealed.arrays, file.size, file.sha256, file.blocks)
+    file = stored.file
+    manifest = Manifest(stored.kind, stored.meta, stored.arrays, file.size, file.sha256, file.blocks)
     if not _SHA256.fullmatch(file.sha256) or file.name != manifest.file_name:
         raise DamagedBundleError(f"{path} names the arrays file {file.name!r} with SHA-256 {file.sha256!r}")
-    if (version == 1) != (file.blocks is None):
-        raise DamagedBundleError(f"{path} is of version {version}, which fits its checksums by block ill")
+    if (stored.version == 1) != (file.blocks is None):
+        raise DamagedBundleError(f"{path} is of version {stored.version}, which fits its checksums by block ill")
     return manifest
 
 
@@ -119,7 +106,7 @@ class _ArraysFile:
 
 
 @dataclass(frozen=True)
-class _SealedManifest:
+class _StoredManifest:
     """The file as it is written."""
 
     format: str
@@ -131,14 +118,49 @@ class _SealedManifest:
     checksum: str
 
 
-def _check_seal(data: bytes, content: dict[str, Any], path: Path) -> None:
+# -- files that say themselves whether they are whole --------------------------------------------------------------
+
+
+def sealed(body: dict[str, Any]) -> bytes:
+    """A JSON file with the checksum of its canonical form without the checksum.
+
+    Raises
+    ------
+    ValueError
+        When a value has no JSON spelling.
+    """
+    checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
+    return canonical_bytes({**body, "checksum": checksum})
+
+
+def unsealed(data: bytes, where: str, file_format: str, latest: int) -> dict[str, Any]:
+    """What `sealed` made a file of, with its checksum, after every byte of it was checked.
+
+    Raises
+    ------
+    VersionError
+        When its version is above ``latest``; what else it says is then not looked at.
+    DamagedBundleError
+        When the bytes are not those that were written.
+    """
+    content = parse_json(data, where)
+    if not isinstance(content, dict):
+        raise DamagedBundleError(f"{where} is {described(content)}; expected a mapping")
+    if content.get("format") != file_format:
+        raise DamagedBundleError(f"{where} has the format {content.get('format')!r}; expected {file_format!r}")
+    version = content.get("version")
+    if type(version) is not int or version < 1:
+        raise DamagedBundleError(f"{where} has the version {described(version)}; expected a number from 1 on")
+    if version > latest:
+        raise VersionError(f"{where} was written by format {version}; this Tercet reads up to {latest}")
     body = {name: value for name, value in content.items() if name != "checksum"}
     try:
         canonical = canonical_bytes(content) == data
         own_checksum = hashlib.sha256(canonical_bytes(body)).hexdigest()
     except ValueError as error:
-        raise DamagedBundleError(f"{path} has a value that Tercet does not write: {error}") from error
+        raise DamagedBundleError(f"{where} has a value that Tercet does not write: {error}") from error
     if own_checksum != content.get("checksum"):
-        raise DamagedBundleError(f"{path} was changed after it was written: its checksum differs")
+        raise DamagedBundleError(f"{where} was changed after it was written: its checksum differs")
     if not canonical:
-        raise DamagedBundleError(f"{path} was changed after it was written: its spelling differs")
+        raise DamagedBundleError(f"{where} was changed after it was written: its spelling differs")
+    return content
