@@ -84,10 +84,12 @@ lock: $(TOOLS)/.done
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' | \
 	  $(LOCK) - -o requirements/build.lock
 
-# Known faults of what the locks name, for which the database of advisories must be reached, and licences, which are here.
+# Known faults of what the locks name, for which the database of advisories must be reached: what could not be looked up is an
+# error. And licences, which are here.
 audit: $(TOOLS)/.done $(VENV)/.test
 	$(TOOLS)/bin/pip-licenses --python=$(BIN)/python --from=mixed --order=license --format=markdown
-	$(TOOLS)/bin/pip-audit --disable-pip --require-hashes -r requirements/test.lock -r requirements/serve.lock
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes \
+	  -r requirements/test.lock -r requirements/serve.lock -r requirements/build.lock
 
 # A wheel, and beside it what a service that is made of it consists of (CycloneDX).
 sbom: $(TOOLS)/.done

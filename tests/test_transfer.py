@@ -13,6 +13,8 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tercet as tc
 from support.commands import ok, run
@@ -120,6 +122,32 @@ def test_a_damaged_file_is_not_taken(address: str, model: Path, tmp_path: Path, 
     with pytest.raises(DamagedBundleError, match=LIST_NAME):
         pull(address, tmp_path / "copy")
     assert sorted(p.name for p in tmp_path.iterdir() if p.name not in ("model", "place")) == []
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where an index was pushed."""
+    folder = tmp_path_factory.mktemp("place")
+    tc.Index.build(DOCS, path=folder / "index")
+    push(folder / "index", str(folder / "place"))
+    return folder / "place"
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_changed_bit_anywhere_is_noticed(place: Path, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(sorted(path for path in place.rglob("*") if path.is_file())))
+    whole = path.read_bytes()
+    position, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+    changed = bytearray(whole)
+    changed[position] ^= 1 << bit
+    path.write_bytes(changed)
+    try:
+        with pytest.raises(BundleError):
+            pull(str(place), place.parent / "copy")
+    finally:
+        path.write_bytes(whole)
+    assert not (place.parent / "copy").exists()
 
 
 def test_half_a_push_is_told_and_gone_on_with(address: str, model: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -23,12 +24,15 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 SHIPPED = {".py", ".css", ".cu", ".cuh", ".html", ".js", ".json", ".toml", ".svg", ".typed"}  # of src/tercet
 NEEDED_IN_SDIST = (
+    ".dockerignore",
     "LICENSE",
     "README.md",
     "CHANGELOG.md",
     "CITATION.cff",
     "Makefile",
+    "deploy/Dockerfile",
     "hatch_build.py",
+    "requirements/serve.lock",
     "tests/conftest.py",
 )
 LARGEST_WHEEL = 2_000_000  # bytes; a data set that slipped in is larger
@@ -41,6 +45,7 @@ def main(pythons: list[str]) -> int:
         [wheel], [sdist] = (list((out / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
         problems = [*versions(wheel, sdist), *wheel_problems(wheel), *sdist_problems(sdist)]
         run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
+        print(sizes(wheel, sdist), flush=True)
         there = [python for python in pythons if shutil.which(python) and works(python)]
         for python in pythons:
             if python not in there:
@@ -70,6 +75,15 @@ def own_version() -> str:
     found = re.search(r'^__version__ = "([^"]+)"$', (PROJECT / "src/tercet/__init__.py").read_text(), re.M)
     assert found is not None
     return found[1]
+
+
+def sizes(wheel: Path, sdist: Path) -> str:
+    """For those who ask what they are about to install."""
+    with zipfile.ZipFile(wheel) as packed:
+        members = packed.infolist()
+    packed_size, unpacked = wheel.stat().st_size / 1e6, sum(member.file_size for member in members) / 1e6
+    told = f"{wheel.name}: {packed_size:.1f} MB, unpacked {unpacked:.1f} MB in {len(members)} files"
+    return f"{told}; {sdist.name}: {sdist.stat().st_size / 1e6:.1f} MB"
 
 
 def versions(wheel: Path, sdist: Path) -> Iterator[str]:
@@ -127,7 +141,11 @@ def installed_problems(python: str, wheel: Path, venv: Path) -> Iterator[str]:
     """Install the wheel into a new environment, away from the sources, and run the demo."""
     print(f"{python}: installing {wheel.name}", flush=True)
     run(python, "-m", "venv", str(venv))
+    began = time.monotonic()
     run(str(venv / "bin/pip"), "--disable-pip-version-check", "install", "--quiet", str(wheel))
+    seconds = time.monotonic() - began
+    taken = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
+    print(f"{python}: {seconds:.0f} s, {taken / 1e6:,.0f} MB with all that it needs", flush=True)
     tercet = str(venv / "bin/tercet")
     said = run(tercet, "--version", where=venv)
     if own_version() not in said:
