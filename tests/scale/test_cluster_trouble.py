@@ -139,6 +139,28 @@ def test_a_scheduler_with_certificates_in_files(board, expected, tmp_path: Path)
 # -- what hangs -------------------------------------------------------------------------------------------------------
 
 
+def hang(seconds: float) -> None:
+    """On a worker: whatever it is given to do takes so long, while it goes on to say that it is there."""
+    from tercet.scale import workers
+
+    workers.ours = lambda *_: time.sleep(seconds)
+
+
+def test_a_task_that_hangs_on_a_worker_that_is_heard_of(board, expected):
+    with processes_here(2) as cluster:
+
+        def hang_one(n_rounds: int) -> None:
+            if n_rounds == 3:
+                with distributed.Client(cluster.scheduler_address, set_as_default=False) as other:
+                    one = sorted(other.scheduler_info()["workers"])[0]
+                    other.run(hang, 10 * LIMIT, workers=[one])
+
+        began = time.monotonic()
+        found = learned(board, cluster.scheduler_address, hang_one, timeout=2 * TIMEOUT)
+        assert time.monotonic() - began < 5 * LIMIT
+    np.testing.assert_array_equal(found, expected)
+
+
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)

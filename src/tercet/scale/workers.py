@@ -2,8 +2,9 @@
 
 A round is a small graph: a share for each worker, the pieces of its change, and for each block of rows a tree of
 additions. Only the roots of these trees come to the driver. All of it is pure and has names of its own. Where a worker
-is lost, or is not heard of for too long, the round is repeated without it, and what was lost is sent again: the same
-bits come out. Nothing waits for another machine without an end, and nothing runs on a worker of another build.
+is lost, is not heard of for too long, or takes far longer than the others for its share, the round is repeated without
+it, and what was lost is sent again: the same bits come out. Nothing waits for another machine without an end, and
+nothing runs on a worker of another build.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ MOST_ATTEMPTS = 5  # at one round, before workers that are lost again and again 
 MOST_AT_ONCE = 16  # shares that are sent
 LOOK_EVERY = 1.0  # seconds, while a round is under way
 SLOWEST_BYTES = 1e6  # a second, that a connection which works takes at least
+SLOWEST_SHARE = 10.0  # times as long as the first of a round, or as all of the round before, that a share may take
 
 SECONDS_TO_IMPORT = 60.0  # that a worker may take to load Tercet, besides
+SECONDS_TO_COMPILE = 300.0  # that its first share may take more
 SECONDS_TO_CLOSE = 5.0  # for a scheduler to say goodbye
 
 log = logging.getLogger("tercet")
@@ -52,6 +55,9 @@ class Workers(WorkerPool):
         self._heard: dict[str, tuple[float, float]] = {}  # of each worker: what it last said, and when that was new
         self._builds: dict[str, bool] = {}  # whether a worker is of our build
         self._ask_after: dict[str, float] = {}  # when one that did not say is asked again
+        self._stuck: set[str] = set()  # workers that are heard of, and do not end what they began
+        self._compiled: set[str] = set()  # workers that have ended a share
+        self._seconds_before: float | None = None  # that the last round took
         # A scheduler takes tasks of one name for one task, and others may use it, too.
         self._name, self._numbers = f"tercet-{uuid4().hex}", itertools.count()
 
@@ -126,7 +132,10 @@ class Workers(WorkerPool):
                 )
                 for b in range(n_blocks)
             ]
-        self._wait(sums, workers)
+        began = time.monotonic()
+        self._wait(sums, workers, done)
+        self._seconds_before = time.monotonic() - began
+        self._compiled.update(workers)
         gathered = self._within(self._seconds(sum(share.n_bytes for share in shares)), client._gather, sums)
         return [piece for pieces in gathered for piece in pieces]
 
@@ -141,10 +150,15 @@ class Workers(WorkerPool):
         """
         return self._client.sync(ask, *arguments, callback_timeout=seconds, **options)
 
-    def _wait(self, futures: Sequence[Any], workers: Sequence[str]) -> None:
-        """Until all are there, or failed; a worker that is gone, or not heard of for too long, is an error."""
+    def _wait(self, futures: Sequence[Any], workers: Sequence[str], shares: Sequence[Any]) -> None:
+        """Until all are there, or failed.
+
+        A worker that is gone, or not heard of for too long, is an error; so is one that is heard of and has not ended
+        its share long after others have, or the round before had.
+        """
         from distributed import wait
 
+        began, seconds = time.monotonic(), self._seconds_before
         while True:
             try:
                 with self._client.as_current():
@@ -154,6 +168,16 @@ class Workers(WorkerPool):
                 if lost:
                     said = "is gone, or has said nothing for"
                     raise ConnectionError(f"the worker {lost[0]} {said} {self._timeout:g} s") from None
+                passed = time.monotonic() - began
+                waited_for = {workers[i % len(workers)] for i, share in enumerate(shares) if not share.done()}
+                if seconds is None and len(waited_for) < len(set(workers)):
+                    seconds = passed
+                more = 0.0 if waited_for <= self._compiled else SECONDS_TO_COMPILE
+                if waited_for and seconds is not None and passed > self._timeout + SLOWEST_SHARE * seconds + more:
+                    self._stuck |= waited_for
+                    raise ConnectionError(
+                        f"the worker {min(waited_for)} has not ended its share after {passed:.0f} s, and gets no other"
+                    ) from None
             else:
                 return
 
@@ -161,7 +185,7 @@ class Workers(WorkerPool):
         """Addresses of the workers of our build there are; waits for one."""
         until = time.monotonic() + self._timeout
         while True:
-            addresses = self._of_our_build(self._alive())
+            addresses = self._of_our_build([one for one in self._alive() if one not in self._stuck])
             if addresses:
                 return addresses
             if time.monotonic() > until:
